@@ -1,0 +1,21 @@
+"""Names of the environment variables by which the operator speaks to a pod's entry point.
+
+Every path stands here and never inside a file, because a local node, which has no mounts,
+rewrites mount paths in command, args and environment.
+"""
+
+INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
+SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
+STORAGE = "RAILHEAD_STORAGE"  # run.storagePath
+BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
+ATTEMPT = "RAILHEAD_ATTEMPT"
+CHECKPOINT_INDEX = "RAILHEAD_CHECKPOINT_INDEX"  # index of the newest known commit, -1 = none
+HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
+HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
+POD_NAME = "RAILHEAD_POD_NAME"
+POD_IP = "RAILHEAD_POD_IP"
+REPORT_URL = "RAILHEAD_REPORT_URL"
+REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
+TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath
+TEMP = "RAILHEAD_TEMP"  # short folder for Ray's session; one per pod
+HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: asked before DNS

@@ -1,0 +1,66 @@
+"""The job's input: everything that the driver must know of the TrainJob, as one JSON file.
+
+Written by the operator into the job's ConfigMap under `FILE`, read by the pods' entry
+point in both roles. What differs between pods or attempts, and every path (which a local
+node rewrites), is in the environment instead (`contract.environment`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Optional
+
+FILE = "job.json"
+SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
+CA_KEY = "report-ca.crt"
+
+
+@dataclass(frozen=True)
+class JobInput:
+    """One TrainJob, as the driver needs it.
+
+    Attributes:
+        namespace, name, uid: of the TrainJob.
+        run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
+        framework: `Torch` or `Python` so far.
+        train_func: `module:function`.
+        train_loop_config: handed to train_func as it is.
+        backend: TorchConfig's options: {name, timeoutSeconds}; empty = Ray's defaults.
+        scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float},
+            placementStrategy, acceleratorType or None}; what ScalingConfig is told.
+        worker_pods: how many Ray nodes the driver waits for.
+        checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
+        max_failures: run.failure.maxFailures.
+        collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
+        runtime_env: Ray's runtime_env for the workers.
+        storage_path: a URI, or None when it is a path (then in the environment).
+        ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
+            objectStoreBytes: int}}; what `ray start` is told.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    run_name: str
+    framework: str
+    train_func: str
+    scaling: dict[str, Any]
+    worker_pods: int
+    ray_node: dict[str, dict[str, Any]]
+    train_loop_config: dict[str, Any] = field(default_factory=dict)
+    backend: dict[str, Any] = field(default_factory=dict)
+    checkpoint: dict[str, Any] = field(default_factory=dict)
+    max_failures: int = 0
+    collective_timeout_seconds: Optional[int] = None
+    runtime_env: dict[str, Any] = field(default_factory=dict)
+    storage_path: Optional[str] = None
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> JobInput:
+        """Unknown keys are dropped, so that a newer operator can speak to an older bundle."""
+        values = json.loads(text)
+        return JobInput(**{k: v for k, v in values.items() if k in JobInput.__dataclass_fields__})
