@@ -1,0 +1,63 @@
+"""What all models of the resource share: frozen, camelCase, no unknown fields, bounds."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """A part of the spec. Unknown fields are errors, so that a typing error is no surprise later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, alias_generator=to_camel)
+
+
+class StatusModel(BaseModel):
+    """A part of the status. Unknown fields are dropped: a newer operator may have written them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True, alias_generator=to_camel)
+
+
+def planned(description: str) -> Any:
+    """A field whose behaviour is not there yet: known by name, absent from the CRD, refused by the parser."""
+    return Field(default=None, description=description, json_schema_extra={"planned": True})
+
+
+def rules(*pairs: tuple[str, str], **extra: Any) -> dict[str, Any]:
+    """CEL rules for `json_schema_extra`; each pair is (rule, message)."""
+    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs], **extra}
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+QUANTITY = r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+Quantity = Annotated[
+    str,
+    BeforeValidator(_as_text),
+    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+]
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+Function = Annotated[
+    str,
+    Field(
+        min_length=3,
+        max_length=256,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
+    ),
+]
+ResourceName = Annotated[str, Field(min_length=1, max_length=128)]
+FreeObject = dict[str, Any]
+
+
+def free(description: str, *, max_properties: int = 64) -> Any:
+    """A free-form object: kept as it is, checked by whom it is meant for."""
+    return Field(
+        default=None,
+        description=description,
+        max_length=max_properties,
+        json_schema_extra={"x-kubernetes-preserve-unknown-fields": True},
+    )

@@ -1,0 +1,85 @@
+"""Names of a job's children, as pure functions of what they stand for.
+
+Doing a thing twice does it once because the second create meets the first one's name. All
+names stay within 63 characters, so that they also serve as labels and host names.
+"""
+
+from __future__ import annotations
+
+GROUP = "railhead.dev"
+VERSION = "v1alpha1"
+KIND = "TrainJob"
+PLURAL = "trainjobs"
+API_VERSION = f"{GROUP}/{VERSION}"
+MANAGER = "railhead.dev/operator"
+
+LABEL_JOB_NAME = f"{GROUP}/job-name"
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+LABEL_ROLE = f"{GROUP}/role"
+LABEL_ATTEMPT = f"{GROUP}/attempt"
+LABEL_SLOT = f"{GROUP}/slot"
+LABEL_ROUND = f"{GROUP}/round"
+
+HEAD = "head"
+WORKER = "worker"
+CONTAINER = "ray"
+MAX_JOB_NAME = 40
+MAX_ATTEMPT = 999
+MAX_ROUND = 9999
+
+
+def tag(uid: str) -> str:
+    """Six characters of the uid: a new job of an old name gets names of its own."""
+    return uid.replace("-", "")[:6]
+
+
+def service_name(job: str, uid: str) -> str:
+    return f"{job}-{tag(uid)}"
+
+
+def secret_name(job: str, uid: str) -> str:
+    return f"{job}-{tag(uid)}-auth"
+
+
+def input_name(job: str, uid: str) -> str:
+    return f"{job}-{tag(uid)}-input"
+
+
+def head_name(job: str, uid: str, attempt: int) -> str:
+    return f"{job}-{tag(uid)}-{attempt}-head"
+
+
+def worker_name(job: str, uid: str, *, attempt: int, slot: int, round_: int) -> str:
+    return f"{job}-{tag(uid)}-{attempt}-w{slot}-{round_}"
+
+
+def head_host(job: str, uid: str, *, namespace: str, attempt: int) -> str:
+    """DNS name of one attempt's head: another attempt's head has another name."""
+    return f"{head_name(job, uid, attempt)}.{service_name(job, uid)}.{namespace}.svc"
+
+
+def head_port(uid: str, attempt: int) -> int:
+    """The GCS port of one attempt, 20000-29999.
+
+    Ray listens on all addresses, so two heads on one machine (a local cluster) must not
+    share a port; neither may two attempts of one job.
+    """
+    seed = uid.replace("-", "")[:8]
+    number = int(seed, 16) if seed and all(c in "0123456789abcdef" for c in seed) else sum(map(ord, uid))
+    return 20000 + (number + attempt * 7919) % 10000
+
+
+def run_name(job: str, uid: str, wanted: str | None) -> str:
+    """The Ray Train run: the same in every attempt, so that a new attempt resumes."""
+    return wanted or f"{job}-{uid[:8]}"
+
+
+def child_labels(job: str, uid: str) -> dict[str, str]:
+    """Labels of every child. Nothing is copied from the TrainJob: GitOps tools would claim it."""
+    return {
+        "app.kubernetes.io/name": "railhead",
+        "app.kubernetes.io/component": "training",
+        "app.kubernetes.io/managed-by": "railhead",
+        LABEL_JOB_NAME: job,
+        LABEL_JOB_UID: uid,
+    }

@@ -1,0 +1,92 @@
+"""spec.run: Ray Train's RunConfig, CheckpointConfig and FailureConfig, and the storage volume."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from railhead.api.base import Model, Name, planned, rules
+
+
+class ClaimVolume(Model):
+    """A PersistentVolumeClaim of the same namespace."""
+
+    claim_name: Name = Field(description="Name of the claim. It is mounted read-write in every pod, so it should be ReadWriteMany.")
+
+
+class StorageVolume(Model):
+    """The volume behind storagePath."""
+
+    persistent_volume_claim: ClaimVolume = Field(description="The claim that is mounted at storagePath in every pod.")
+
+
+class Checkpoint(Model):
+    """Ray Train's CheckpointConfig."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.scoreOrder) || has(self.scoreAttribute)",
+                "spec.run.checkpoint.scoreOrder: needs scoreAttribute",
+            )
+        )
+    )
+    num_to_keep: int | None = Field(
+        default=None, ge=1, le=10000, description="How many checkpoints are kept; Ray is told at least 2. Default: all."
+    )
+    score_attribute: str | None = Field(
+        default=None, min_length=1, max_length=128, description="Metric by which checkpoints are ranked."
+    )
+    score_order: Literal["min", "max"] | None = Field(default=None, description="Whether a low or a high score is better.")
+
+
+class Failure(Model):
+    """Ray Train's FailureConfig."""
+
+    max_failures: int = Field(
+        default=0,
+        ge=0,
+        le=10000,
+        description="How often the worker group is restarted after an error raised by train_func. "
+        "A lost pod or node never counts here.",
+    )
+
+
+class Run(Model):
+    """Name, storage and policies of the run."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.storageVolume) || self.storagePath.startsWith('/')",
+                "spec.run.storageVolume: storagePath must be an absolute path when a volume is mounted there",
+            )
+        )
+    )
+    name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=63,
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        description="Name of the Ray Train run. Default: job name and uid. A fixed name goes on where an "
+        "earlier job of that name stopped.",
+    )
+    storage_path: str = Field(
+        min_length=1,
+        max_length=1024,
+        pattern=r"^(/[^/\s].*|[a-z][a-z0-9+.-]*://\S+)$",
+        description="Where checkpoints go: an absolute path that all pods see, or a URI such as s3://bucket/prefix.",
+    )
+    storage_volume: StorageVolume | None = Field(
+        default=None, description="Volume that is mounted at storagePath in every pod."
+    )
+    checkpoint: Checkpoint | None = Field(default=None, description="Which checkpoints are kept.")
+    failure: Failure | None = Field(default=None, description="What happens when train_func raises.")
+    collective_timeout_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=86400,
+        description="Limit for Ray Train's own collectives (RAY_TRAIN_COLLECTIVE_TIMEOUT_S), in seconds.",
+    )
+    callbacks: Any | None = planned("Ray Train callbacks.")

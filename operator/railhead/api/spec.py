@@ -1,0 +1,80 @@
+"""spec of a TrainJob: the whole of what a user asks for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from railhead.api.base import FreeObject, Model, free, planned, rules
+from railhead.api.pods import EnvVar, Head, PullSecret, Worker
+from railhead.api.run import Run
+from railhead.api.scaling import Scaling
+from railhead.api.trainer import Source, Trainer
+
+
+class TrainJobSpec(Model):
+    """What is trained, from which code, on how many workers, and where its checkpoints go."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "!has(self.trainer.backend) || !has(self.trainer.backend.name) || self.trainer.backend.name != 'nccl' || "
+                "self.scaling.useGPU",
+                "spec.trainer.backend.name: nccl needs spec.scaling.useGPU; without GPUs use gloo",
+            )
+        )
+    )
+    image: str = Field(
+        min_length=1,
+        max_length=512,
+        pattern=r"^[^\s]+$",
+        description="Container image of head and workers: Ray 2.52 or newer and the framework. It needs nothing of Railhead's.",
+    )
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None, description="When the image is pulled, as in a pod."
+    )
+    image_pull_secrets: list[PullSecret] | None = Field(
+        default=None, max_length=8, description="Secrets with registry credentials."
+    )
+    trainer: Trainer = Field(description="What is trained.")
+    source: Source | None = Field(default=None, description="Where the code comes from; without it, from the image.")
+    scaling: Scaling = Field(default_factory=Scaling, description="Workers and their resources (ScalingConfig).")
+    run: Run = Field(description="Name, storage and policies of the run (RunConfig).")
+    env: list[EnvVar] | None = Field(default=None, max_length=128, description="Environment of both roles.")
+    env_from: list[FreeObject] | None = Field(
+        default=None,
+        max_length=32,
+        description="ConfigMaps and Secrets whose keys become environment variables of both roles.",
+    )
+    pod_template: FreeObject | None = free(
+        "PodTemplateSpec for both roles: node selectors, tolerations, volumes, further containers. "
+        "The main container is named ray."
+    )
+    head: Head = Field(default_factory=Head, description="The head pod.")
+    worker: Worker = Field(default_factory=Worker, description="The worker pods.")
+    backoff_limit: int = Field(
+        default=3,
+        ge=0,
+        le=900,
+        description="How many attempts may be lost to errors of the application, and how many in a row to "
+        "anything while no checkpoint is committed, before the job fails.",
+    )
+    managed_by: str = Field(
+        default="railhead.dev/operator",
+        min_length=1,
+        max_length=253,
+        pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$",
+        description="Which controller runs the job. Another value than the default keeps this operator's hands off.",
+    )
+    datasets: Any | None = planned("Ray Data datasets.")
+    runtime_env: Any | None = planned("Ray runtime environment of the workers.")
+    resume_from: Any | None = planned("A TrainJob or checkpoint to begin from.")
+    scheduling: Any | None = planned("Queue and gang scheduling.")
+    suspend: Any | None = planned("Suspends the job.")
+    suspend_grace_seconds: Any | None = planned("Time to commit a last checkpoint.")
+    start_deadline_seconds: Any | None = planned("From start until training runs.")
+    restart_deadline_seconds: Any | None = planned("From a loss until training runs again.")
+    progress_deadline_seconds: Any | None = planned("No report for so long is a hang.")
+    active_deadline_seconds: Any | None = planned("Limit of the whole job.")
+    ttl_seconds_after_finished: Any | None = planned("Removes the children of a finished job.")

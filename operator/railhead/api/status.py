@@ -1,0 +1,124 @@
+"""status of a TrainJob: what the operator and the driver have found out.
+
+Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head,
+workers, failure and the times; the report endpoint owns progress, checkpoint, runURI and
+resumedFrom.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from railhead.api.base import StatusModel
+from railhead.api.conditions import Condition
+
+Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed"]
+
+
+def _text(description: str, limit: int = 1024) -> Any:
+    return Field(default="", max_length=limit, description=description)
+
+
+class Restarts(StatusModel):
+    """How often the job had to begin again, by cause."""
+
+    application: int = Field(default=0, description="Attempts lost to the application.")
+    infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
+    without_progress: int = Field(default=0, description="Attempts in a row that committed no checkpoint.")
+
+
+class HeadStatus(StatusModel):
+    """The head pod of the current attempt."""
+
+    pod: str = _text("Name of the pod.", 253)
+    node: str = _text("Node it runs on.", 253)
+
+
+class WorkersStatus(StatusModel):
+    """The worker pods of the current attempt."""
+
+    desired: int = Field(default=0, description="Worker pods wanted.")
+    ready: int = Field(default=0, description="Worker pods whose container runs.")
+    joined: int = Field(default=0, description="Worker pods that have joined the Ray cluster.")
+
+
+class Progress(StatusModel):
+    """The latest word of the driver of one attempt."""
+
+    attempt: int = Field(default=0, description="Attempt that the words are about.")
+    state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
+    reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
+    joined: int = Field(default=0, description="Worker pods that have joined.")
+    metrics: dict[str, str] = Field(default_factory=dict, max_length=64, description="Metrics of the latest report, as text.")
+    update_time: str = _text("When the driver took them (RFC 3339).", 64)
+
+
+class CheckpointStatus(StatusModel):
+    """A committed checkpoint."""
+
+    uri: str = _text("Where it is.", 2048)
+    index: int = Field(default=0, description="Number of the commit, counted over all attempts from 0.")
+    time: str = _text("When it was committed (RFC 3339).", 64)
+    metrics: dict[str, str] = Field(default_factory=dict, max_length=64, description="Metrics reported with it, as text.")
+    attempt: int = Field(default=0, description="Attempt that committed it.")
+
+
+class ResumedFrom(StatusModel):
+    """The checkpoint that the current attempt began from."""
+
+    uri: str = _text("Where it is.", 2048)
+
+
+class FailureStatus(StatusModel):
+    """The last failure; it stays when a new attempt begins."""
+
+    class_: str = Field(default="", alias="class", max_length=32, description="Application, Configuration, Infrastructure, OutOfMemory or Preemption.")
+    reason: str = _text("One CamelCase word.", 128)
+    message: str = _text("What happened, in a sentence.", 4096)
+    attempt: int = Field(default=0, description="Attempt that it ended.")
+    pod: str = _text("Pod where it was seen.", 253)
+    node: str = _text("Node of that pod.", 253)
+    container: str = _text("Container where it was seen.", 253)
+    exit_code: int | None = Field(default=None, description="Exit code of the container, when there was one.")
+    time: str = _text("When the operator saw it (RFC 3339).", 64)
+
+
+class JobStatus(StatusModel):
+    """Phase, progress, checkpoint and failure of a TrainJob."""
+
+    observed_generation: int = Field(default=-1, description="Generation that the status is about; -1 = not seen yet.")
+    phase: Phase = Field(default="", description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.")
+    conditions: list[Condition] = Field(default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled.")
+    attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
+    round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
+    restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to begin again.")
+    start_time: str = _text("When the first attempt was decided (RFC 3339).", 64)
+    completion_time: str = _text("When the job ended (RFC 3339).", 64)
+    head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
+    workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
+    progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
+    checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
+    run_uri: str = Field(default="", alias="runURI", max_length=2048, description="Where the run keeps its checkpoints.")
+    resumed_from: ResumedFrom | None = Field(default=None, description="Checkpoint that the current attempt began from.")
+    failure: FailureStatus | None = Field(default=None, description="The last failure.")
+
+    def has_condition(self, type_: str) -> bool:
+        return any(c.type == type_ and c.status == "True" for c in self.conditions)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.has_condition("Complete") or self.has_condition("Failed")
+
+
+def parse_status(raw: Any) -> JobStatus:
+    """The status; a part that makes no sense counts as absent, because a status must never stop a job."""
+    values = dict(raw) if isinstance(raw, dict) else {}
+    for _ in range(len(values) + 1):
+        try:
+            return JobStatus.model_validate(values)
+        except ValidationError as error:
+            for bad in {str(e["loc"][0]) for e in error.errors() if e["loc"]}:
+                values.pop(bad, None)
+    return JobStatus()
