@@ -1,0 +1,48 @@
+"""Begins an attempt: the intent in the status, then everything that the attempt consists of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import conditions as c
+from railhead.api.names import MAX_ATTEMPT
+from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Event, Plan
+from railhead.planning.status_write import build_condition, build_status_write, format_time
+
+
+def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: Any) -> Plan:
+    """The plan that raises the attempt and makes its children; `changes` go into the same write."""
+    attempt = min(attempt, MAX_ATTEMPT)
+    phase = "Pending" if attempt == 1 else "Restarting"
+    message = f"Attempt {attempt}: 1 head pod and {observed.desired_workers} worker pods are being started"
+    status = build_status_write(
+        observed,
+        [
+            build_condition(observed, c.RECONCILING, reason=phase, message=message),
+            build_condition(observed, c.RUNNING, reason=phase, message=message, status="False"),
+        ],
+        phase=phase,
+        attempt=attempt,
+        round=0,
+        head={"pod": "", "node": ""},
+        workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
+        startTime=observed.status.start_time or format_time(observed.now),
+        **changes,
+    )
+    slots = range(observed.desired_workers)
+    creates = (
+        *prerequisites(observed),
+        head_pod(observed, attempt=attempt),
+        *worker_pods(observed, attempt=attempt, slots=slots, round_=0),
+    )
+    return Plan(status=status, creates=creates, events=(event,))
+
+
+def decide_first_attempt(observed: Observed) -> Plan | None:
+    """A job that was never started begins its first attempt."""
+    if observed.attempt > 0:
+        return None
+    event = Event("Normal", "Created", f"Starting 1 head pod and {observed.desired_workers} worker pods")
+    return begin_attempt(observed, attempt=1, event=event)

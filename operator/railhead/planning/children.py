@@ -1,0 +1,49 @@
+"""Which children an attempt needs, as creates in the order in which they depend on each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Create
+from railhead.resources.bundle import build_bundle_config_map
+from railhead.resources.input import build_input
+from railhead.resources.owner import JobRef
+from railhead.resources.pod_head import build_head_pod
+from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.secret import build_secret
+from railhead.resources.service import build_service
+
+
+def job_ref(observed: Observed) -> JobRef:
+    return JobRef(namespace=observed.namespace, name=observed.name, uid=observed.uid)
+
+
+def prerequisites(observed: Observed) -> tuple[Create, ...]:
+    """What every pod of the job refers to; made again before each attempt, idempotent by name."""
+    job = job_ref(observed)
+    assert observed.spec is not None
+    return (
+        Create("ConfigMap", build_bundle_config_map(observed.settings, namespace=job.namespace)),
+        Create("Secret", build_secret(job)),
+        Create("Service", build_service(job)),
+        Create("ConfigMap", build_input(job, observed.spec, settings=observed.settings)),
+    )
+
+
+def head_pod(observed: Observed, *, attempt: int) -> Create:
+    assert observed.spec is not None
+    index = observed.status.checkpoint.index if observed.status.checkpoint else -1
+    body = build_head_pod(
+        job_ref(observed), observed.spec, settings=observed.settings, attempt=attempt, checkpoint_index=index
+    )
+    return Create("Pod", body)
+
+
+def worker_pods(observed: Observed, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
+    assert observed.spec is not None
+    spec, job, settings = observed.spec, job_ref(observed), observed.settings
+    return tuple(
+        Create("Pod", build_worker_pod(job, spec, settings=settings, attempt=attempt, slot=slot, round_=round_))
+        for slot in slots
+    )

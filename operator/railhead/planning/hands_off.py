@@ -1,0 +1,42 @@
+"""Jobs that this operator leaves alone, and jobs that it cannot understand."""
+
+from __future__ import annotations
+
+from railhead.api import conditions as c
+from railhead.api.names import MANAGER
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.status_write import build_condition, build_status_write
+
+
+def decide_hands_off(observed: Observed) -> Plan | None:
+    """Being deleted: garbage collection does the rest. Managed by somebody else: theirs."""
+    if observed.is_deleting:
+        return Plan()
+    if observed.spec is not None and observed.spec.managed_by != MANAGER:
+        return Plan()
+    return None
+
+
+def decide_finished(observed: Observed) -> Plan | None:
+    """A finished job holds no worker pods. Its ended head pod stays for its logs."""
+    if not observed.status.is_finished:
+        return None
+    return Plan(
+        deletes=tuple(
+            Delete(pod.name, pod.uid)
+            for pod in observed.pods
+            if not pod.is_deleting and (pod.role != "head" or not pod.is_over)
+        )
+    )
+
+
+def decide_invalid(observed: Observed) -> Plan | None:
+    """A spec that was stored under another schema: said in the status, nothing is touched."""
+    if observed.error is None and observed.spec is not None:
+        return None
+    words = str(observed.error) if observed.error else "spec: missing"
+    status = build_status_write(
+        observed, [build_condition(observed, c.STALLED, reason="InvalidSpec", message=words)]
+    )
+    return Plan(status=status, events=(Event("Warning", "InvalidSpec", words),) if status else ())

@@ -1,0 +1,157 @@
+"""What one pass has seen of one job, as a frozen value with questions to ask of it.
+
+Made once per pass by `controller/observe.py`; `now` is one of its fields. Children of
+another job, also of an older one of the same name, are never in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from railhead.api import names
+from railhead.api.errors import InvalidSpec
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus
+from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.resources.settings import OperatorSettings
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a pod does not start: a CamelCase reason and the words of whoever refuses."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class PodView:
+    """The facts of one pod that decisions are made from."""
+
+    name: str
+    uid: str
+    role: str
+    attempt: int
+    slot: int = -1
+    round: int = 0
+    phase: str = "Pending"
+    is_running: bool = False
+    is_deleting: bool = False
+    node: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+    problem: Problem | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_live(self) -> bool:
+        return not self.is_over and not self.is_deleting
+
+    @property
+    def is_up(self) -> bool:
+        return self.is_live and self.is_running
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return Outcome.from_json(self.message) if self.message else None
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Only by its own word: exit code 0 and a final report that says so."""
+        outcome = self.outcome
+        return self.exit_code == 0 and outcome is not None and outcome.outcome == SUCCEEDED
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One job and its pods at one moment."""
+
+    now: datetime
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    is_deleting: bool
+    spec: TrainJobSpec | None
+    error: InvalidSpec | None
+    status: JobStatus
+    pods: tuple[PodView, ...]
+    settings: OperatorSettings
+
+    @property
+    def attempt(self) -> int:
+        return self.status.attempt
+
+    @property
+    def desired_workers(self) -> int:
+        """Worker pods, not Ray Train workers."""
+        if self.spec is None:
+            return 0
+        return max(1, self.spec.scaling.num_workers // self.spec.scaling.workers_per_pod)
+
+    @property
+    def head(self) -> PodView | None:
+        """The head of the current attempt; its name tells it from any other."""
+        wanted = names.head_name(self.name, self.uid, self.attempt)
+        return next((p for p in self.pods if p.role == names.HEAD and p.name == wanted), None)
+
+    @property
+    def workers(self) -> tuple[PodView, ...]:
+        """Worker pods of the current attempt, also lost ones."""
+        return tuple(p for p in self.pods if p.role == names.WORKER and p.attempt == self.attempt)
+
+    @property
+    def live_workers(self) -> tuple[PodView, ...]:
+        return tuple(p for p in self.workers if p.is_live and 0 <= p.slot < self.desired_workers)
+
+    @property
+    def empty_slots(self) -> tuple[int, ...]:
+        taken = {p.slot for p in self.live_workers}
+        return tuple(slot for slot in range(self.desired_workers) if slot not in taken)
+
+    @property
+    def lost_workers(self) -> tuple[PodView, ...]:
+        return tuple(p for p in self.workers if not p.is_live)
+
+    @property
+    def workers_up(self) -> int:
+        return len({p.slot for p in self.live_workers if p.is_up})
+
+    @property
+    def are_all_up(self) -> bool:
+        return self.head is not None and self.head.is_up and self.workers_up == self.desired_workers
+
+    @property
+    def were_all_up(self) -> bool:
+        """The status says so; a pod that is missing now was lost, not merely not made yet."""
+        ready = self.status.workers.ready
+        return self.attempt > 0 and bool(self.status.head.pod) and ready >= self.desired_workers
+
+    @property
+    def has_committed(self) -> bool:
+        """A checkpoint was committed in the current attempt."""
+        return self.status.checkpoint is not None and self.status.checkpoint.attempt == self.attempt
+
+    @property
+    def is_attempt_lost(self) -> bool:
+        """The status already says how the current attempt ended."""
+        return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
+
+    @property
+    def is_training(self) -> bool:
+        return self.status.progress.attempt == self.attempt and self.status.progress.state in ("RUNNING", "FINISHED")
+
+    @property
+    def startup_problem(self) -> tuple[PodView, Problem] | None:
+        """The first pod that cannot start, the head before the workers."""
+        head = (self.head,) if self.head else ()
+        for pod in (*head, *sorted(self.live_workers, key=lambda p: p.slot)):
+            if pod.is_live and not pod.is_running and pod.problem is not None:
+                return pod, pod.problem
+        return None

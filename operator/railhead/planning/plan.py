@@ -1,0 +1,72 @@
+"""A plan: what one pass wants to be done, as frozen values. `controller/executor.py` does it.
+
+The status write is the intent and comes first; when it does not succeed, nothing else of
+the plan is done. Creates are idempotent by name, deletes name the uid that they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap"]
+
+
+@dataclass(frozen=True)
+class Create:
+    """One child to make; it is fine when it already exists."""
+
+    kind: ChildKind
+    body: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True)
+class Delete:
+    """One pod to remove: exactly this uid, or nothing."""
+
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+
+
+@dataclass(frozen=True)
+class StatusWrite:
+    """Fields of the status to set, and what must still be true of the object for it.
+
+    Attributes:
+        fields: top-level status key -> JSON value.
+        tests: JSON pointer -> value that the object must have (compare-and-set).
+    """
+
+    fields: Mapping[str, Any]
+    tests: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A Kubernetes event about the TrainJob."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that one pass wants. An empty plan means: nothing to do until something changes."""
+
+    status: StatusWrite | None = None
+    creates: tuple[Create, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+    events: tuple[Event, ...] = ()
+    wake_at: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.status is None and not (self.creates or self.deletes or self.events)

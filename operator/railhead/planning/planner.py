@@ -1,0 +1,40 @@
+"""`plan()`: one pass over one job. The decisions in their order; the first that answers wins.
+
+Total: for any observed state it returns a plan. What is decided here is done by
+`controller/executor.py` and seen again only through the watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from railhead.planning.attempt import decide_first_attempt
+from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid
+from railhead.planning.loss import decide_loss
+from railhead.planning.next_attempt import decide_next_attempt
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Plan
+from railhead.planning.progress import decide_progress
+from railhead.planning.replacement import decide_replacement
+from railhead.planning.success import decide_success
+
+DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
+    decide_hands_off,
+    decide_finished,
+    decide_invalid,
+    decide_first_attempt,
+    decide_next_attempt,
+    decide_success,
+    decide_loss,
+    decide_replacement,
+    decide_progress,
+)
+
+
+def plan(observed: Observed) -> Plan:
+    """What to do now about this job."""
+    for decide in DECISIONS:
+        decided = decide(observed)
+        if decided is not None:
+            return decided
+    return Plan()

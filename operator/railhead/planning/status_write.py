@@ -1,0 +1,62 @@
+"""Status writes: the changed fields only, with the compare that guards them.
+
+The compare names uid, attempt, round and phase. The report endpoint's fields are not in
+it, so that progress never makes a decision fail.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from railhead.api.conditions import Condition, merge_conditions
+from railhead.planning.observed import Observed
+from railhead.planning.plan import StatusWrite
+
+
+def format_time(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def build_condition(observed: Observed, type_: str, *, reason: str, message: str, status: str = "True") -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if status == "True" else "False",
+        reason=reason[:128],
+        message=message[:4096],
+        observed_generation=observed.generation,
+        last_transition_time=format_time(observed.now),
+    )
+
+
+def build_status_write(observed: Observed, conditions: list[Condition], **changes: Any) -> StatusWrite | None:
+    """The write that brings the status to this, or None when it is there already.
+
+    `changes` are JSON values by their camelCase status key.
+    """
+    current = observed.status.model_dump(by_alias=True, mode="json")
+    merged = merge_conditions(observed.status.conditions, conditions)
+    wanted = {
+        **changes,
+        "observedGeneration": observed.generation,
+        "conditions": [c.model_dump(by_alias=True, mode="json") for c in merged],
+    }
+    fields = {key: value for key, value in wanted.items() if current.get(key) != value}
+    if not fields:
+        return None
+    tests: dict[str, Any] = {
+        "/metadata/uid": observed.uid,
+        "/status/attempt": observed.status.attempt,
+        "/status/round": observed.status.round,
+    }
+    if observed.status.phase:
+        tests["/status/phase"] = observed.status.phase
+    return StatusWrite(fields=fields, tests=tests)

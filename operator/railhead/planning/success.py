@@ -1,0 +1,54 @@
+"""The end that everybody hopes for, and the checkpoint in the driver's last word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import conditions as c
+from railhead.contract.outcome import Outcome
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.status_write import build_condition, build_status_write, format_time
+
+
+def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
+    """The status fields for a checkpoint that only the driver's last word tells of."""
+    told = outcome.checkpoint if outcome else None
+    if not told or not isinstance(told.get("index"), int) or not told.get("uri"):
+        return {}
+    known = observed.status.checkpoint
+    if known is not None and known.index >= told["index"]:
+        return {}
+    metrics = told.get("metrics") if isinstance(told.get("metrics"), dict) else {}
+    return {
+        "checkpoint": {
+            "uri": str(told["uri"]),
+            "index": told["index"],
+            "time": str(told.get("time") or format_time(observed.now)),
+            "metrics": {str(k): str(v) for k, v in (metrics or {}).items()},
+            "attempt": observed.attempt,
+        }
+    }
+
+
+def decide_success(observed: Observed) -> Plan | None:
+    """The head ended well and says so: the job is complete, the workers go at once."""
+    head = observed.head
+    if head is None or not head.has_succeeded:
+        return None
+    outcome = head.outcome
+    message = f"Training finished in attempt {observed.attempt}" + (f": {outcome.message}" if outcome and outcome.message else "")
+    status = build_status_write(
+        observed,
+        [
+            build_condition(observed, c.COMPLETE, reason="Succeeded", message=message),
+            build_condition(observed, c.RUNNING, reason="Succeeded", message=message, status="False"),
+        ],
+        phase="Succeeded",
+        completionTime=format_time(head.finished_at or observed.now),
+        head={"pod": head.name, "node": head.node},
+        workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
+        **last_checkpoint(observed, outcome),
+    )
+    deletes = tuple(Delete(pod.name, pod.uid) for pod in observed.pods if pod.role != "head" and not pod.is_deleting)
+    return Plan(status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message),))
