@@ -1,0 +1,1 @@
+"""Runs in the pods of a job: standard library and Ray only."""

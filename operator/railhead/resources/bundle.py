@@ -1,0 +1,60 @@
+"""The driver bundle: `contract/` and `driver/` as one zipapp, so that an image needs nothing of ours.
+
+The same sources give the same bytes, and the ConfigMap's name carries their hash: two
+versions of the operator live side by side in one namespace.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import io
+import zipfile
+from importlib import resources
+from typing import Any
+
+from railhead import __version__
+from railhead.resources.settings import OperatorSettings
+
+BUNDLE_FILE = "railhead.pyz"
+PACKAGES = ("contract", "driver")
+MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
+
+
+@functools.cache
+def build_bundle() -> bytes:
+    """The zipapp's bytes, read from the installed package."""
+    files = {"__main__.py": MAIN.encode(), "railhead/__init__.py": f'__version__ = "{__version__}"\n'.encode()}
+    for package in PACKAGES:
+        for item in resources.files(f"railhead.{package}").iterdir():
+            if item.name.endswith(".py"):
+                files[f"railhead/{package}/{item.name}"] = item.read_bytes()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in sorted(files):
+            info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+            info.external_attr = 0o644 << 16
+            info.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(info, files[name])
+    return buffer.getvalue()
+
+
+def bundle_name(bundle: bytes) -> str:
+    digest = hashlib.sha256(bundle).hexdigest()[:8]
+    return f"railhead-driver-{__version__.replace('.', '-')}-{digest}"
+
+
+def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> dict[str, Any]:
+    """One immutable ConfigMap per namespace and version. No job owns it: all of them use it."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": settings.bundle_name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"},
+        },
+        "immutable": True,
+        "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
+    }

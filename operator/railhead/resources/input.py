@@ -1,0 +1,55 @@
+"""The job's input ConfigMap: what the driver must know, the report endpoint's CA, inline code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import names
+from railhead.api.spec import TrainJobSpec
+from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
+from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.settings import OperatorSettings
+from railhead.resources.sizes import compute_sizes
+
+
+def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
+    """The spec in the driver's words: Ray's names and numbers."""
+    sizes = compute_sizes(spec)
+    run, scaling, backend = spec.run, spec.scaling, spec.trainer.backend
+    return JobInput(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        run_name=names.run_name(job.name, job.uid, run.name),
+        framework=spec.trainer.framework,
+        train_func=spec.trainer.train_func,
+        train_loop_config=spec.trainer.train_loop_config or {},
+        backend=backend.model_dump(by_alias=True, exclude_none=True) if backend else {},
+        scaling={
+            "numWorkers": scaling.num_workers,
+            "useGPU": scaling.use_gpu,
+            "resourcesPerWorker": dict(sizes.per_worker),
+        },
+        worker_pods=scaling.num_workers // scaling.workers_per_pod,
+        checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},
+        max_failures=run.failure.max_failures if run.failure else 0,
+        collective_timeout_seconds=run.collective_timeout_seconds,
+        storage_path=None if run.storage_path.startswith("/") else run.storage_path,
+        ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
+    )
+
+
+def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) -> dict[str, Any]:
+    """The ConfigMap; immutable, so that nothing changes under a running job."""
+    inline = (spec.source.inline if spec.source else None) or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": build_metadata(job, names.input_name(job.name, job.uid)),
+        "immutable": True,
+        "data": {
+            FILE: build_job_input(job, spec).to_json(),
+            CA_KEY: settings.report_ca,
+            **{SOURCE_PREFIX + name: text for name, text in inline.items()},
+        },
+    }

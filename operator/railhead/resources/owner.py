@@ -1,0 +1,36 @@
+"""A reference to the TrainJob that owns a child, and the metadata that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.api import names
+
+
+@dataclass(frozen=True)
+class JobRef:
+    """The TrainJob, as its children name it."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
+    """Metadata of a child: garbage collection removes it with the job, also without the operator."""
+    return {
+        "name": name,
+        "namespace": job.namespace,
+        "labels": {**names.child_labels(job.name, job.uid), **labels},
+        "ownerReferences": [
+            {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": job.name,
+                "uid": job.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }

@@ -1,0 +1,213 @@
+"""What head and worker pods share: security, volumes, environment, the user's templates over it.
+
+Order, weakest first: our defaults, spec.podTemplate, the role's podTemplate, and last what
+the job cannot do without (image, entry point, identity, names, the reserved environment).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.api import names
+from railhead.api.spec import TrainJobSpec
+from railhead.contract import environment as e
+from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX
+from railhead.resources.bundle import BUNDLE_FILE
+from railhead.resources.merge import merge
+from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.settings import OperatorSettings
+from railhead.resources.sizes import PodSize
+
+BUNDLE_FOLDER = "/opt/railhead"
+INPUT_FOLDER = "/etc/railhead/input"
+SOURCE_FOLDER = "/etc/railhead/source"
+AUTH_FOLDER = "/etc/railhead/auth"
+TEMP_FOLDER = "/tmp/railhead"
+TERMINATION_LOG = "/dev/termination-log"
+RAY_USER = 1000  # the public Ray images' user; a number, or a kubelet refuses runAsNonRoot
+
+
+@dataclass(frozen=True)
+class PodPlace:
+    """Which pod of the job: the parts that its name is made of."""
+
+    name: str
+    role: str
+    attempt: int
+    slot: int = -1
+    round: int = 0
+
+
+def build_pod(
+    job: JobRef,
+    spec: TrainJobSpec,
+    *,
+    settings: OperatorSettings,
+    place: PodPlace,
+    size: PodSize,
+    env: list[dict[str, Any]],
+    volumes: list[dict[str, Any]],
+    mounts: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """A pod of the job, as Kubernetes JSON; `env`, `volumes`, `mounts` are the role's own."""
+    role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
+    template = merge(spec.pod_template or {}, role_template or {})
+    defaults = {"metadata": {"annotations": _STAY_HERE}, "spec": _default_spec(spec, size)}
+    merged = merge(defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)})
+    pod_spec = merge(merged["spec"], _essential_spec(job, spec, settings=settings, place=place, volumes=volumes))
+    pod_spec["containers"] = [
+        merge(c, _essential_container(job, spec, place=place, size=size, env=env, mounts=mounts))
+        if isinstance(c, dict) and c.get("name") == names.CONTAINER
+        else c
+        for c in pod_spec["containers"]
+    ]
+    metadata = build_metadata(
+        job,
+        place.name,
+        **{
+            names.LABEL_ROLE: place.role,
+            names.LABEL_ATTEMPT: str(place.attempt),
+            names.LABEL_ROUND: str(place.round),
+            **({names.LABEL_SLOT: str(place.slot)} if place.role == names.WORKER else {}),
+        },
+    )
+    given = merged["metadata"]
+    metadata["labels"] = {**(given.get("labels") or {}), **metadata["labels"]}
+    metadata["annotations"] = dict(given.get("annotations") or {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
+
+
+# A consolidating autoscaler would cost the job its progress since the last checkpoint.
+_STAY_HERE = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+
+
+_DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
+
+
+def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
+    """What a user's template may change."""
+    user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
+    defaults: dict[str, Any] = {
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": RAY_USER,
+            "runAsGroup": RAY_USER,
+            "fsGroup": RAY_USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "terminationGracePeriodSeconds": 30,
+        "containers": [
+            {
+                "name": names.CONTAINER,
+                "env": merge(_DEFAULT_ENV, user_env, key="env"),
+                "envFrom": list(spec.env_from or []),
+                "resources": {"requests": dict(size.requests), "limits": dict(size.limits)},
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            }
+        ],
+    }
+    if spec.image_pull_secrets:
+        defaults["imagePullSecrets"] = [{"name": s.name} for s in spec.image_pull_secrets]
+    return defaults
+
+
+def _essential_spec(
+    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, place: PodPlace, volumes: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """What no template may change. Training pods hold no right in the cluster."""
+    items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
+    shared: list[dict[str, Any]] = [
+        {"name": "railhead-bundle", "configMap": {"name": settings.bundle_name}},
+        {"name": "railhead-input", "configMap": {"name": names.input_name(job.name, job.uid), "items": items}},
+        {"name": "railhead-auth", "secret": {"secretName": names.secret_name(job.name, job.uid), "defaultMode": 0o440}},
+        {"name": "railhead-temp", "emptyDir": {}},
+        *_source_volume(job, spec),
+    ]
+    if spec.run.storage_volume:
+        claim = spec.run.storage_volume.persistent_volume_claim.claim_name
+        shared.append({"name": "railhead-storage", "persistentVolumeClaim": {"claimName": claim}})
+    return {
+        "restartPolicy": "Never",
+        "hostname": place.name,
+        "subdomain": names.service_name(job.name, job.uid),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "volumes": [*shared, *volumes],
+    }
+
+
+def _source_volume(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
+    if spec.source is None:
+        return []
+    if spec.source.config_map is not None:
+        return [{"name": "railhead-source", "configMap": {"name": spec.source.config_map.name}}]
+    items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
+    return [{"name": "railhead-source", "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
+
+
+def _essential_container(
+    job: JobRef,
+    spec: TrainJobSpec,
+    *,
+    place: PodPlace,
+    size: PodSize,
+    env: list[dict[str, Any]],
+    mounts: list[dict[str, Any]],
+) -> dict[str, Any]:
+    bundle = f"{BUNDLE_FOLDER}/{BUNDLE_FILE}"
+    container: dict[str, Any] = {
+        "image": spec.image,
+        "command": ["python3", bundle, place.role],
+        "args": [],
+        "terminationMessagePath": TERMINATION_LOG,
+        "terminationMessagePolicy": "File",
+        "env": [*_shared_env(job, spec, attempt=place.attempt, bundle=bundle), *env],
+        "volumeMounts": [
+            {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
+            {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
+            {"name": "railhead-auth", "mountPath": AUTH_FOLDER, "readOnly": True},
+            {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
+            *([{"name": "railhead-source", "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []),
+            *(
+                [{"name": "railhead-storage", "mountPath": spec.run.storage_path}]
+                if spec.run.storage_volume
+                else []
+            ),
+            *mounts,
+        ],
+    }
+    if spec.image_pull_policy:
+        container["imagePullPolicy"] = spec.image_pull_policy
+    return container
+
+
+def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int, bundle: str) -> list[dict[str, Any]]:
+    values = {
+        e.INPUT: INPUT_FOLDER,
+        e.STORAGE: spec.run.storage_path,
+        e.BUNDLE: bundle,
+        e.ATTEMPT: str(attempt),
+        e.HEAD_HOST: names.head_host(job.name, job.uid, namespace=job.namespace, attempt=attempt),
+        e.HEAD_PORT: str(names.head_port(job.uid, attempt)),
+        e.TEMP: TEMP_FOLDER,
+        e.TERMINATION_MESSAGE: TERMINATION_LOG,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/token",
+        **({e.SOURCE: SOURCE_FOLDER} if spec.source else {}),
+    }
+    fields = {e.POD_NAME: "metadata.name", e.POD_IP: "status.podIP"}
+    return [
+        *({"name": name, "value": value} for name, value in values.items()),
+        *({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()),
+    ]
+
+
+def build_shared_memory(size: PodSize) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Volume and mount of /dev/shm, where Ray keeps its object store."""
+    volume = {"name": "railhead-shm", "emptyDir": {"medium": "Memory", "sizeLimit": size.shared_memory}}
+    return [volume], [{"name": "railhead-shm", "mountPath": "/dev/shm"}]

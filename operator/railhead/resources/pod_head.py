@@ -1,0 +1,43 @@
+"""The head pod: Ray's head and the driver. The only pod that may report to the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import names
+from railhead.api.spec import TrainJobSpec
+from railhead.contract import environment as e
+from railhead.contract.report import AUDIENCE
+from railhead.resources.owner import JobRef
+from railhead.resources.pod import PodPlace, build_pod, build_shared_memory
+from railhead.resources.settings import OperatorSettings
+from railhead.resources.sizes import compute_sizes
+
+TOKEN_FOLDER = "/var/run/railhead"
+
+
+def build_head_pod(
+    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, checkpoint_index: int
+) -> dict[str, Any]:
+    """The head of one attempt; `checkpoint_index` is the newest commit known, -1 for none."""
+    size = compute_sizes(spec).head
+    volumes, mounts = build_shared_memory(size)
+    token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
+    env = [
+        {"name": e.CHECKPOINT_INDEX, "value": str(checkpoint_index)},
+        {"name": e.REPORT_URL, "value": settings.report_url},
+        {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
+        # On a node with GPUs a container that asks for none can still see all of them.
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+        {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
+    ]
+    return build_pod(
+        job,
+        spec,
+        settings=settings,
+        place=PodPlace(names.head_name(job.name, job.uid, attempt), names.HEAD, attempt),
+        size=size,
+        env=env,
+        volumes=[*volumes, {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}}],
+        mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
+    )

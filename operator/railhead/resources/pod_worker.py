@@ -1,0 +1,31 @@
+"""A worker pod: a Ray node that holds the CPUs and GPUs of `workersPerPod` workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import names
+from railhead.api.spec import TrainJobSpec
+from railhead.resources.owner import JobRef
+from railhead.resources.pod import PodPlace, build_pod, build_shared_memory
+from railhead.resources.settings import OperatorSettings
+from railhead.resources.sizes import compute_sizes
+
+
+def build_worker_pod(
+    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
+) -> dict[str, Any]:
+    """The pod of one worker slot; a replacement has a greater round and so another name."""
+    size = compute_sizes(spec).worker
+    volumes, mounts = build_shared_memory(size)
+    name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
+    return build_pod(
+        job,
+        spec,
+        settings=settings,
+        place=PodPlace(name, names.WORKER, attempt, slot, round_),
+        size=size,
+        env=[],
+        volumes=volumes,
+        mounts=mounts,
+    )

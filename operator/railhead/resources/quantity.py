@@ -1,0 +1,65 @@
+"""Kubernetes quantities, exactly: text <-> Decimal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING, Decimal
+
+SUFFIXES = {
+    "m": Decimal("0.001"),
+    "": Decimal(1),
+    "k": Decimal(10) ** 3,
+    "M": Decimal(10) ** 6,
+    "G": Decimal(10) ** 9,
+    "T": Decimal(10) ** 12,
+    "P": Decimal(10) ** 15,
+    "Ki": Decimal(2) ** 10,
+    "Mi": Decimal(2) ** 20,
+    "Gi": Decimal(2) ** 30,
+    "Ti": Decimal(2) ** 40,
+    "Pi": Decimal(2) ** 50,
+}
+
+
+def parse_quantity(text: str) -> Decimal:
+    """The number that a quantity means. Raises ValueError for anything that is none."""
+    number = text.rstrip("mkMGTPi")
+    suffix = text[len(number) :]
+    if suffix not in SUFFIXES or not number:
+        raise ValueError(f"{text!r} is not a quantity")
+    try:
+        return Decimal(number) * SUFFIXES[suffix]
+    except ArithmeticError:
+        raise ValueError(f"{text!r} is not a quantity") from None
+
+
+def format_cpu(value: Decimal) -> str:
+    """Whole CPUs as they are, parts of one in millis, rounded up."""
+    millis = int((value * 1000).to_integral_value(rounding=ROUND_CEILING))
+    return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
+
+
+def format_bytes(value: Decimal) -> str:
+    """Bytes in the greatest binary unit that holds them exactly."""
+    count = int(value.to_integral_value(rounding=ROUND_CEILING))
+    for suffix in ("Gi", "Mi", "Ki"):
+        unit = int(SUFFIXES[suffix])
+        if count and count % unit == 0:
+            return f"{count // unit}{suffix}"
+    return str(count)
+
+
+def format_count(value: Decimal) -> str:
+    return str(int(value.to_integral_value(rounding=ROUND_CEILING)))
+
+
+def format_resource(name: str, value: Decimal) -> str:
+    if name == "cpu":
+        return format_cpu(value)
+    if name in ("memory", "ephemeral-storage"):
+        return format_bytes(value)
+    return format_count(value)
+
+
+def parse_resources(resources: Mapping[str, str] | None) -> dict[str, Decimal]:
+    return {name: parse_quantity(text) for name, text in (resources or {}).items()}

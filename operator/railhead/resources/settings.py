@@ -1,0 +1,22 @@
+"""What the operator itself brings into the children of every job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class OperatorSettings:
+    """Values fixed at the operator's start.
+
+    Attributes:
+        report_url: base URL of the report endpoint, as pods reach it.
+        report_ca: PEM of the CA that signs the endpoint's certificate.
+        bundle: the driver's zipapp.
+        bundle_name: name of the ConfigMap that carries it in each namespace.
+    """
+
+    report_url: str
+    report_ca: str
+    bundle: bytes
+    bundle_name: str

@@ -1,0 +1,129 @@
+"""How large the pods are, and what Ray is told: one pure function, so that both agree.
+
+A worker pod asks for its workers' resources, the user's extra resources, Ray's overhead,
+the object store and shared memory (a memory-backed /dev/shm counts to the container's
+limit). Ray is told of the workers' and the extra CPUs, the GPUs and custom resources, and
+never of the overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from railhead.api.spec import TrainJobSpec
+from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
+
+GPU = "nvidia.com/gpu"
+DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
+DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
+DEFAULT_OVERHEAD = {"memory": "1536Mi"}
+HEAD_OBJECT_STORE = "128Mi"
+HEAD_SHARED_MEMORY = "256Mi"
+LEAST_OBJECT_STORE = Decimal(80) * 2**20  # Ray refuses less
+
+
+@dataclass(frozen=True)
+class RayNode:
+    """What `ray start` is told of one node."""
+
+    cpus: int
+    gpus: int
+    resources: Mapping[str, float]
+    object_store_bytes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "cpus": self.cpus,
+            "gpus": self.gpus,
+            "resources": dict(self.resources),
+            "objectStoreBytes": self.object_store_bytes,
+        }
+
+
+@dataclass(frozen=True)
+class PodSize:
+    """Kubernetes requests and limits of one pod, its /dev/shm, and what Ray is told."""
+
+    requests: Mapping[str, str]
+    limits: Mapping[str, str]
+    shared_memory: str
+    ray: RayNode
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Both roles, and what each Ray Train worker asks Ray for."""
+
+    head: PodSize
+    worker: PodSize
+    per_worker: Mapping[str, float]
+
+
+def compute_sizes(spec: TrainJobSpec) -> Sizes:
+    """The sizes of a job's pods, in whole CPUs and bytes, and Ray's view of them."""
+    return Sizes(head=_head(spec), worker=_worker(spec), per_worker=_per_worker(spec))
+
+
+def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
+    wanted = {**parse_resources(DEFAULT_WORKER), **parse_resources(spec.scaling.resources_per_worker)}
+    if spec.scaling.use_gpu:
+        wanted.setdefault(GPU, Decimal(1))
+    return wanted
+
+
+def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
+    """Ray names and numbers of one worker: CPU, GPU and custom resources; memory is the pod's affair."""
+    told = {}
+    for name, value in _worker_resources(spec).items():
+        if name == "cpu":
+            told["CPU"] = float(value)
+        elif name == GPU:
+            told["GPU"] = float(value)
+        elif name not in ("memory", "ephemeral-storage"):
+            told[name] = float(value)
+    return {name: value for name, value in told.items() if value > 0}
+
+
+def _worker(spec: TrainJobSpec) -> PodSize:
+    count = spec.scaling.workers_per_pod
+    mine = {name: value * count for name, value in _worker_resources(spec).items()}
+    extra = parse_resources(spec.worker.extra_resources)
+    overhead = {**parse_resources(DEFAULT_OVERHEAD), **parse_resources(spec.worker.overhead)}
+    store = max(parse_quantity(spec.worker.object_store), LEAST_OBJECT_STORE)
+    shared = parse_quantity(spec.worker.shared_memory) + store
+    total = _sum(mine, extra, overhead, {"memory": shared})
+    cpus = mine.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
+    custom = {n: float(v) for n, v in _sum(mine, extra).items() if "/" in n and n != GPU and v > 0}
+    ray = RayNode(
+        cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start takes whole CPUs only
+        gpus=int(_sum(mine, extra).get(GPU, Decimal(0))),
+        resources=custom,
+        object_store_bytes=int(store),
+    )
+    return _pod_size(total, shared=shared, ray=ray)
+
+
+def _head(spec: TrainJobSpec) -> PodSize:
+    """The head holds the control plane of Ray and the driver: no CPUs and no GPUs for Ray."""
+    total = {**parse_resources(DEFAULT_HEAD), **parse_resources(spec.head.resources)}
+    store = parse_quantity(HEAD_OBJECT_STORE)
+    ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store))
+    return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), ray=ray)
+
+
+def _pod_size(total: Mapping[str, Decimal], *, shared: Decimal, ray: RayNode) -> PodSize:
+    requests = {name: format_resource(name, value) for name, value in total.items() if value > 0}
+    # CPU is not limited: a throttled raylet looks like a dead one.
+    limits = {name: text for name, text in requests.items() if name != "cpu"}
+    return PodSize(requests=requests, limits=limits, shared_memory=format_bytes(shared), ray=ray)
+
+
+def _sum(*parts: Mapping[str, Decimal]) -> dict[str, Decimal]:
+    total: dict[str, Decimal] = {}
+    for part in parts:
+        for name, value in part.items():
+            total[name] = total.get(name, Decimal(0)) + value
+    return total
