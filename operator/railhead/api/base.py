@@ -27,7 +27,10 @@ def planned(description: str) -> Any:
 
 def rules(*pairs: tuple[str, str], **extra: Any) -> dict[str, Any]:
     """CEL rules for `json_schema_extra`; each pair is (rule, message)."""
-    return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs], **extra}
+    return {
+        "x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs],
+        **extra,
+    }
 
 
 def _as_text(value: Any) -> Any:

@@ -24,7 +24,9 @@ class EnvVar(Model):
             ("!(has(self.value) && has(self.valueFrom))", "spec.env: value and valueFrom exclude each other"),
         )
     )
-    name: str = Field(min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the variable.")
+    name: str = Field(
+        min_length=1, max_length=256, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the variable."
+    )
     value: Annotated[str, Field(max_length=32768)] | None = Field(default=None, description="Its value.")
     value_from: FreeObject | None = free("Source of the value, as in a pod: secretKeyRef, configMapKeyRef, fieldRef.")
 
@@ -48,12 +50,18 @@ class Worker(Model):
     """The worker pods, beside resourcesPerWorker."""
 
     extra_resources: Resources | None = Field(
-        default=None, max_length=16, description="CPU and memory per pod beside the workers, for tasks of the user's own."
+        default=None,
+        max_length=16,
+        description="CPU and memory per pod beside the workers, for tasks of the user's own.",
     )
     overhead: Resources | None = Field(
-        default=None, max_length=16, description="What Ray itself needs in each worker pod. Default: memory 1536Mi."
+        default=None,
+        max_length=16,
+        description="What Ray itself needs in each worker pod. Default: memory 1536Mi.",
     )
-    shared_memory: Quantity = Field(default="512Mi", description="Size of /dev/shm; it counts towards the pod's memory.")
+    shared_memory: Quantity = Field(
+        default="512Mi", description="Size of /dev/shm; it counts towards the pod's memory."
+    )
     object_store: Quantity = Field(default="256Mi", description="Ray's object store in each worker pod, at least 80Mi.")
     pod_template: FreeObject | None = free("PodTemplateSpec that goes over spec.podTemplate for the worker pods.")
     drain_seconds: Any | None = planned("Time for a drained worker to take a last checkpoint.")

@@ -12,7 +12,9 @@ from railhead.api.base import Model, Name, planned, rules
 class ClaimVolume(Model):
     """A PersistentVolumeClaim of the same namespace."""
 
-    claim_name: Name = Field(description="Name of the claim. It is mounted read-write in every pod, so it should be ReadWriteMany.")
+    claim_name: Name = Field(
+        description="Name of the claim. It is mounted read-write in every pod, so it should be ReadWriteMany."
+    )
 
 
 class StorageVolume(Model):
@@ -33,12 +35,17 @@ class Checkpoint(Model):
         )
     )
     num_to_keep: int | None = Field(
-        default=None, ge=1, le=10000, description="How many checkpoints are kept; Ray is told at least 2. Default: all."
+        default=None,
+        ge=1,
+        le=10000,
+        description="How many checkpoints are kept; Ray is told at least 2. Default: all.",
     )
     score_attribute: str | None = Field(
         default=None, min_length=1, max_length=128, description="Metric by which checkpoints are ranked."
     )
-    score_order: Literal["min", "max"] | None = Field(default=None, description="Whether a low or a high score is better.")
+    score_order: Literal["min", "max"] | None = Field(
+        default=None, description="Whether a low or a high score is better."
+    )
 
 
 class Failure(Model):

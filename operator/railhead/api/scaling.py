@@ -30,7 +30,9 @@ class Scaling(Model):
             ),
         )
     )
-    num_workers: int = Field(default=1, ge=1, le=4096, description="Number of Ray Train workers, each runs train_func once.")
+    num_workers: int = Field(
+        default=1, ge=1, le=4096, description="Number of Ray Train workers, each runs train_func once."
+    )
     use_gpu: bool = Field(
         default=False,
         alias="useGPU",

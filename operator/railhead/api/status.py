@@ -51,7 +51,9 @@ class Progress(StatusModel):
     state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
-    metrics: dict[str, str] = Field(default_factory=dict, max_length=64, description="Metrics of the latest report, as text.")
+    metrics: dict[str, str] = Field(
+        default_factory=dict, max_length=64, description="Metrics of the latest report, as text."
+    )
     update_time: str = _text("When the driver took them (RFC 3339).", 64)
 
 
@@ -61,7 +63,9 @@ class CheckpointStatus(StatusModel):
     uri: str = _text("Where it is.", 2048)
     index: int = Field(default=0, description="Number of the commit, counted over all attempts from 0.")
     time: str = _text("When it was committed (RFC 3339).", 64)
-    metrics: dict[str, str] = Field(default_factory=dict, max_length=64, description="Metrics reported with it, as text.")
+    metrics: dict[str, str] = Field(
+        default_factory=dict, max_length=64, description="Metrics reported with it, as text."
+    )
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
 
@@ -74,7 +78,12 @@ class ResumedFrom(StatusModel):
 class FailureStatus(StatusModel):
     """The last failure; it stays when a new attempt begins."""
 
-    class_: str = Field(default="", alias="class", max_length=32, description="Application, Configuration, Infrastructure, OutOfMemory or Preemption.")
+    class_: str = Field(
+        default="",
+        alias="class",
+        max_length=32,
+        description="Application, Configuration, Infrastructure, OutOfMemory or Preemption.",
+    )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)
     attempt: int = Field(default=0, description="Attempt that it ended.")
@@ -89,8 +98,13 @@ class JobStatus(StatusModel):
     """Phase, progress, checkpoint and failure of a TrainJob."""
 
     observed_generation: int = Field(default=-1, description="Generation that the status is about; -1 = not seen yet.")
-    phase: Phase = Field(default="", description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.")
-    conditions: list[Condition] = Field(default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled.")
+    phase: Phase = Field(
+        default="",
+        description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.",
+    )
+    conditions: list[Condition] = Field(
+        default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled."
+    )
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to begin again.")
@@ -100,8 +114,12 @@ class JobStatus(StatusModel):
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
-    run_uri: str = Field(default="", alias="runURI", max_length=2048, description="Where the run keeps its checkpoints.")
-    resumed_from: ResumedFrom | None = Field(default=None, description="Checkpoint that the current attempt began from.")
+    run_uri: str = Field(
+        default="", alias="runURI", max_length=2048, description="Where the run keeps its checkpoints."
+    )
+    resumed_from: ResumedFrom | None = Field(
+        default=None, description="Checkpoint that the current attempt began from."
+    )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
 
     def has_condition(self, type_: str) -> bool:

@@ -20,7 +20,10 @@ class Backend(Model):
         description="Process group backend. Default: nccl with GPUs, gloo without.",
     )
     timeout_seconds: int | None = Field(
-        default=None, ge=1, le=86400, description="Timeout of collective operations in seconds (TorchConfig.timeout_s)."
+        default=None,
+        ge=1,
+        le=86400,
+        description="Timeout of collective operations in seconds (TorchConfig.timeout_s).",
     )
 
 
@@ -30,7 +33,9 @@ class Trainer(Model):
     framework: Literal["Torch"] = Field(
         default="Torch", description="Which Ray Train trainer runs the job: Torch (TorchTrainer)."
     )
-    train_func: Function = Field(description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker.")
+    train_func: Function = Field(
+        description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker."
+    )
     train_loop_config: FreeObject | None = free("Free-form object that is handed to train_func as its config argument.")
     backend: Backend | None = Field(default=None, description="Process group options (TorchConfig).")
     build: str | None = planned("module:function called in the driver, returns a trainer.")

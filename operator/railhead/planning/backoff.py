@@ -16,10 +16,10 @@ REPLACEMENT_LIMIT_SECONDS = 60
 def attempt_delay_seconds(observed: Observed, failure: FailureStatus, *, committed: bool) -> int:
     restarts = observed.status.restarts
     if failure.class_ in APPLICATION_BUDGET:
-        return min(LIMIT_SECONDS, 5 * 2 ** min(max(restarts.application, 0), 10))
+        return min(LIMIT_SECONDS, 5 << min(max(restarts.application, 0), 10))
     if committed:
         return 0  # the cluster took a pod from a job that was doing well
-    return min(LIMIT_SECONDS, 2 ** min(max(restarts.without_progress, 0) + 1, 10))
+    return min(LIMIT_SECONDS, 1 << min(max(restarts.without_progress, 0) + 1, 10))
 
 
 def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bool) -> datetime:
@@ -30,8 +30,10 @@ def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bo
 
 def replacement_at(observed: Observed) -> datetime:
     """When lost workers may be replaced: at once after a deletion, later after a pod that fails by itself."""
-    ended = [p.finished_at for p in observed.lost_workers if p.is_over and p.finished_at and p.exit_code not in (137, 143)]
+    ended = [
+        p.finished_at for p in observed.lost_workers if p.is_over and p.finished_at and p.exit_code not in (137, 143)
+    ]
     if not ended or observed.were_all_up:
         return observed.now
-    delay = min(REPLACEMENT_LIMIT_SECONDS, 2 ** min(max(observed.status.round, 0), 10))
+    delay = min(REPLACEMENT_LIMIT_SECONDS, 1 << min(max(observed.status.round, 0), 10))
     return min(max(ended), observed.now) + timedelta(seconds=delay)

@@ -21,14 +21,29 @@ def _kind(pod: PodView) -> tuple[str, str, str]:
     if outcome is not None and outcome.outcome in CODE_OF_CLASS:
         return outcome.outcome, outcome.reason or outcome.outcome, outcome.message
     if pod.reason == "OOMKilled":
-        return "OutOfMemory", "OOMKilled", f"Container {CONTAINER} of pod {pod.name} was killed for memory; raise its memory"
+        return (
+            "OutOfMemory",
+            "OOMKilled",
+            f"Container {CONTAINER} of pod {pod.name} was killed for memory; raise its memory",
+        )
     if pod.exit_code in CLASS_OF_CODE:
         kind = CLASS_OF_CODE[pod.exit_code]
         return kind, kind, pod.message or f"Pod {pod.name} ended with exit code {pod.exit_code}"
-    if pod.is_deleting or pod.reason in ("Evicted", "NodeLost", "Preempting", "Shutdown", "Terminated", "NodeShutdown"):
+    if pod.is_deleting or pod.reason in (
+        "Evicted",
+        "NodeLost",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "NodeShutdown",
+    ):
         return "Infrastructure", pod.reason or "PodDeleted", f"Pod {pod.name} was taken away"
     if pod.exit_code == 0:
-        return "Infrastructure", "NoFinalReport", f"Pod {pod.name} ended with exit code 0 but without the driver's final report"
+        return (
+            "Infrastructure",
+            "NoFinalReport",
+            f"Pod {pod.name} ended with exit code 0 but without the driver's final report",
+        )
     if pod.exit_code in (137, 143):
         return "Infrastructure", "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
     words = pod.message.strip() or f"Pod {pod.name} ended with exit code {pod.exit_code}"

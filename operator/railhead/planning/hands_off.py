@@ -36,7 +36,5 @@ def decide_invalid(observed: Observed) -> Plan | None:
     if observed.error is None and observed.spec is not None:
         return None
     words = str(observed.error) if observed.error else "spec: missing"
-    status = build_status_write(
-        observed, [build_condition(observed, c.STALLED, reason="InvalidSpec", message=words)]
-    )
+    status = build_status_write(observed, [build_condition(observed, c.STALLED, reason="InvalidSpec", message=words)])
     return Plan(status=status, events=(Event("Warning", "InvalidSpec", words),) if status else ())

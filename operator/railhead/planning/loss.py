@@ -63,7 +63,9 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
         observed,
         [
             build_condition(observed, c.RECONCILING, reason="Restarting", message=message),
-            build_condition(observed, c.RUNNING, reason=failure.reason or "Restarting", message=message, status="False"),
+            build_condition(
+                observed, c.RUNNING, reason=failure.reason or "Restarting", message=message, status="False"
+            ),
         ],
         phase="Restarting",
         **told,
@@ -87,5 +89,7 @@ def _fail(observed: Observed, failure: FailureStatus, *, spent: str, told: dict[
         workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
         **told,
     )
-    deletes = tuple(Delete(p.name, p.uid) for p in observed.pods if not p.is_deleting and (p.role != "head" or p.is_live))
+    deletes = tuple(
+        Delete(p.name, p.uid) for p in observed.pods if not p.is_deleting and (p.role != "head" or p.is_live)
+    )
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Failed", message[:1000]),))

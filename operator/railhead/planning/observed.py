@@ -145,7 +145,10 @@ class Observed:
 
     @property
     def is_training(self) -> bool:
-        return self.status.progress.attempt == self.attempt and self.status.progress.state in ("RUNNING", "FINISHED")
+        return self.status.progress.attempt == self.attempt and self.status.progress.state in (
+            "RUNNING",
+            "FINISHED",
+        )
 
     @property
     def startup_problem(self) -> tuple[PodView, Problem] | None:

@@ -59,7 +59,9 @@ def _starting(observed: Observed) -> Plan:
     if was_running and observed.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
         return Plan()  # the driver's end is near or its word is old; the pods will tell
     phase = "Restarting" if again else "Starting"
-    message = "The worker group is being formed again" if again else "All pods are up; Ray and the worker group are starting"
+    message = (
+        "The worker group is being formed again" if again else "All pods are up; Ray and the worker group are starting"
+    )
     status = build_status_write(
         observed,
         [

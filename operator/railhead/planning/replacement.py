@@ -43,7 +43,11 @@ def decide_replacement(observed: Observed) -> Plan | None:
             "infrastructure": restarts.infrastructure + 1,
             "withoutProgress": restarts.without_progress,
         },
-        workers={"desired": observed.desired_workers, "ready": observed.workers_up, "joined": observed.workers_up},
+        workers={
+            "desired": observed.desired_workers,
+            "ready": observed.workers_up,
+            "joined": observed.workers_up,
+        },
     )
     return Plan(
         status=status,

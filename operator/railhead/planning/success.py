@@ -37,7 +37,9 @@ def decide_success(observed: Observed) -> Plan | None:
     if head is None or not head.has_succeeded:
         return None
     outcome = head.outcome
-    message = f"Training finished in attempt {observed.attempt}" + (f": {outcome.message}" if outcome and outcome.message else "")
+    message = f"Training finished in attempt {observed.attempt}" + (
+        f": {outcome.message}" if outcome and outcome.message else ""
+    )
     status = build_status_write(
         observed,
         [

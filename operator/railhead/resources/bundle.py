@@ -25,7 +25,10 @@ MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\
 @functools.cache
 def build_bundle() -> bytes:
     """The zipapp's bytes, read from the installed package."""
-    files = {"__main__.py": MAIN.encode(), "railhead/__init__.py": f'__version__ = "{__version__}"\n'.encode()}
+    files = {
+        "__main__.py": MAIN.encode(),
+        "railhead/__init__.py": f'__version__ = "{__version__}"\n'.encode(),
+    }
     for package in PACKAGES:
         for item in resources.files(f"railhead.{package}").iterdir():
             if item.name.endswith(".py"):

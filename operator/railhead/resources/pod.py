@@ -54,7 +54,9 @@ def build_pod(
     role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
     template = merge(spec.pod_template or {}, role_template or {})
     defaults = {"metadata": {"annotations": _STAY_HERE}, "spec": _default_spec(spec, size)}
-    merged = merge(defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)})
+    merged = merge(
+        defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
+    )
     pod_spec = merge(merged["spec"], _essential_spec(job, spec, settings=settings, place=place, volumes=volumes))
     pod_spec["containers"] = [
         merge(c, _essential_container(job, spec, place=place, size=size, env=env, mounts=mounts))
@@ -117,14 +119,25 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
 
 
 def _essential_spec(
-    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, place: PodPlace, volumes: list[dict[str, Any]]
+    job: JobRef,
+    spec: TrainJobSpec,
+    *,
+    settings: OperatorSettings,
+    place: PodPlace,
+    volumes: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """What no template may change. Training pods hold no right in the cluster."""
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[dict[str, Any]] = [
         {"name": "railhead-bundle", "configMap": {"name": settings.bundle_name}},
-        {"name": "railhead-input", "configMap": {"name": names.input_name(job.name, job.uid), "items": items}},
-        {"name": "railhead-auth", "secret": {"secretName": names.secret_name(job.name, job.uid), "defaultMode": 0o440}},
+        {
+            "name": "railhead-input",
+            "configMap": {"name": names.input_name(job.name, job.uid), "items": items},
+        },
+        {
+            "name": "railhead-auth",
+            "secret": {"secretName": names.secret_name(job.name, job.uid), "defaultMode": 0o440},
+        },
         {"name": "railhead-temp", "emptyDir": {}},
         *_source_volume(job, spec),
     ]
@@ -147,7 +160,12 @@ def _source_volume(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
     if spec.source.config_map is not None:
         return [{"name": "railhead-source", "configMap": {"name": spec.source.config_map.name}}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
-    return [{"name": "railhead-source", "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
+    return [
+        {
+            "name": "railhead-source",
+            "configMap": {"name": names.input_name(job.name, job.uid), "items": items},
+        }
+    ]
 
 
 def _essential_container(
@@ -173,11 +191,7 @@ def _essential_container(
             {"name": "railhead-auth", "mountPath": AUTH_FOLDER, "readOnly": True},
             {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
             *([{"name": "railhead-source", "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []),
-            *(
-                [{"name": "railhead-storage", "mountPath": spec.run.storage_path}]
-                if spec.run.storage_volume
-                else []
-            ),
+            *([{"name": "railhead-storage", "mountPath": spec.run.storage_path}] if spec.run.storage_volume else []),
             *mounts,
         ],
     }

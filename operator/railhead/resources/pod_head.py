@@ -38,6 +38,9 @@ def build_head_pod(
         place=PodPlace(names.head_name(job.name, job.uid, attempt), names.HEAD, attempt),
         size=size,
         env=env,
-        volumes=[*volumes, {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}}],
+        volumes=[
+            *volumes,
+            {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
+        ],
         mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
     )

@@ -1,0 +1,248 @@
+"""Verbs on plain dicts. Configuration and authentication are the kubernetes package's.
+
+No model is ever deserialised: the hot path is `json.loads` and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from kubernetes.aio import client as kube_client
+from kubernetes.aio import config as kube_config
+
+from railhead.kube.errors import Gone, KubeError, RetryAfter, classify_response
+from railhead.kube.kinds import Kind
+
+REQUEST_TIMEOUT_SECONDS = 30
+SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for so long is dead
+PATCH_TYPES = {
+    "json": "application/json-patch+json",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+
+
+class KubeClient:
+    """One connection pool to one API server.
+
+    Attributes:
+        requests: how many requests were made, by (verb, resource); for tests and metrics.
+    """
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.requests: Counter[tuple[str, str]] = Counter()
+
+    async def create(
+        self,
+        kind: Kind,
+        body: dict[str, Any],
+        *,
+        namespace: str | None = None,
+        name: str = "",
+        subresource: str = "",
+    ) -> dict[str, Any]:
+        path = kind.path(namespace=namespace, name=name, subresource=subresource)
+        return await self._call("POST", kind, path, body=body, verb=f"create{'/' + subresource if subresource else ''}")
+
+    async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> dict[str, Any]:
+        return await self._call("GET", kind, kind.path(namespace=namespace, name=name), verb="get")
+
+    async def list(
+        self,
+        kind: Kind,
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+    ) -> dict[str, Any]:
+        """All pages as one list; `metadata.resourceVersion` is the first page's, from which to watch."""
+        query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
+        whole: dict[str, Any] | None = None
+        token = ""
+        while True:
+            path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
+            page = await self._call("GET", kind, path, verb="list")
+            if whole is None:
+                whole = page
+            else:
+                whole["items"].extend(page.get("items") or [])
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return whole
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        body: Any,
+        *,
+        type_: str,
+        namespace: str | None = None,
+        subresource: str = "",
+        field_manager: str = "",
+    ) -> dict[str, Any]:
+        """`type_` is json, merge, strategic or apply (which needs a field manager and forces)."""
+        query = {"fieldManager": field_manager, "force": "true" if type_ == "apply" else ""}
+        path = _with_query(kind.path(namespace=namespace, name=name, subresource=subresource), query)
+        verb = f"patch{'/' + subresource if subresource else ''}"
+        return await self._call("PATCH", kind, path, body=body, content_type=PATCH_TYPES[type_], verb=verb)
+
+    async def delete(
+        self,
+        kind: Kind,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str = "",
+        grace_seconds: int | None = None,
+    ) -> dict[str, Any]:
+        """Deletes exactly the object with this uid, when one is given; another one answers Conflict."""
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+        }
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        return await self._call("DELETE", kind, kind.path(namespace=namespace, name=name), body=options, verb="delete")
+
+    async def watch(
+        self,
+        kind: Kind,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Events from a resource version on, bookmarks included; ends when the server ends it.
+
+        Raises:
+            Gone: the version is too old; list again.
+            RetryAfter: no answer, or silence beyond the limit.
+        """
+        query = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "timeoutSeconds": "290",
+        }
+        path = _with_query(kind.path(namespace=namespace), query)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
+        response = await self._send("GET", path, timeout=timeout)
+        self.requests["watch", kind.plural] += 1
+        try:
+            if response.status >= 400:
+                raise classify_response(
+                    response.status, await response.read(), retry_after=response.headers.get("Retry-After")
+                )
+            async for line in _lines(response):
+                event = json.loads(line)
+                if event.get("type") == "ERROR":
+                    status = event.get("object") or {}
+                    raise classify_response(int(status.get("code") or 500), json.dumps(status).encode())
+                yield event
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise RetryAfter(0, "WatchBroken", f"{type(error).__name__}: {error}") from error
+        finally:
+            response.close()
+
+    async def raw_get(self, path: str) -> bytes:
+        """The body of any path (for /readyz, logs)."""
+        response = await self._send("GET", path, timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS))
+        body = bytes(await response.read())
+        if response.status >= 400:
+            raise classify_response(response.status, body)
+        return body
+
+    async def _call(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        verb: str,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> dict[str, Any]:
+        self.requests[verb, kind.plural] += 1
+        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+        try:
+            response = await self._send(method, path, body=body, content_type=content_type, timeout=timeout)
+            async with response:
+                data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
+        if response.status >= 400:
+            raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
+        values = json.loads(data)
+        if not isinstance(values, dict):
+            raise KubeError(response.status, "NotAnObject", data[:100].decode(errors="replace"))
+        return values
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        timeout: Any,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "railhead"}
+        await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
+        url = self._api.configuration.host + path
+        answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Whole lines, also those longer than the reader's buffer."""
+    rest = b""
+    async for chunk in response.content.iter_any():
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line
+
+
+def _with_query(path: str, query: dict[str, str]) -> str:
+    used = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(used)}" if used else path
+
+
+@asynccontextmanager
+async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
+    """A client: of the kubeconfig, or of the pod's own service account.
+
+    Raises:
+        kubernetes.aio.config.ConfigException: when neither can be had.
+    """
+    configuration = type.__call__(kube_client.Configuration)
+    if kubeconfig:
+        await kube_config.load_kube_config(
+            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+        )
+    else:
+        kube_config.load_incluster_config(client_configuration=configuration)
+    async with kube_client.ApiClient(configuration=configuration) as api:
+        yield KubeClient(api)
+        await asyncio.sleep(0)  # lets the pool close its transports
+
+
+__all__ = ["Gone", "KubeClient", "connect"]

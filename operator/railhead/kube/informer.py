@@ -1,0 +1,158 @@
+"""A view of all objects of one kind, kept fresh by list and watch.
+
+A list replaces the view, so that what was deleted while nobody watched is noticed. Silence
+beyond the limit counts as a broken watch. What the operator itself wrote may be taught to
+the view at once (`learn`); the newest resourceVersion wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Gone, KubeError, RetryAfter
+from railhead.kube.kinds import Kind
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+OnChange = Callable[[Object | None, Object | None], None]
+MAX_BACKOFF_SECONDS = 15.0
+
+
+def version_of(obj: Object) -> int:
+    """resourceVersion as a number (comparable within one kind since Kubernetes 1.35, in etcd always)."""
+    text = str((obj.get("metadata") or {}).get("resourceVersion") or "0")
+    return int(text) if text.isdigit() else 0
+
+
+def key_of(obj: Object) -> tuple[str, str]:
+    metadata = obj.get("metadata") or {}
+    return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
+
+
+def drop_nothing(obj: Object) -> Object:
+    return obj
+
+
+class View:
+    """The objects by (namespace, name), and who is told of changes. No I/O."""
+
+    def __init__(self, on_change: OnChange, slim: Callable[[Object], Object] = drop_nothing) -> None:
+        self._objects: dict[tuple[str, str], Object] = {}
+        self._on_change = on_change
+        self._slim = slim
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self._objects.get((namespace, name))
+
+    def items(self) -> Iterable[Object]:
+        return list(self._objects.values())
+
+    def put(self, obj: Object) -> None:
+        """Takes an object in, unless a newer one of the same uid is known."""
+        old = self._objects.get(key_of(obj))
+        is_same = old is not None and old["metadata"].get("uid") == obj["metadata"].get("uid")
+        if old is not None and version_of(obj) <= version_of(old) and (is_same or version_of(obj) < version_of(old)):
+            return
+        new = self._slim(obj)
+        self._objects[key_of(obj)] = new
+        self._on_change(old, new)
+
+    def drop(self, obj: Object) -> None:
+        """Forgets an object that was deleted, unless its name belongs to a newer one."""
+        old = self._objects.get(key_of(obj))
+        if old is None or old["metadata"].get("uid") != obj["metadata"].get("uid"):
+            return
+        del self._objects[key_of(obj)]
+        self._on_change(old, None)
+
+    def replace(self, objects: list[Object], *, version: int) -> None:
+        """A list of the given version: what it lacks is gone, except what was learnt since."""
+        listed = {key_of(obj) for obj in objects}
+        for key, old in list(self._objects.items()):
+            if key not in listed and version_of(old) <= version:
+                self.drop(old)
+        for obj in objects:
+            self.put(obj)
+
+
+class Informer:
+    """Keeps a `View` fresh. `run()` never returns by itself."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        kind: Kind,
+        *,
+        on_change: OnChange,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        slim: Callable[[Object], Object] = drop_nothing,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._scope = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": field_selector,
+        }
+        self.view = View(on_change, slim)
+        self._synced = asyncio.Event()
+
+    @property
+    def is_synced(self) -> bool:
+        return self._synced.is_set()
+
+    async def wait_synced(self) -> None:
+        await self._synced.wait()
+
+    def get(self, namespace: str, name: str) -> Object | None:
+        return self.view.get(namespace, name)
+
+    def items(self) -> Iterable[Object]:
+        return self.view.items()
+
+    def learn(self, obj: Object) -> None:
+        """An answer of the API server to our own write."""
+        self.view.put(obj)
+
+    async def run(self) -> None:
+        """List, watch, and list again whenever the watch cannot go on from where it was."""
+        failures = 0
+        version: str | None = None
+        while True:
+            try:
+                if version is None:
+                    version = await self._list()
+                async for event in self._client.watch(self._kind, resource_version=version, **self._scope):  # type: ignore[arg-type]
+                    failures = 0
+                    version = str(event["object"]["metadata"]["resourceVersion"])
+                    self._take(event)
+            except Gone:
+                version = None
+            except KubeError as error:
+                failures += 1
+                asked = error.seconds if isinstance(error, RetryAfter) else None
+                delay = asked or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
+                log.warning("watch of %s: %s; again in %.1f s", self._kind.plural, error, delay)
+                await asyncio.sleep(delay)
+
+    async def _list(self) -> str:
+        page = await self._client.list(self._kind, **self._scope)  # type: ignore[arg-type]
+        version = str(page["metadata"]["resourceVersion"])
+        self.view.replace(page.get("items") or [], version=int(version) if version.isdigit() else 0)
+        self._synced.set()
+        return version
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind, obj = event.get("type"), event["object"]
+        if kind == "DELETED":
+            self.view.drop(obj)
+        elif kind in ("ADDED", "MODIFIED"):
+            self.view.put(obj)

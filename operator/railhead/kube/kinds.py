@@ -1,0 +1,50 @@
+"""The kinds that Railhead speaks of, and their paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from railhead.api import names
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A resource of the API server."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+        """The URL path; without a namespace it is the whole cluster's list."""
+        parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+POD = Kind("", "v1", "pods", "Pod")
+SERVICE = Kind("", "v1", "services", "Service")
+SECRET = Kind("", "v1", "secrets", "Secret")
+CONFIG_MAP = Kind("", "v1", "configmaps", "ConfigMap")
+EVENT = Kind("", "v1", "events", "Event")
+NODE = Kind("", "v1", "nodes", "Node", is_namespaced=False)
+NAMESPACE = Kind("", "v1", "namespaces", "Namespace", is_namespaced=False)
+PVC = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+PV = Kind("", "v1", "persistentvolumes", "PersistentVolume", is_namespaced=False)
+SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", is_namespaced=False)
+CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
+DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
+TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
+CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP)}
