@@ -17,11 +17,12 @@ import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
 
-from railhead.kube.errors import Gone, KubeError, RetryAfter, classify_response
+from railhead.kube.errors import KubeError, RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 
 REQUEST_TIMEOUT_SECONDS = 30
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for so long is dead
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PATCH_TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
@@ -64,14 +65,16 @@ class KubeClient:
         label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
+        metadata_only: bool = False,
     ) -> dict[str, Any]:
         """All pages as one list; `metadata.resourceVersion` is the first page's, from which to watch."""
+        accept = METADATA_ONLY if metadata_only else "application/json"
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
         whole: dict[str, Any] | None = None
         token = ""
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
-            page = await self._call("GET", kind, path, verb="list")
+            page = await self._call("GET", kind, path, verb="list", accept=accept)
             if whole is None:
                 whole = page
             else:
@@ -178,11 +181,14 @@ class KubeClient:
         verb: str,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> dict[str, Any]:
         self.requests[verb, kind.plural] += 1
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         try:
-            response = await self._send(method, path, body=body, content_type=content_type, timeout=timeout)
+            response = await self._send(
+                method, path, body=body, content_type=content_type, accept=accept, timeout=timeout
+            )
             async with response:
                 data = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -202,8 +208,9 @@ class KubeClient:
         timeout: Any,
         body: Any = None,
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "railhead"}
+        headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "railhead"}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url = self._api.configuration.host + path
         answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
@@ -243,6 +250,3 @@ async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
     async with kube_client.ApiClient(configuration=configuration) as api:
         yield KubeClient(api)
         await asyncio.sleep(0)  # lets the pool close its transports
-
-
-__all__ = ["Gone", "KubeClient", "connect"]

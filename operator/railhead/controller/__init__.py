@@ -1,0 +1,1 @@
+"""The shell around the planner: watches, store, queue, loop, executor, report endpoint."""

@@ -1,0 +1,154 @@
+"""Executes a plan: the one file that changes anything in the cluster.
+
+The status comes first, under its compare; when it does not succeed, nothing else is done
+and the job is looked at again. Creates are idempotent by name, deletes name their uid.
+Every answer is taught to the stores at once, so that the next pass sees what this one did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from railhead.api.job import JobKey
+from railhead.controller.events import EventRecorder
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Conflict, Denied, Gone
+from railhead.kube.kinds import CHILDREN, POD, TRAIN_JOB
+from railhead.planning.plan import Create, Delete, Event, Plan, StatusWrite
+from railhead.resources.secret import TOKEN_TO_BE_GENERATED
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+REQUESTS_AT_A_TIME = 16  # of one plan
+
+
+class Learn(Protocol):
+    """Where answers go."""
+
+    def job(self, raw: Object) -> None: ...
+    def job_gone(self, key: JobKey, uid: str) -> None: ...
+    def pod(self, raw: Object) -> None: ...
+
+
+class LostCompare(Exception):
+    """The job is not any more what the plan was made from; observe again."""
+
+
+class Refused(Exception):
+    """The API server will not have a child of this job (quota, admission, a bad template)."""
+
+
+@dataclass
+class Executor:
+    """Does what plans say. Raises KubeError when the API server does not answer."""
+
+    client: KubeClient
+    learn: Learn
+    events: EventRecorder
+    make_token: Callable[[], str] = lambda: secrets.token_hex(32)
+
+    async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
+        """One plan about one job.
+
+        Raises:
+            LostCompare: the status was not written; nothing was done.
+            Refused: a child was refused; what could be made was made.
+            KubeError: no answer; anything may or may not have been done.
+        """
+        if plan.status is not None:
+            await self._write_status(key, uid, plan.status)
+        parents = [c for c in plan.creates if c.kind != "Pod"]
+        pods = [c for c in plan.creates if c.kind == "Pod"]
+        await self._all(self._delete(key, d) for d in plan.deletes)
+        await self._all(self._create(key, uid, c) for c in parents)
+        await self._all(self._create(key, uid, c) for c in pods)
+        for event in plan.events:
+            await self.events.record(key, uid, event)
+
+    async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
+        body = [{"op": "test", "path": path, "value": value} for path, value in write.tests.items()]
+        body += [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in write.fields.items()]
+        try:
+            answer = await self.client.patch(
+                TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"
+            )
+        except Gone:
+            self.learn.job_gone(key, uid)
+            raise LostCompare("the job is gone") from None
+        except (Conflict, Denied) as error:
+            # A failed test and an invalid request answer alike (422): only the object can tell.
+            await self._look_again(key, uid, write, error)
+            return
+        self.learn.job(answer)
+
+    async def _look_again(self, key: JobKey, uid: str, write: StatusWrite, error: Exception) -> None:
+        try:
+            current = await self.client.get(TRAIN_JOB, key.name, namespace=key.namespace)
+        except Gone:
+            self.learn.job_gone(key, uid)
+            raise LostCompare("the job is gone") from None
+        self.learn.job(current)
+        if all(_at(current, path) == value for path, value in write.tests.items()):
+            raise error
+        raise LostCompare("the job changed in between")
+
+    async def _create(self, key: JobKey, uid: str, create: Create) -> None:
+        kind = CHILDREN[create.kind]
+        try:
+            answer = await self.client.create(kind, self._complete(create), namespace=key.namespace)
+        except Conflict:
+            if create.kind == "Pod":  # our own, made before an answer was lost; the name carries the job's uid
+                self.learn.pod(await self.client.get(POD, create.name, namespace=key.namespace))
+            return
+        except (Denied, Gone) as error:
+            words = f"{create.kind} {create.name} was refused: {error.message}"
+            await self.events.record(key, uid, Event("Warning", "CreateRefused", words))
+            raise Refused(words) from error
+        if create.kind == "Pod":
+            self.learn.pod(answer)
+
+    def _complete(self, create: Create) -> Object:
+        if create.kind != "Secret":
+            return dict(create.body)
+        body = copy.deepcopy(dict(create.body))
+        data = body["stringData"]
+        body["stringData"] = {k: self.make_token() if v == TOKEN_TO_BE_GENERATED else v for k, v in data.items()}
+        return body
+
+    async def _delete(self, key: JobKey, delete: Delete) -> None:
+        try:
+            answer = await self.client.delete(
+                POD, delete.name, namespace=key.namespace, uid=delete.uid, grace_seconds=delete.grace_seconds
+            )
+        except (Gone, Conflict):
+            return  # it is gone, or the name belongs to another pod
+        if answer.get("kind") == "Pod":
+            self.learn.pod(answer)
+
+    @staticmethod
+    async def _all(jobs: Any) -> None:
+        """All of them, a few at a time; the first error after all have ended."""
+        gate = asyncio.Semaphore(REQUESTS_AT_A_TIME)
+
+        async def one(job: Any) -> None:
+            async with gate:
+                await job
+
+        results = await asyncio.gather(*(one(job) for job in jobs), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+
+def _at(obj: Object, pointer: str) -> Any:
+    value: Any = obj
+    for part in pointer.strip("/").split("/"):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,76 @@
+"""The loop: take a key, observe, plan, execute, decide when to look again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from railhead.api.job import JobKey
+from railhead.controller.executor import Executor, LostCompare, Refused
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.store import Store
+from railhead.kube.errors import KubeError, RetryAfter
+from railhead.planning.planner import plan
+from railhead.resources.settings import OperatorSettings
+
+log = logging.getLogger(__name__)
+REFUSED_RETRY_SECONDS = 5.0
+
+
+@dataclass
+class Loop:
+    """Passes over jobs, several jobs at a time, never one job twice at once."""
+
+    store: Store
+    queue: KeyedQueue[JobKey]
+    executor: Executor
+    settings: OperatorSettings
+    now: Callable[[], datetime]
+    passes: int = field(default=0)
+
+    async def run(self, concurrency: int) -> None:
+        """Never returns by itself."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self.pass_over(key)
+            finally:
+                self.queue.done(key)
+
+    async def pass_over(self, key: JobKey) -> None:
+        """One pass over one job. Its trouble is its own: nothing is raised."""
+        self.passes += 1
+        observed = self.store.observe(key, now=self.now(), settings=self.settings)
+        if observed is None:
+            self.queue.forget(key)
+            return
+        try:
+            wanted = plan(observed)
+            await self.executor.execute(key, observed.uid, wanted)
+        except LostCompare as lost:
+            log.info("%s/%s: %s", key.namespace, key.name, lost)
+            self.queue.fail(key)
+        except Refused as refused:
+            self._retry(key, str(refused), at_least=REFUSED_RETRY_SECONDS)
+        except KubeError as error:
+            asked = error.seconds if isinstance(error, RetryAfter) else None
+            self._retry(key, str(error), at_least=asked or 0.0)
+        except Exception as error:  # one job's trouble must not end the operator
+            log.exception("%s/%s: pass failed", key.namespace, key.name)
+            self._retry(key, f"{type(error).__name__}: {error}", at_least=REFUSED_RETRY_SECONDS)
+        else:
+            self.queue.succeed(key)
+            if wanted.wake_at is not None:
+                self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())
+
+    def _retry(self, key: JobKey, words: str, *, at_least: float) -> None:
+        delay = self.queue.fail(key, at_least=at_least)
+        log.warning("%s/%s: %s; again in %.1f s", key.namespace, key.name, words, delay)

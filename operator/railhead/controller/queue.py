@@ -1,0 +1,83 @@
+"""A queue of keys: one key is in work once at a time, fails back off, and may be woken later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+FIRST_BACKOFF_SECONDS = 0.25
+LAST_BACKOFF_SECONDS = 60.0
+
+
+class Timer:
+    """The seam to the clock: what `loop.call_later` returns."""
+
+    def cancel(self) -> None:
+        raise NotImplementedError
+
+
+class KeyedQueue(Generic[Key]):
+    """Keys that are due. Adding a key that waits already does nothing; one in work is done again after."""
+
+    def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]) -> None:
+        self._call_later = call_later
+        self._due: asyncio.Queue[Key] = asyncio.Queue()
+        self._waiting: set[Key] = set()
+        self._working: set[Key] = set()
+        self._again: set[Key] = set()
+        self._timers: dict[Key, Timer | asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
+
+    def add(self, key: Key) -> None:
+        """The key is due now."""
+        if key in self._working:
+            self._again.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._due.put_nowait(key)
+
+    def wake(self, key: Key, seconds: float) -> None:
+        """The key is due in so many seconds; a later call takes an earlier one's place."""
+        self._cancel(key)
+        self._timers[key] = self._call_later(max(seconds, 0.0), lambda: self._ring(key))
+
+    async def get(self) -> Key:
+        """The next key; it is in work until `done`."""
+        key = await self._due.get()
+        self._waiting.discard(key)
+        self._working.add(key)
+        return key
+
+    def done(self, key: Key) -> None:
+        self._working.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def fail(self, key: Key, *, at_least: float = 0.0) -> float:
+        """The key is tried again later, each time later; the seconds until then."""
+        count = self._failures.get(key, 0)
+        self._failures[key] = count + 1
+        delay = max(at_least, min(LAST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * (1 << min(count, 16))))
+        self.wake(key, delay)
+        return delay
+
+    def succeed(self, key: Key) -> None:
+        self._failures.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """The key's job is gone."""
+        self._cancel(key)
+        self._failures.pop(key, None)
+        self._again.discard(key)
+
+    def _ring(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
+
+    def _cancel(self, key: Key) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()

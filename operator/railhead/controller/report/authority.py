@@ -1,0 +1,63 @@
+"""Who may report: only the live head pod of the current attempt of exactly this job. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.api import names
+from railhead.api.status import JobStatus
+from railhead.contract.report import AUDIENCE, Report
+from railhead.planning.observed import PodView
+
+POD_NAME = "authentication.kubernetes.io/pod-name"
+POD_UID = "authentication.kubernetes.io/pod-uid"
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """The pod that a token is bound to."""
+
+    namespace: str
+    pod: str
+    pod_uid: str
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What the operator knows of the job that a report is about."""
+
+    uid: str
+    status: JobStatus
+    pods: tuple[PodView, ...]
+
+
+def read_review(review: Mapping[str, Any]) -> Speaker | None:
+    """The speaker, from the status of a TokenReview; None when the token is not good for us."""
+    status = review.get("status") or {}
+    if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or []):
+        return None
+    user = status.get("user") or {}
+    extra = user.get("extra") or {}
+    names_, uids = extra.get(POD_NAME) or [], extra.get(POD_UID) or []
+    parts = str(user.get("username") or "").split(":")  # system:serviceaccount:<namespace>:<name>
+    if len(parts) != 4 or len(names_) != 1 or len(uids) != 1:
+        return None
+    return Speaker(namespace=parts[2], pod=str(names_[0]), pod_uid=str(uids[0]))
+
+
+def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int, str] | None:
+    """Why this report is not taken, as an HTTP status and words; None when it is."""
+    if speaker.namespace != report.namespace:
+        return 403, "the token belongs to another namespace"
+    if job is None or job.uid != report.uid:
+        return 404, "no such TrainJob"
+    head = next((p for p in job.pods if p.uid == speaker.pod_uid and p.name == speaker.pod), None)
+    if head is None or head.role != names.HEAD:
+        return 403, "only the head pod of the job may report"
+    if report.attempt != job.status.attempt or head.attempt != job.status.attempt:
+        return 409, f"the job is in attempt {job.status.attempt}"
+    if job.status.is_finished or (job.status.failure and job.status.failure.attempt == report.attempt):
+        return 409, "the attempt is over"
+    return None

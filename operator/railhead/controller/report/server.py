@@ -1,0 +1,89 @@
+"""The HTTPS server: reads a report, asks who speaks, and hands it on. Answers at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from railhead.api.job import JobKey
+from railhead.contract.report import LIMIT_BYTES, PATH, Report
+from railhead.controller.config import split_address
+from railhead.controller.report.authority import JobFacts, refusal
+from railhead.controller.report.certificate import Certificates
+from railhead.controller.report.reviews import TokenReviews
+from railhead.controller.report.writer import ReportWriter
+from railhead.kube.errors import KubeError
+
+BODY_SECONDS = 10.0  # a client that needs longer for 64 KiB is no driver of ours
+
+
+def _answer(status: int, words: str) -> web.Response:
+    return web.json_response({"message": words}, status=status)
+
+
+class ReportHandler:
+    """One request: 202 when the report was taken, else a status and words."""
+
+    def __init__(
+        self, *, reviews: TokenReviews, writer: ReportWriter, lookup: Callable[[JobKey], JobFacts | None]
+    ) -> None:
+        self._reviews = reviews
+        self._writer = writer
+        self._lookup = lookup
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
+            return _answer(401, "a bearer token is needed")
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                report = Report.from_dict(json.loads(await request.read()))
+        except TimeoutError:
+            return _answer(408, "the body took too long")
+        except (ValueError, UnicodeDecodeError, RecursionError) as error:
+            return _answer(400, str(error)[:200])
+        try:
+            speaker = await self._reviews.speaker(token.strip())
+        except KubeError:
+            return _answer(503, "the API server does not answer")
+        if speaker is None:
+            return _answer(401, "the token is not good for this endpoint")
+        refused = refusal(speaker, report, self._lookup(JobKey(report.namespace, report.name)))
+        if refused is not None:
+            return _answer(*refused)
+        self._writer.put(report)
+        return _answer(202, "taken")
+
+
+def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
+    """A server context; the standard library reads keys from files only."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "server.pem")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            file.write(certificates.server + certificates.server_key)
+        context.load_cert_chain(path)
+    return context
+
+
+@asynccontextmanager
+async def serve_reports(listen: str, certificates: Certificates, handler: ReportHandler) -> AsyncIterator[None]:
+    """Serves `POST /v1/report` while the context lasts."""
+    app = web.Application(client_max_size=LIMIT_BYTES)
+    app.add_routes([web.post(PATH, handler)])
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75)
+    await runner.setup()
+    host, port = split_address(listen)
+    await web.TCPSite(runner, host, port, ssl_context=build_ssl_context(certificates)).start()
+    try:
+        yield
+    finally:
+        await runner.cleanup()

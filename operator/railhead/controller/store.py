@@ -1,0 +1,134 @@
+"""Jobs and their pods as last seen: slim, and indexed so that an event costs the same for any number of jobs.
+
+A job's spec is parsed once per generation. Newer resourceVersions win, so that an answer
+to our own write and a late watch event may come in any order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from railhead.api.errors import InvalidSpec
+from railhead.api.job import JobKey, parse_spec
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus, parse_status
+from railhead.controller.observe import observe_pod, owner_uid
+from railhead.kube.informer import version_of
+from railhead.planning.observed import Observed, PodView
+from railhead.resources.settings import OperatorSettings
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """One TrainJob as last seen."""
+
+    key: JobKey
+    uid: str
+    generation: int
+    version: int
+    is_deleting: bool
+    spec: TrainJobSpec | None
+    error: InvalidSpec | None
+    status: JobStatus
+
+
+class Store:
+    """What the planner's observations are made of. Changed by handlers and by our own writes."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobKey, JobRecord] = {}
+        self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
+        self._keys: dict[str, JobKey] = {}
+
+    def job(self, key: JobKey) -> JobRecord | None:
+        return self._jobs.get(key)
+
+    def all_keys(self) -> Iterable[JobKey]:
+        return list(self._jobs)
+
+    def key_of(self, uid: str) -> JobKey | None:
+        return self._keys.get(uid)
+
+    def put_job(self, raw: Object) -> JobKey | None:
+        """Takes a TrainJob in; its key when that was news."""
+        metadata = raw.get("metadata") or {}
+        key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+        uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
+        old = self._jobs.get(key)
+        if old is not None and version_of(raw) <= old.version:
+            return None
+        if old is not None and old.uid != uid:
+            self._keys.pop(old.uid, None)
+        spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
+        self._keys[uid] = key
+        self._jobs[key] = JobRecord(
+            key=key,
+            uid=uid,
+            generation=generation,
+            version=version_of(raw),
+            is_deleting=bool(metadata.get("deletionTimestamp")),
+            spec=spec,
+            error=error,
+            status=parse_status(raw.get("status")),
+        )
+        return key
+
+    def drop_job(self, key: JobKey, uid: str) -> None:
+        """Forgets a deleted job, unless its name belongs to a new one already."""
+        record = self._jobs.get(key)
+        if record is not None and record.uid == uid:
+            del self._jobs[key]
+        self._keys.pop(uid, None)
+
+    def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
+        """A pod came, changed or went; the key of its job."""
+        pod = new if new is not None else old
+        if pod is None:
+            return None
+        uid, name = owner_uid(pod), str(pod["metadata"]["name"])
+        if not uid:
+            return None
+        if new is not None:
+            self._pods[uid][name] = observe_pod(new)
+        else:
+            self._pods[uid].pop(name, None)
+            if not self._pods[uid]:
+                del self._pods[uid]
+        return self._keys.get(uid)
+
+    def pods(self, uid: str) -> tuple[PodView, ...]:
+        return tuple(self._pods.get(uid, {}).values())
+
+    def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
+        """Everything known of one job at this moment; None when there is no such job."""
+        record = self._jobs.get(key)
+        if record is None:
+            return None
+        return Observed(
+            now=now,
+            namespace=key.namespace,
+            name=key.name,
+            uid=record.uid,
+            generation=record.generation,
+            is_deleting=record.is_deleting,
+            spec=record.spec,
+            error=record.error,
+            status=record.status,
+            pods=self.pods(record.uid),
+            settings=settings,
+        )
+
+    @staticmethod
+    def _spec(raw: Object, same: JobRecord | None) -> tuple[TrainJobSpec | None, InvalidSpec | None]:
+        if same is not None:
+            return same.spec, same.error
+        try:
+            return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name"))), None
+        except InvalidSpec as error:
+            return None, error

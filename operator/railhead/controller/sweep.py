@@ -1,0 +1,41 @@
+"""Finds the TrainJobs whose deletion kopf missed (it does not compare after a 410)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from railhead.api.job import JobKey
+from railhead.controller.store import Store
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import KubeError
+from railhead.kube.kinds import TRAIN_JOB
+
+log = logging.getLogger(__name__)
+PERIOD_SECONDS = 300.0
+
+
+async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> list[JobKey]:
+    """Forgets the jobs that are not there any more; their keys."""
+    before = {key: record for key in store.all_keys() if (record := store.job(key))}
+    there: set[str] = set()
+    for namespace in namespaces or (None,):
+        page = await client.list(TRAIN_JOB, namespace=namespace, metadata_only=True)
+        there.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
+    lost = [key for key, record in before.items() if record.uid not in there]
+    for key in lost:
+        store.drop_job(key, before[key].uid)
+    return lost
+
+
+async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> None:
+    """Every few minutes; never returns by itself."""
+    while True:
+        await asyncio.sleep(PERIOD_SECONDS)
+        try:
+            lost = await sweep_once(client, store, namespaces)
+        except KubeError as error:
+            log.warning("sweep: %s", error)
+        else:
+            if lost:
+                log.info("sweep: forgot %d deleted jobs", len(lost))
