@@ -68,8 +68,10 @@ class Views:
         self._store.drop_job(key, uid)
 
     def pod(self, raw: Object) -> None:
-        if self.informers:
-            self.informers[0].learn(raw)
+        namespace = raw["metadata"].get("namespace")
+        for informer in self.informers:
+            if informer.namespace in (None, namespace):
+                informer.learn(raw)
 
     def facts(self, key: JobKey) -> JobFacts | None:
         record = self._store.job(key)
@@ -102,7 +104,7 @@ async def run_operator(config: OperatorConfig) -> None:
     async with connect(config.kubeconfig) as client:
         certificates = await ensure_certificates(client, config.namespace, _certificate_names(config.report_url))
         bundle = build_bundle()
-        settings = OperatorSettings(config.report_url, certificates.ca, bundle, bundle_name(bundle))
+        settings = OperatorSettings(config.report_url, certificates.ca.certificate, bundle, bundle_name(bundle))
         store = Store()
         queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
         views = Views(store, queue)

@@ -242,11 +242,11 @@ async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
     """
     configuration = type.__call__(kube_client.Configuration)
     if kubeconfig:
-        await kube_config.load_kube_config(
-            config_file=kubeconfig, client_configuration=configuration, persist_config=False
-        )
+        load: Any = kube_config.load_kube_config  # the package carries no types here
+        await load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
     else:
-        kube_config.load_incluster_config(client_configuration=configuration)
+        load = kube_config.load_incluster_config
+        load(client_configuration=configuration)
     async with kube_client.ApiClient(configuration=configuration) as api:
         yield KubeClient(api)
         await asyncio.sleep(0)  # lets the pool close its transports

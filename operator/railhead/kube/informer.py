@@ -95,6 +95,7 @@ class Informer:
         field_selector: str = "",
         slim: Callable[[Object], Object] = drop_nothing,
     ) -> None:
+        self.namespace = namespace
         self._client = client
         self._kind = kind
         self._scope = {

@@ -69,7 +69,7 @@ def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "server.pem")
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            file.write(certificates.server + certificates.server_key)
+            file.write(certificates.server.certificate + certificates.server.key)
         context.load_cert_chain(path)
     return context
 

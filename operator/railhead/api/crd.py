@@ -1,0 +1,155 @@
+"""The CustomResourceDefinition, generated from the models: `python -m railhead.api.crd FILE [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from railhead.api import names
+from railhead.api.schema import Schema, build_schema
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus
+
+LIMIT_BYTES = 262_144  # beyond it a plain `kubectl apply` fails
+FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
+HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
+
+
+def _column(name: str, path: str, *, type_: str = "string", is_wide: bool = False, description: str) -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "type": type_, "jsonPath": path, "description": description}
+    if is_wide:
+        column["priority"] = 1
+    return column
+
+
+COLUMNS = [
+    _column("Phase", ".status.phase", description="Summary of the conditions."),
+    _column("Workers", ".status.workers.ready", type_="integer", description="Worker pods that run."),
+    _column("Attempt", ".status.attempt", type_="integer", description="Lives of the head pod."),
+    _column("Checkpoint", ".status.checkpoint.index", type_="integer", description="Newest committed checkpoint."),
+    _column("Age", ".metadata.creationTimestamp", type_="date", description="Since the job was created."),
+    _column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
+    _column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
+    _column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
+]
+
+
+def immutability_rules(spec: Schema) -> list[dict[str, str]]:
+    """One rule per field: its value and its presence stay as they were when the job was created."""
+    rules = []
+    for field in spec["properties"]:
+        if field in spec.get("required", []) or "default" in spec["properties"][field]:
+            rule = f"self.{field} == oldSelf.{field}"
+        else:
+            rule = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        rules.append({"rule": rule, "message": f"spec.{field}: field is immutable", "fieldPath": f".{field}"})
+    return rules
+
+
+def build_spec_schema() -> Schema:
+    spec = build_schema(TrainJobSpec)
+    for field in ("scaling", "head", "worker"):  # so that defaults inside apply when the object is left out
+        spec["properties"][field]["default"] = {}
+    for check in immutability_rules(spec):
+        spec.setdefault("x-kubernetes-validations", []).append(check)
+    return spec
+
+
+def build_status_schema() -> Schema:
+    """The status: nothing in it is required and nothing has a default of its own."""
+    status = _without_defaults(build_schema(JobStatus))
+    status["default"] = {"observedGeneration": -1, "attempt": 0, "round": 0}
+    status["properties"]["phase"]["enum"] = [p for p in status["properties"]["phase"]["enum"] if p]
+    conditions = status["properties"]["conditions"]
+    conditions["x-kubernetes-list-type"] = "map"
+    conditions["x-kubernetes-list-map-keys"] = ["type"]
+    return status
+
+
+def _without_defaults(node: Any) -> Any:
+    if isinstance(node, dict):
+        dropped = {"default"} if "properties" not in node or "default" in node else set()
+        return {k: _without_defaults(v) for k, v in node.items() if k not in dropped}
+    return [_without_defaults(item) for item in node] if isinstance(node, list) else node
+
+
+def build_crd() -> dict[str, Any]:
+    """The whole CustomResourceDefinition."""
+    root = {
+        "type": "object",
+        "description": "A distributed training run with Ray Train, from its code to its checkpoints.",
+        "required": ["spec"],
+        "x-kubernetes-validations": [
+            {
+                "rule": f"size(self.metadata.name) <= {names.MAX_JOB_NAME} && "
+                "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                "message": f"metadata.name: at most {names.MAX_JOB_NAME} lower-case letters, digits and -, "
+                "for pods are named after it",
+                "fieldPath": ".metadata.name",
+            }
+        ],
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of the resource."},
+            "kind": {"type": "string", "description": "TrainJob."},
+            "metadata": {"type": "object"},
+            "spec": build_spec_schema(),
+            "status": build_status_schema(),
+        },
+    }
+    version = {
+        "name": names.VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": root},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": COLUMNS,
+        "selectableFields": [{"jsonPath": ".status.phase"}],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}", "labels": {"app.kubernetes.io/name": "railhead"}},
+        "spec": {
+            "group": names.GROUP,
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": "trainjob",
+                "shortNames": ["rtj"],
+                "categories": ["railhead"],
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+def render() -> str:
+    return HEADER + str(yaml.safe_dump(build_crd(), sort_keys=False, width=100, allow_unicode=True))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Writes the CRD, or checks that the file is fresh.")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args(arguments)
+    text = render()
+    if len(text.encode()) > LIMIT_BYTES:
+        print(f"the CRD has more than {LIMIT_BYTES} bytes", file=sys.stderr)
+        return 1
+    if options.check:
+        if options.file.read_text() == text:
+            return 0
+        print(f"{options.file} is stale: run `make generate`", file=sys.stderr)
+        return 1
+    options.file.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
