@@ -45,7 +45,9 @@ def immutability_rules(spec: Schema) -> list[dict[str, str]]:
         if field in spec.get("required", []) or "default" in spec["properties"][field]:
             rule = f"self.{field} == oldSelf.{field}"
         else:
-            rule = f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+            rule = (
+                f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+            )
         rules.append({"rule": rule, "message": f"spec.{field}: field is immutable", "fieldPath": f".{field}"})
     return rules
 
@@ -53,7 +55,8 @@ def immutability_rules(spec: Schema) -> list[dict[str, str]]:
 def build_spec_schema() -> Schema:
     spec = build_schema(TrainJobSpec)
     for field in ("scaling", "head", "worker"):  # so that defaults inside apply when the object is left out
-        spec["properties"][field]["default"] = {}
+        inner = spec["properties"][field]["properties"]
+        spec["properties"][field]["default"] = {n: p["default"] for n, p in inner.items() if "default" in p}
     for check in immutability_rules(spec):
         spec.setdefault("x-kubernetes-validations", []).append(check)
     return spec
@@ -89,7 +92,6 @@ def build_crd() -> dict[str, Any]:
                 "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
                 "message": f"metadata.name: at most {names.MAX_JOB_NAME} lower-case letters, digits and -, "
                 "for pods are named after it",
-                "fieldPath": ".metadata.name",
             }
         ],
         "properties": {

@@ -1,0 +1,80 @@
+"""Builds the control plane's programs from the pinned Go modules, into a cache folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+GO_VERSION = (1, 26)
+MODULES = {"etcd": ("etcd",), "kube": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")}
+SAY_EVERY_SECONDS = 15.0
+
+
+def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], None]) -> None:
+    """Builds into a folder beside the target and renames it at the end: a half build is never found.
+
+    Raises:
+        subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    log = target.with_name(target.name + ".log")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix="build-") as name:
+        folder = Path(name)
+        out = folder / "out"
+        out.mkdir()
+        with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
+            shutil.copytree(sources, folder / "go")
+        for module, programs in MODULES.items():
+            say(f"building {', '.join(programs)} with Go (once; minutes with empty caches)")
+            command = [
+                *go,
+                "build",
+                "-mod=readonly",
+                "-trimpath",
+                "-ldflags",
+                _flags(kubernetes),
+                "-o",
+                str(out / module),
+                ".",
+            ]
+            _run(command, folder / "go" / module, log=log, what=module, say=say)
+            for program in programs:
+                if program != module:
+                    (out / program).symlink_to(module)
+        if target.exists():
+            shutil.rmtree(target)
+        out.rename(target)
+
+
+def _flags(kubernetes: str) -> str:
+    package = "k8s.io/component-base/version"
+    major, minor, _ = kubernetes.split(".")
+    values = {"gitVersion": f"v{kubernetes}", "gitMajor": major, "gitMinor": minor}
+    return "-s -w " + " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
+
+
+def _run(command: list[str], cwd: Path, *, log: Path, what: str, say: Callable[[str], None]) -> None:
+    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "local"}
+    began = time.monotonic()
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            while True:
+                try:
+                    code = process.wait(SAY_EVERY_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    say(f"  still building {what} ({time.monotonic() - began:.0f} s)")
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    if code:
+        raise subprocess.CalledProcessError(code, command)
+    say(f"  {what} built in {time.monotonic() - began:.0f} s")

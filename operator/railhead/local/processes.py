@@ -1,0 +1,118 @@
+"""Starts and ends processes by their own pids. A pid is trusted only with its start time.
+
+Every process of a session carries the session's marker in its environment, so that also
+what has daemonised itself can be found and ended, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+MARKER = "RAILHEAD_LOCAL_SESSION"
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One process for all time: a reused pid has another start time."""
+
+    pid: int
+    started: str
+
+
+def identify(pid: int) -> Identity | None:
+    """The identity of a running process; None when there is none (a zombie counts as none)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else Identity(pid, fields[19])
+
+
+def is_alive(identity: Identity) -> bool:
+    return identify(identity.pid) == identity
+
+
+def die_with_parent(sig: int = signal.SIGKILL) -> None:
+    """To be called in a child before exec: the kernel sends the signal when the parent's thread ends."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)
+
+
+def spawn(
+    command: Sequence[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    parent_death_signal: int = signal.SIGKILL,
+) -> subprocess.Popen[bytes]:
+    """A process in a session of its own, its output in a file, that ends when we end."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=dict(env) if env is not None else None,
+            cwd=cwd,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(parent_death_signal),
+        )
+
+
+def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
+    """SIGTERM to all, SIGKILL to those that are still there after the grace."""
+    for identity in identities:
+        _send(identity, signal.SIGTERM)
+    deadline = time.monotonic() + grace_seconds
+    while time.monotonic() < deadline and any(is_alive(i) for i in identities):
+        time.sleep(0.05)
+    for identity in identities:
+        _send(identity, signal.SIGKILL)
+
+
+def marked(marker: str, value: str) -> list[Identity]:
+    """All processes of this user whose environment has the marker with this value, without ourselves."""
+    wanted = f"{marker}={value}".encode()
+    found = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit() or int(entry) == os.getpid():
+            continue
+        try:
+            environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        identity = identify(int(entry)) if wanted in environment else None
+        if identity is not None:
+            found.append(identity)
+    return found
+
+
+def end_marked(marker: str, value: str, *, grace_seconds: float = 0.0) -> int:
+    """Ends every process with the marker, also those that are forked meanwhile; how many there were."""
+    count = 0
+    for _ in range(20):
+        found = marked(marker, value)
+        if not found:
+            break
+        count += len(found)
+        end(found, grace_seconds=grace_seconds)
+        time.sleep(0.02)
+    return count
+
+
+def _send(identity: Identity, sig: int) -> None:
+    if is_alive(identity):
+        try:
+            os.kill(identity.pid, sig)
+        except ProcessLookupError:
+            pass
