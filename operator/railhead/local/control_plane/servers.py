@@ -88,8 +88,11 @@ class ControlPlane:
             if process.poll() is not None:
                 raise NotReady(f"{component} ended with code {process.returncode}: {self._last_words(component)}")
 
+    def pids(self) -> dict[str, int]:
+        return {component: process.pid for component, process in self._processes.items()}
+
     def identities(self) -> list[Identity]:
-        found = (identify(p.pid) for p in self._processes.values())
+        found = (identify(pid) for pid in self.pids().values())
         return [identity for identity in found if identity is not None]
 
     def stop_one(self, component: str, *, grace_seconds: float = 5.0) -> None:

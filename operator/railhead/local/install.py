@@ -1,0 +1,116 @@
+"""Installs Railhead into a local cluster with kubectl, from the same manifests as on any cluster.
+
+The operator gets a token of its own service account: a right that the role lacks is
+missed here just as it would be elsewhere. Only what runs as a process here is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from railhead.local.assets import find_assets
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.identities import write_kubeconfig
+
+NAMESPACE = "railhead-system"
+TOKEN_DURATION = "8760h"
+RUN_AS_PROCESSES = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Kustomization"}
+TIMEOUT_SECONDS = 60
+
+
+class KubectlFailed(RuntimeError):
+    """kubectl refused; the text is what it said."""
+
+
+class Kubectl:
+    """The session's kubectl, with an administrator's kubeconfig."""
+
+    def __init__(self, program: Path, kubeconfig: Path) -> None:
+        self._command = [str(program), "--kubeconfig", str(kubeconfig)]
+
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
+        """stdout. Raises KubectlFailed."""
+        done = subprocess.run(
+            [*self._command, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_SECONDS,
+            check=False,
+        )
+        if done.returncode:
+            raise KubectlFailed(done.stderr.strip() or f"kubectl {arguments[0]} ended with code {done.returncode}")
+        return done.stdout
+
+    def apply(self, documents: Sequence[Any]) -> None:
+        text = yaml.safe_dump_all(documents)
+        self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
+
+    def is_node_ready(self, name: str) -> bool:
+        """False while it is not there yet."""
+        node = json.loads(self("get", "node", name, "--ignore-not-found", "-o", "json") or "{}")
+        conditions = node.get("status", {}).get("conditions") or []
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def load_documents(folder: Path) -> list[Any]:
+    """All YAML documents of a folder, in the order of the file names."""
+    found: list[Any] = []
+    for file in sorted(folder.glob("*.yaml")):
+        found.extend(document for document in yaml.safe_load_all(file.read_text()) if document)
+    return found
+
+
+def select_installed(documents: Sequence[Any]) -> list[Any]:
+    """What is installed here, namespaces first: without what runs as a process of the session."""
+    kept = [d for d in documents if d.get("kind") not in RUN_AS_PROCESSES]
+    return sorted(kept, key=lambda d: d["kind"] != "Namespace")
+
+
+def build_node_role(node: str) -> list[Any]:
+    """What the node agent does beyond a kubelet: it provides volumes as folders."""
+    name = "railhead:local-volumes"
+    group = "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["persistentvolumeclaims"], "verbs": ["get", "list", "watch", "patch"]},
+        {
+            "apiGroups": [""],
+            "resources": ["persistentvolumes"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        },
+        {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch", "create"]},
+    ]
+    return [
+        {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": f"system:node:{node}"}],
+        },
+    ]
+
+
+def install(kubectl: Kubectl, *, node: str) -> None:
+    """Raises KubectlFailed or MissingAsset."""
+    operator = select_installed(load_documents(find_assets("manifests") / "operator"))
+    kubectl.apply([*load_documents(find_assets("crds")), *operator, *build_node_role(node)])
+    kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
+
+
+def service_account_name(documents: Sequence[Any]) -> str:
+    """The name of the operator's service account, as the manifests have it."""
+    return str(next(d["metadata"]["name"] for d in documents if d.get("kind") == "ServiceAccount"))
+
+
+def make_operator_kubeconfig(kubectl: Kubectl, plane: ControlPlane, path: Path) -> None:
+    account = service_account_name(load_documents(find_assets("manifests") / "operator"))
+    token = kubectl("create", "token", account, "-n", NAMESPACE, f"--duration={TOKEN_DURATION}").strip()
+    write_kubeconfig(path, server=plane.server, pki=plane.pki, token=token)

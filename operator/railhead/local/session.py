@@ -1,0 +1,170 @@
+"""One session: a folder, what runs in it, and how to begin and to end it.
+
+The supervisor writes the state, everybody else reads it. A session is up when its
+supervisor lives, whatever the file says; a pid counts only with its start time, so that
+a reused one is never taken for ours. Nothing is known here of what the supervisor runs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive
+
+STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
+SUPERVISOR = "supervisor"
+END_GRACE_SECONDS = 20.0
+
+Say = Callable[[str], None]
+
+
+class SessionError(RuntimeError):
+    """The session cannot do what was asked; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the node says it has. Nothing is limited by it: it only decides what is scheduled."""
+
+    cpus: int
+    memory: int
+    gpus: int = 0
+
+
+def default_capacity(*, gpus: int = 0) -> Capacity:
+    """More than the machine has: pods here ask for what they would need on a cluster, and use less."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Capacity(cpus=max(16, 4 * (os.cpu_count() or 1)), memory=max(2 * memory, 32 << 30), gpus=gpus)
+
+
+@dataclass(frozen=True)
+class State:
+    """What the supervisor last wrote.
+
+    Attributes:
+        phase: starting, ready, failed or stopped.
+        message: why it failed or stopped, in a sentence.
+        processes: who is who, by component.
+    """
+
+    phase: str = STOPPED
+    message: str = ""
+    server: str = ""
+    gpus: int = 0
+    processes: Mapping[str, Identity] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        processes = {name: {"pid": i.pid, "started": i.started} for name, i in self.processes.items()}
+        return json.dumps({**self.__dict__, "processes": processes}, indent=2) + "\n"
+
+
+def parse_state(text: str) -> State:
+    """The state; an unreadable one counts as stopped, because `down` must work after any crash."""
+    try:
+        raw: Any = json.loads(text)
+        processes = {name: Identity(int(i["pid"]), str(i["started"])) for name, i in raw["processes"].items()}
+        return State(str(raw["phase"]), str(raw["message"]), str(raw["server"]), int(raw["gpus"]), processes)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return State(message="the state file cannot be read")
+
+
+def default_folder() -> Path:
+    return Path(os.environ.get("RAILHEAD_LOCAL_DIR") or Path.home() / ".railhead" / "local")
+
+
+class Session:
+    """Paths of one session, and its life."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.expanduser().resolve()
+        self.kubeconfig = self.folder / "admin.kubeconfig"
+        self.bin = self.folder / "bin"
+        self.kubectl = self.bin / "kubectl"
+        self.logs = self.folder / "logs"
+        self.node = self.folder / "node"
+        self.lock = self.folder / "lock"
+
+    @property
+    def state_file(self) -> Path:
+        return self.folder / "state.json"
+
+    @property
+    def marker(self) -> str:
+        """The value of the environment variable by which the session's processes are known."""
+        return str(self.folder)
+
+    def state(self) -> State:
+        try:
+            return parse_state(self.state_file.read_text())
+        except OSError:
+            return State()
+
+    def write_state(self, state: State) -> None:
+        """In one step: a reader sees the old one or the new one."""
+        new = self.state_file.with_suffix(".new")
+        new.write_text(state.to_json())
+        new.replace(self.state_file)
+
+    def is_up(self) -> bool:
+        supervisor = self.state().processes.get(SUPERVISOR)
+        return supervisor is not None and is_alive(supervisor)
+
+    def up(self, capacity: Capacity, *, binaries: Path, say: Say, is_ours_only: bool) -> None:
+        """Starts the supervisor and waits until everything is ready; an interruption ends it again.
+
+        Args:
+            is_ours_only: the session ends when this process does.
+
+        Raises:
+            SessionError: it is up already, or it did not become ready.
+        """
+        if self.is_up():
+            raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.logs.mkdir(exist_ok=True)
+        process = self._spawn_supervisor(capacity, binaries=binaries, is_ours_only=is_ours_only)
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:  # ends when the supervisor has closed it, because it is ready or because it died
+                say(line.rstrip())
+            state = self.state()
+            if state.phase != READY or not self.is_up():
+                raise SessionError(f"{state.message or 'the supervisor ended'} (logs: {self.logs})")
+        except BaseException:
+            process.terminate()
+            self.down()
+            raise
+
+    def _spawn_supervisor(self, capacity: Capacity, *, binaries: Path, is_ours_only: bool) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "railhead.local.supervisor", str(self.folder), "--binaries", str(binaries)]
+        command += ["--cpus", str(capacity.cpus), "--memory", str(capacity.memory), "--gpus", str(capacity.gpus)]
+        with (self.logs / "supervisor.log").open("ab") as log:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env={**os.environ, MARKER: self.marker},
+                start_new_session=True,  # Ctrl-C reaches us only, and we end it in order
+                preexec_fn=(lambda: die_with_parent(signal.SIGTERM)) if is_ours_only else None,
+            )
+
+    def down(self) -> int:
+        """Ends the session, also after a crash of its supervisor; how many processes had to be found by their mark."""
+        supervisor = self.state().processes.get(SUPERVISOR)
+        if supervisor is not None:
+            end([supervisor], grace_seconds=END_GRACE_SECONDS)
+        left = end_marked(MARKER, self.marker)
+        state = self.state()
+        if state.phase in (STARTING, READY):
+            self.write_state(State(STOPPED, "ended by `railhead local down`", gpus=state.gpus))
+        return left

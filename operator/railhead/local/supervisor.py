@@ -1,0 +1,259 @@
+"""The supervisor: the parent of everything that runs in one session.
+
+It starts the control plane, installs Railhead, starts the node agent and the operator,
+then watches them. The operator is started again when it ends, as its Deployment would do;
+when anything else ends, the session ends with a message. Children die with it (the kernel
+sees to that), and whatever detached itself is found by the mark in its environment.
+
+It says on stdout what it does and closes stdout when all is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.servers import free_port
+from railhead.local.install import NAMESPACE, Kubectl, install, make_operator_kubeconfig
+from railhead.local.processes import MARKER, Identity, end, end_marked, identify, spawn
+from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
+
+NODE = "local"
+WATCH_SECONDS = 0.25
+READY_SECONDS = 60.0
+AGENT_GRACE_SECONDS = 5.0
+LONGEST_BACKOFF_SECONDS = 10.0
+CALM_SECONDS = 60.0  # an operator that ran for so long starts again at once
+
+
+class Stopped(BaseException):
+    """Somebody asked the session to end. No Exception, so that nothing on the way takes it for an error."""
+
+
+class Failed(Exception):
+    """The session cannot go on."""
+
+
+class Supervisor:
+    """Everything that runs in one session."""
+
+    def __init__(self, session: Session, *, binaries: Path, capacity: Capacity) -> None:
+        self.session = session
+        self.plane = ControlPlane(session.folder, binaries=binaries, node=NODE)
+        self.capacity = capacity
+        self._report_port, self._probe_port = free_port(), free_port()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._operator_began = 0.0
+        self._operator_starts = 0
+
+    def start(self, say: Callable[[str], None]) -> None:
+        """Brings everything up.
+
+        Raises:
+            Failed: or any error of the parts, in words.
+        """
+        began = time.monotonic()
+        self._write(STARTING)
+        say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
+        self.plane.start()
+        self._write(STARTING)
+        say(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
+        kubectl = Kubectl(self.session.kubectl, self.session.kubeconfig)
+        say("installing the TrainJob resource and the operator's role")
+        install(kubectl, node=NODE)
+        make_operator_kubeconfig(kubectl, self.plane, self.session.folder / "operator.kubeconfig")
+        say("starting the node agent and the operator")
+        self.start_agent()
+        self.start_operator()
+        self._write(STARTING)
+        self._wait("the node", lambda: kubectl.is_node_ready(NODE))
+        self._wait("the operator", self._is_operator_ready)
+        self._write(READY)
+        say(f"  ready ({time.monotonic() - began:.1f} s)")
+
+    def start_agent(self) -> None:
+        folder, pki = self.session.folder, self.plane.pki
+        capacity = self.capacity
+        self._spawn(
+            "node-agent",
+            ["-m", "railhead.local.node", "--kubeconfig", str(folder / "node.kubeconfig"), "--name", NODE]
+            + ["--dir", str(self.session.node), "--ca", str(pki / "ca.crt")]
+            + ["--cert", str(pki / "node.crt"), "--key", str(pki / "node.key"), "--address", "127.0.0.1"]
+            + ["--gpus", str(capacity.gpus), "--cpus", str(capacity.cpus), "--memory", str(capacity.memory)],
+        )
+
+    def start_operator(self) -> None:
+        report = f"127.0.0.1:{self._report_port}"
+        self._operator_began = time.monotonic()
+        self._operator_starts += 1
+        self._spawn(
+            "operator",
+            ["-m", "railhead.cli", "operator", "--kubeconfig", str(self.session.folder / "operator.kubeconfig")]
+            + ["--namespace", NAMESPACE, "--report-listen", report, "--report-url", f"https://{report}"]
+            + ["--probe-listen", f"127.0.0.1:{self._probe_port}"],
+        )
+
+    def watch(self) -> None:
+        """Returns never; starts the operator again when it ends.
+
+        Raises:
+            Failed: a part without which the session is of no use has ended.
+        """
+        again_at = 0.0
+        while True:
+            time.sleep(WATCH_SECONDS)
+            self.check()
+            if self._children["operator"].poll() is None:
+                again_at = 0.0
+            elif not again_at:
+                again_at = time.monotonic() + self._operator_backoff()
+            elif time.monotonic() >= again_at:
+                self.start_operator()
+                self._write(READY)
+
+    def check(self) -> None:
+        """Raises Failed when the control plane or the node agent has ended."""
+        self.plane.check()
+        agent = self._children.get("node-agent")
+        if agent is not None and agent.poll() is not None:
+            raise Failed(f"the node agent ended with code {agent.returncode}: {self._last_words('node-agent')}")
+
+    def stop(self, phase: str, message: str) -> None:
+        """Ends everything: first who acts on the cluster, then the cluster, then whatever is left."""
+        children = [identify(process.pid) for process in self._children.values()]
+        end([i for i in children if i is not None], grace_seconds=AGENT_GRACE_SECONDS)
+        self.plane.stop()
+        end_marked(MARKER, self.session.marker)
+        self.session.write_state(State(phase, message, gpus=self.capacity.gpus))
+
+    def _operator_backoff(self) -> float:
+        if time.monotonic() - self._operator_began > CALM_SECONDS:
+            self._operator_starts = 0
+        return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0 ** min(self._operator_starts, 10))
+
+    def _spawn(self, name: str, arguments: Sequence[str]) -> None:
+        env = {**os.environ, MARKER: self.session.marker, "PYTHONUNBUFFERED": "1"}
+        log = self.session.logs / f"{name}.log"
+        self._children[name] = spawn([sys.executable, *arguments], log=log, env=env, cwd=self.session.folder)
+
+    def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while not is_ready():
+            self.check()
+            operator = self._children["operator"]
+            if operator.poll() is not None:
+                raise Failed(f"the operator ended with code {operator.returncode}: {self._last_words('operator')}")
+            if time.monotonic() > deadline:
+                raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
+            time.sleep(0.1)
+
+    def _is_operator_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._probe_port}/readyz", timeout=2):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def _write(self, phase: str) -> None:
+        processes: dict[str, Identity] = {}
+        pids = {SUPERVISOR: os.getpid(), **{name: p.pid for name, p in self._children.items()}, **self.plane.pids()}
+        for name, pid in pids.items():
+            identity = identify(pid)
+            if identity is not None:
+                processes[name] = identity
+        self.session.write_state(State(phase, "", self.plane.server, self.capacity.gpus, processes))
+
+    def _last_words(self, name: str) -> str:
+        log = self.session.logs / f"{name}.log"
+        return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
+
+
+def prepare(session: Session, *, binaries: Path) -> None:
+    """A fresh cluster each time; only what is on volumes stays from the session before."""
+    for name in ("etcd", "api", "pki", "logs"):
+        shutil.rmtree(session.folder / name, ignore_errors=True)
+    if session.node.is_dir():
+        for entry in session.node.iterdir():
+            if entry.name != "volumes":
+                shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+    session.logs.mkdir(exist_ok=True)
+    session.bin.mkdir(exist_ok=True)
+    session.kubectl.unlink(missing_ok=True)
+    session.kubectl.symlink_to(binaries / "kubectl")
+
+
+def say_to_parent(text: str) -> None:
+    """Raises Stopped when nobody listens any more: then nobody waits for this session."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise Stopped from None
+
+
+def close_stdout(log: Path) -> None:
+    """Tells the parent that all is ready; from here on stdout is the log."""
+    sys.stdout.flush()
+    with log.open("ab") as out:
+        os.dup2(out.fileno(), sys.stdout.fileno())
+
+
+def run(supervisor: Supervisor) -> int:
+    """The life of a session, from start to end; the exit code."""
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(sig, signal.SIG_IGN)  # the end is in progress: once is enough
+        raise Stopped(signal.Signals(number).name)
+
+    for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(sig, on_signal)
+    phase, message = FAILED, "the supervisor had an error; see its log"
+    try:
+        supervisor.start(say_to_parent)
+        close_stdout(supervisor.session.logs / "supervisor.log")
+        supervisor.watch()
+    except Stopped as stopped:
+        phase, message = STOPPED, f"ended by {stopped}"
+    except Exception as error:
+        message = str(error) or type(error).__name__
+        print(f"{type(error).__name__}: {message}", file=sys.stderr, flush=True)
+    finally:
+        supervisor.stop(phase, message)
+    return 0 if phase == STOPPED else 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="railhead.local.supervisor", description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--binaries", type=Path, required=True)
+    parser.add_argument("--cpus", type=int, required=True)
+    parser.add_argument("--memory", type=int, required=True)
+    parser.add_argument("--gpus", type=int, required=True)
+    options = parser.parse_args(arguments)
+    session = Session(options.folder)
+    with session.lock.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until we end, however that happens
+        except OSError:
+            print(f"another session is up in {session.folder}", file=sys.stderr)
+            return 1
+        end_marked(MARKER, session.marker)  # what a crashed session of this folder has left
+        prepare(session, binaries=options.binaries)
+        capacity = Capacity(options.cpus, options.memory, options.gpus)
+        return run(Supervisor(session, binaries=options.binaries, capacity=capacity))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
