@@ -6,6 +6,7 @@ what has daemonised itself can be found and ended, and nothing else is.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -112,7 +113,5 @@ def end_marked(marker: str, value: str, *, grace_seconds: float = 0.0) -> int:
 
 def _send(identity: Identity, sig: int) -> None:
     if is_alive(identity):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(identity.pid, sig)
-        except ProcessLookupError:
-            pass

@@ -58,7 +58,8 @@ def download(target: Path, *, kubernetes: str, etcd: str, say: Callable[[str], N
 def _fetch_etcd(version: str, arch: str) -> bytes:
     base = ETCD_URL.format(version=version)
     archive = f"etcd-v{version}-linux-{arch}.tar.gz"
-    sums = dict(reversed(line.split()) for line in _fetch(f"{base}/SHA256SUMS").decode().splitlines() if line)
+    lines = (line.split() for line in _fetch(f"{base}/SHA256SUMS").decode().splitlines())
+    sums = {words[1]: words[0] for words in lines if len(words) == 2}
     data = _checked(_fetch(f"{base}/{archive}"), sums.get(archive, ""), f"{base}/{archive}")
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         member = tar.extractfile(f"etcd-v{version}-linux-{arch}/etcd")

@@ -1,0 +1,1 @@
+"""A node agent: registers a Node and runs its pods as processes of this machine."""

@@ -1,0 +1,67 @@
+"""`python -m railhead.local.node`: the node agent as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+from pathlib import Path
+
+from railhead.kube.client import connect
+from railhead.local.node.agent import Agent, NodeConfig
+from railhead.local.node.logs import serve_logs
+from railhead.local.node.provisioner import Provisioner
+from railhead.local.node.registration import keep_alive, register
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="railhead.local.node", description="Runs a node's pods as processes.")
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--name", default="local")
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--dir", type=Path, required=True, help="where volumes live")
+    parser.add_argument("--ca", required=True, help="CA of the API server's client certificate")
+    parser.add_argument("--cert", required=True)
+    parser.add_argument("--key", required=True)
+    parser.add_argument("--cpus", type=int, required=True)
+    parser.add_argument("--memory", type=int, required=True, help="bytes")
+    parser.add_argument("--gpus", type=int, default=0, help="pretended GPUs")
+    return parser.parse_args(arguments)
+
+
+async def run(options: argparse.Namespace) -> None:
+    """Until SIGTERM or SIGINT; then all pods' processes are ended."""
+    stop = asyncio.Event()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(sig, stop.set)
+    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus)
+    async with connect(options.kubeconfig) as client:
+        agent = Agent(client, config)
+        async with serve_logs(
+            agent, address=options.address, ca=options.ca, certificate=options.cert, key=options.key
+        ) as port:
+            await register(client, config, port=port)
+            provisioner = Provisioner(client, options.dir / "volumes")
+            lives = (agent.informer.run(), keep_alive(client, config), provisioner.run())
+            parts = [asyncio.create_task(life) for life in lives]
+            waiting = asyncio.create_task(stop.wait())
+            try:
+                await asyncio.wait([*parts, waiting], return_when=asyncio.FIRST_COMPLETED)
+                for part in parts:
+                    if part.done():
+                        part.result()
+            finally:
+                for part in [*parts, waiting]:
+                    part.cancel()
+                await asyncio.gather(*parts, waiting, return_exceptions=True)
+                await agent.close()
+
+
+def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    asyncio.run(run(parse()))
+
+
+if __name__ == "__main__":
+    main()

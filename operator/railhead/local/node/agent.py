@@ -1,0 +1,143 @@
+"""The agent: watches the pods of its node and keeps one runner for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import KubeError
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import POD
+from railhead.local.node.addresses import AddressPool
+from railhead.local.node.pod_runner import Place, PodRunner, Stopped
+
+log = logging.getLogger(__name__)
+
+Object = dict[str, Any]
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class NodeConfig:
+    """What this node is and has."""
+
+    name: str
+    address: str
+    cpus: int
+    memory_bytes: int
+    gpus: int
+
+
+class Agent:
+    """Runs the pods that are bound to this node."""
+
+    def __init__(self, client: KubeClient, config: NodeConfig) -> None:
+        self._client = client
+        self._config = config
+        self._pool = AddressPool()
+        # Short, because unix sockets are made below it.
+        self.folder = Path(tempfile.mkdtemp(prefix="rh-"))
+        self._hosts = self.folder / "hosts"
+        self._hosts.write_text("")
+        self._free_gpus = list(range(config.gpus))
+        self._number = 0
+        self._is_closing = False
+        self.runners: dict[str, PodRunner] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.informer = Informer(client, POD, on_change=self._on_change, field_selector=f"spec.nodeName={config.name}")
+
+    def find(self, namespace: str, name: str) -> PodRunner | None:
+        return next((r for r in self.runners.values() if r.key == (namespace, name)), None)
+
+    async def close(self) -> None:
+        """Kills all pods' processes and removes the folder; the pods' objects stay."""
+        self._is_closing = True
+        for runner in self.runners.values():
+            runner.stop(0)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _on_change(self, old: Object | None, new: Object | None) -> None:
+        if new is None:
+            uid = (old or {})["metadata"]["uid"]
+            if uid in self.runners:
+                self.runners[uid].stop(0)
+            return
+        uid, metadata = new["metadata"]["uid"], new["metadata"]
+        if metadata.get("deletionTimestamp"):
+            grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+            if uid in self.runners:
+                self.runners[uid].stop(grace)
+            elif uid not in self._tasks:
+                self._begin(new, PodRunner.remove)
+        elif uid not in self._tasks:
+            phase = (new.get("status") or {}).get("phase")
+            if phase == "Running":
+                self._begin(new, PodRunner.fail_lost)
+            elif phase not in ("Succeeded", "Failed"):
+                self._begin(new, PodRunner.run)
+
+    def _begin(self, pod: Object, live: Callable[[PodRunner], Awaitable[None]]) -> None:
+        uid = pod["metadata"]["uid"]
+        runner = PodRunner(self._client, pod, self._place(pod))
+        self.runners[uid] = runner
+        self._write_hosts()
+        self._tasks[uid] = asyncio.create_task(self._live(uid, runner, live))
+
+    async def _live(self, uid: str, runner: PodRunner, live: Callable[[PodRunner], Awaitable[None]]) -> None:
+        """The pod's life, then its stay until it is deleted, then its end."""
+        try:
+            try:
+                await live(runner)
+            except Stopped:
+                pass
+            except Exception:
+                log.exception("pod %s/%s", *runner.key)
+            self._free(runner)
+            await runner.stopped()  # an ended pod keeps its logs until somebody deletes it
+            if not self._is_closing:
+                await runner.delete()
+        except KubeError as error:
+            log.warning("pod %s/%s was not removed: %s", *runner.key, error)
+        finally:
+            self._pool.give_back(runner.place.address)
+            self.runners.pop(uid, None)
+            self._tasks.pop(uid, None)
+            self._write_hosts()
+
+    def _place(self, pod: Object) -> Place:
+        self._number += 1
+        count = sum(
+            int((c.get("resources") or {}).get("limits", {}).get(GPU, 0)) for c in pod["spec"].get("containers") or []
+        )
+        gpus, self._free_gpus = tuple(self._free_gpus[:count]), self._free_gpus[count:]
+        return Place(
+            folder=self.folder / str(self._number),
+            address=self._pool.take(),
+            node_address=self._config.address,
+            hosts_file=self._hosts,
+            gpus=gpus,
+        )
+
+    def _free(self, runner: PodRunner) -> None:
+        self._free_gpus = sorted({*self._free_gpus, *runner.place.gpus})
+
+    def _write_hosts(self) -> None:
+        """What a cluster's DNS would know of the pods here: `address name` lines, replaced at once."""
+        lines = []
+        for runner in self.runners.values():
+            spec, metadata = runner.pod["spec"], runner.pod["metadata"]
+            if spec.get("hostname") and spec.get("subdomain"):
+                name = f"{spec['hostname']}.{spec['subdomain']}.{metadata['namespace']}.svc"
+                lines.append(f"{runner.place.address} {name}\n")
+        new = self._hosts.with_suffix(".new")
+        new.write_text("".join(lines))
+        os.replace(new, self._hosts)

@@ -1,0 +1,118 @@
+"""A container's environment, command and arguments as a kubelet expands them, with mount paths rewritten.
+
+There is no mount namespace here: where a path of a mount occurs in command, arguments or a
+variable's value, the real folder takes its place. Pure: references are looked up by a
+function that is given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Object = dict[str, Any]
+# (kind, name) -> its data as text, or None when there is no such object
+Lookup = Callable[[str, str], Mapping[str, str] | None]
+REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")
+PATH_END = r"(?=/|$|[\s:,;'\"])"
+PATH_BEGIN = r"(?:^|(?<=[\s:,;='\"]))"
+
+
+class MissingReference(LookupError):
+    """A ConfigMap, Secret or key that the container refers to does not exist (yet)."""
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """$(NAME) by its value; $$ is one $; an unknown name stays as it is."""
+
+    def one(match: re.Match[str]) -> str:
+        if match[1] == "$":
+            return "$"
+        return values.get(match[2], match[0])
+
+    return REFERENCE.sub(one, text)
+
+
+def rewrite(text: str, mounts: Mapping[str, str]) -> str:
+    """Mount paths by real ones, the longest first, whole path segments only."""
+    if not mounts:
+        return text
+    paths = sorted((p.rstrip("/") for p in mounts), key=len, reverse=True)
+    pattern = re.compile(f"{PATH_BEGIN}({'|'.join(map(re.escape, paths))}){PATH_END}")
+    folders = {path.rstrip("/"): folder for path, folder in mounts.items()}
+    return pattern.sub(lambda match: folders[match[1]], text)
+
+
+def field_value(pod: Object, path: str, *, address: str, node_address: str) -> str:
+    """The value of a downward API field."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    known = {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata["namespace"],
+        "metadata.uid": metadata["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+        "status.podIP": address,
+        "status.podIPs": address,
+        "status.hostIP": node_address,
+    }
+    match = re.match(r"metadata\.(labels|annotations)\['([^']+)'\]$", path)
+    if match:
+        return str((metadata.get(match[1]) or {}).get(match[2], ""))
+    if path not in known:
+        raise MissingReference(f"field {path} is not known to this node")
+    return str(known[path])
+
+
+def _from(reference: Object, kind: str, lookup: Lookup) -> str | None:
+    data = lookup(kind, reference["name"])
+    if data is None or reference["key"] not in data:
+        if reference.get("optional"):
+            return None
+        raise MissingReference(f"{kind} {reference['name']} or its key {reference['key']} does not exist")
+    return data[reference["key"]]
+
+
+def _value(item: Object, values: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup) -> str | None:
+    source = item.get("valueFrom") or {}
+    if "fieldRef" in source:
+        return fields(source["fieldRef"]["fieldPath"])
+    if "configMapKeyRef" in source:
+        return _from(source["configMapKeyRef"], "ConfigMap", lookup)
+    if "secretKeyRef" in source:
+        return _from(source["secretKeyRef"], "Secret", lookup)
+    if source:
+        raise MissingReference(f"env {item['name']}: {', '.join(source)} is not known to this node")
+    return expand(str(item.get("value") or ""), values)
+
+
+def build_environment(
+    container: Object, *, mounts: Mapping[str, str], fields: Callable[[str], str], lookup: Lookup
+) -> dict[str, str]:
+    """The variables of a container, later ones over earlier ones.
+
+    Raises:
+        MissingReference: something that it refers to is not there.
+    """
+    values: dict[str, str] = {}
+    for source in container.get("envFrom") or []:
+        kind = "ConfigMap" if "configMapRef" in source else "Secret"
+        reference = source.get("configMapRef") or source.get("secretRef") or {}
+        data = lookup(kind, reference.get("name", ""))
+        if data is None and not reference.get("optional"):
+            raise MissingReference(f"{kind} {reference.get('name')} does not exist")
+        values.update({source.get("prefix", "") + key: text for key, text in (data or {}).items()})
+    for item in container.get("env") or []:
+        value = _value(item, values, fields, lookup)
+        if value is not None:
+            values[item["name"]] = value
+    return {name: rewrite(value, mounts) for name, value in values.items()}
+
+
+def build_command(container: Object, *, mounts: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
+    """Command and arguments. There is no image, so a container must name its command."""
+    words: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
+    if not container.get("command"):
+        raise MissingReference("a container needs a command: this node pulls no image and knows no entry point")
+    return [rewrite(expand(word, values), mounts) for word in words]
