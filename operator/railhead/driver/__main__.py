@@ -1,0 +1,33 @@
+"""The pods' entry point: `head`, `worker`, and `ray`, by which both start Ray's own command.
+
+Ray's command is run from here and not by `python -m`, which would put the working
+directory, and with it a user's `queue.py`, first on sys.path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def main() -> None:
+    role, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
+    if role == "head":
+        from railhead.driver.head import run_head
+
+        run_head(os.environ)
+    elif role == "worker":
+        from railhead.driver.worker import run_worker
+
+        run_worker(os.environ)
+    elif role == "ray":
+        from ray.scripts.scripts import main as ray_main
+
+        sys.argv = ["ray", *arguments]
+        ray_main()
+    else:
+        sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
+
+
+if __name__ == "__main__":
+    main()

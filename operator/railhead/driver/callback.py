@@ -1,0 +1,72 @@
+"""Our callback in Ray Train's controller: tells the spool what happens. Never blocks, never raises.
+
+Named in RAY_TRAIN_CALLBACKS, so it needs no word in the user's code. Ray makes it in the
+driver and pickles it into the controller. An exception here would end the run.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path, PurePosixPath
+from typing import Any, Callable, TypeVar
+
+from ray.train.v2._internal.execution.callback import ControllerCallback, ReportCallback, WorkerGroupCallback
+
+from railhead.contract import environment as e
+from railhead.driver import group
+from railhead.driver.pod import RUN_URI
+from railhead.driver.progress import Progress, build_checkpoint_uri
+from railhead.driver.spool import Spool
+
+PATH = f"{__name__}.ProgressCallback"  # for RAY_TRAIN_CALLBACKS
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def never_raises(method: _F) -> _F:
+    @functools.wraps(method)
+    def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except Exception as error:
+            print(f"railhead: progress could not be noted: {error!r}", file=sys.stderr, flush=True)
+            return None
+
+    return guarded  # type: ignore[return-value]
+
+
+class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):  # type: ignore[misc]
+    """Ray calls it after its own checkpoint manager, so a checkpoint seen here is committed."""
+
+    def __init__(self) -> None:
+        self._spool = Spool(Path(os.environ[e.TEMP]))
+        self._run_uri = os.environ[RUN_URI]
+        self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
+        self._progress = Progress()
+
+    @never_raises
+    def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
+        self._change(self._progress.with_ray_state(current_state._state_type.state_name))
+
+    @never_raises
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        group.CURRENT.node_of_rank = {
+            index: worker.metadata.node_id for index, worker in enumerate(worker_group.get_workers())
+        }
+
+    @never_raises
+    def after_report(self, training_report: Any, metrics: Any) -> None:
+        checkpoint = training_report.checkpoint
+        uri = build_checkpoint_uri(self._run_uri, PurePosixPath(checkpoint.path).name) if checkpoint else None
+        time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        values = metrics[0] if metrics else training_report.metrics
+        self._change(
+            self._progress.with_report(values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time)
+        )
+
+    def _change(self, progress: Progress) -> None:
+        if progress != self._progress:
+            self._progress = progress
+            self._spool.write(progress.to_dict())

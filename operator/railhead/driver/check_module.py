@@ -1,0 +1,65 @@
+"""A cheap look at trainer.trainFunc before training: does the source have this function?
+
+Imports nothing, for an import of torch would compete with Ray's start for the CPU, and the
+head may lack what workers have. Says no only where the workers must come to the same
+answer: for code in the mounted source. All else is left to the workers.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Optional
+
+
+def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
+    """Python's own words for what is wrong, or an empty string."""
+    if not source:
+        return ""
+    module, _, function = entrypoint.partition(":")
+    file = find_file(Path(source), module)
+    if file is None:
+        return ""
+    try:
+        tree = ast.parse(file.read_bytes(), filename=file.name)
+    except SyntaxError as error:
+        return f"SyntaxError: {error.msg} ({file.name}, line {error.lineno})"
+    except (OSError, ValueError):
+        return ""
+    name = function.partition(".")[0]
+    if name in find_names(tree) or is_dynamic(tree):
+        return ""
+    return f"AttributeError: module '{module}' has no attribute '{name}' ({file.name} of spec.source)"
+
+
+def find_file(folder: Path, module: str) -> Optional[Path]:
+    path = folder.joinpath(*module.split("."))
+    for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+def find_names(tree: ast.Module) -> set[str]:
+    """Every name that the module could define anywhere, so that an `if` around it is no problem."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+    return names
+
+
+def is_dynamic(tree: ast.Module) -> bool:
+    """Whether names can come from elsewhere: `import *`, `__getattr__`, `globals()`, `setattr`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return True
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+            return True
+        if isinstance(node, ast.Name) and node.id in ("globals", "setattr", "exec", "vars"):
+            return True
+    return False

@@ -1,0 +1,67 @@
+"""How an attempt ended: the value, its termination message, its exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Optional
+
+from railhead.contract.exit_codes import CLASS_OF_CODE, CODE_OF_CLASS, CONFIGURATION, INFRASTRUCTURE, TERMINATED
+from railhead.contract.exit_codes import SUCCEEDED as SUCCEEDED_CODE
+from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.driver.failure import Verdict
+from railhead.driver.progress import Progress
+
+
+@dataclass(frozen=True)
+class Ending:
+    """`outcome` is Succeeded or a failure class."""
+
+    outcome: str
+    reason: str
+    message: str
+
+    @staticmethod
+    def succeeded() -> Ending:
+        return Ending(SUCCEEDED, "TrainingSucceeded", "")
+
+    @staticmethod
+    def configuration(reason: str, message: str) -> Ending:
+        return Ending(CLASS_OF_CODE[CONFIGURATION], reason, message)
+
+    @staticmethod
+    def infrastructure(reason: str, message: str) -> Ending:
+        return Ending(CLASS_OF_CODE[INFRASTRUCTURE], reason, message)
+
+    @staticmethod
+    def terminated() -> Ending:
+        message = "the head was asked to end (SIGTERM); the run goes on from its last checkpoint"
+        return Ending(CLASS_OF_CODE[TERMINATED], "Terminated", message)
+
+    @staticmethod
+    def from_verdict(verdict: Verdict) -> Ending:
+        return Ending(verdict.failure_class, verdict.reason, verdict.message)
+
+    @property
+    def exit_code(self) -> int:
+        return SUCCEEDED_CODE if self.outcome == SUCCEEDED else CODE_OF_CLASS[self.outcome]
+
+
+def build_outcome(ending: Ending, progress: Progress) -> Outcome:
+    return Outcome(
+        outcome=ending.outcome,
+        reason=ending.reason,
+        message=ending.message,
+        checkpoint=progress.checkpoint,
+        metrics=progress.metrics,
+        reports=progress.reports,
+    )
+
+
+def write_outcome(outcome: Outcome, file: Optional[str]) -> None:
+    if file is None:
+        return
+    try:
+        Path(file).write_text(outcome.to_json())
+    except OSError as error:  # the exit code still says the class
+        print(f"railhead: the termination message could not be written: {error}", flush=True)

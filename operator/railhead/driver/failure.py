@@ -1,0 +1,121 @@
+"""Classifies a failure of the worker group and decides whether Ray forms the group anew. Pure.
+
+Ray charges every lost worker to `max_failures`; here a lost node is infrastructure, which
+costs the user's budget nothing, and the errors of other ranks that follow from it never
+outvote it. Knows nothing of Ray: `failure_policy` brings the facts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE, CONFIGURATION, INFRASTRUCTURE, OUT_OF_MEMORY
+
+# Kinds of a rank's error.
+RAISED = "raised"  # train_func raised
+UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
+DIED = "died"  # the training process is gone
+KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
+PREEMPTED = "preempted"  # its node announced that it leaves
+# Where a failure shows.
+WORKERS = "workers"
+STARTUP = "startup"  # the group could not be started
+CONTROLLER = "controller"
+
+STARTUP_LIMIT = 10  # group starts in a row that fail while all nodes live
+
+
+@dataclass(frozen=True)
+class RankError:
+    """One rank's error; `time` is None when unknown."""
+
+    rank: int
+    kind: str
+    text: str
+    time: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class FailureFacts:
+    """What is known at the moment of a failure; `lost_nodes` are those of the failed group."""
+
+    source: str
+    errors: tuple[RankError, ...] = ()
+    lost_nodes: tuple[str, ...] = ()
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`failure_class` is one of `contract.exit_codes.CLASS_OF_CODE`."""
+
+    failure_class: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Failures so far, this one included."""
+
+    application: int
+    startup_in_a_row: int
+    max_failures: int
+
+
+def classify_failure(facts: FailureFacts) -> Verdict:
+    """The order is the rule: what explains the others comes first."""
+    by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in _KINDS}
+    if facts.lost_nodes:
+        return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
+    if by_kind[PREEMPTED]:
+        return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
+    for kind, code, reason in (
+        (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
+        (KILLED_FOR_MEMORY, OUT_OF_MEMORY, "OutOfMemory"),
+        (DIED, APPLICATION, "TrainingProcessDied"),
+        (RAISED, APPLICATION, "TrainFunctionRaised"),
+    ):
+        if by_kind[kind]:
+            return Verdict(CLASS_OF_CODE[code], reason, _describe(by_kind[kind]))
+    if facts.source == STARTUP:
+        return _infrastructure("WorkerGroupNotStarted", facts.text)
+    if facts.source == WORKERS:
+        return Verdict(CLASS_OF_CODE[APPLICATION], "TrainingFailed", facts.text)
+    return _infrastructure("RayTrainFailed", facts.text)
+
+
+_KINDS = (RAISED, UNUSABLE, DIED, KILLED_FOR_MEMORY, PREEMPTED)
+
+
+def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
+    """Whether the group is formed anew in the same fit()."""
+    if verdict.failure_class == CLASS_OF_CODE[CONFIGURATION]:
+        return False
+    if facts.source == STARTUP:
+        return bool(facts.lost_nodes) or budget.startup_in_a_row <= STARTUP_LIMIT
+    if verdict.failure_class == CLASS_OF_CODE[INFRASTRUCTURE]:
+        return facts.source == WORKERS
+    if facts.source == CONTROLLER:
+        return False
+    return budget.max_failures < 0 or budget.application <= budget.max_failures
+
+
+def _infrastructure(reason: str, message: str) -> Verdict:
+    return Verdict(CLASS_OF_CODE[INFRASTRUCTURE], reason, message)
+
+
+def _describe(errors: list[RankError]) -> str:
+    """The earliest one in full: the others are mostly its consequences."""
+    first = min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
+    others = sorted(error.rank for error in errors if error is not first)
+    text = f"rank {first.rank}: {first.text}"
+    if not others:
+        return text
+    ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")
+    return f"{text}; also failed: rank {ranks}"
+
+
+def _join(nodes: tuple[str, ...]) -> str:
+    return "node " + ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")

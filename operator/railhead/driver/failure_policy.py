@@ -1,0 +1,189 @@
+"""Our failure policy inside Ray Train's controller: translates its exceptions, decides by `failure`.
+
+Takes the place of Ray's by replacing `create_failure_policy` where `fit()` looks it up;
+Ray offers no other way in. tests/ray holds the contract, per Ray version.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any, Optional
+
+from railhead.contract import environment as e
+from railhead.driver import failure, group
+from railhead.driver.errors import EntrypointNotUsable, TrainingError, describe_exception
+from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
+from railhead.driver.spool import Spool
+
+# How long a node may take to be seen dead after one of its processes was: the kernel ends
+# a container's processes one after the other.
+NODE_PATIENCE = 1.5  # seconds
+PROBE_TIMEOUT = 2.0
+_MEMORY_WORDS = ("memory monitor", "running low on memory", "out of memory", "OOM", "memory pressure")
+
+
+def install_failure_policy() -> None:
+    """Raises AttributeError in words when this Ray has no such place."""
+    from ray.train.v2.api import data_parallel_trainer
+
+    if not hasattr(data_parallel_trainer, "create_failure_policy"):
+        raise AttributeError(
+            "this Ray has no create_failure_policy in ray.train.v2.api.data_parallel_trainer; "
+            "use an image with a Ray version that Railhead knows"
+        )
+    data_parallel_trainer.create_failure_policy = build_failure_policy
+
+
+def build_failure_policy(failure_config: Any) -> Any:
+    """What Ray calls in the driver; the result is pickled into the controller."""
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
+
+    class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
+        def __init__(self, config: Any, spool_folder: str) -> None:
+            super().__init__(config)
+            self._judge = Judge(max_failures=config.max_failures, spool_folder=spool_folder)
+
+        def make_decision(self, training_failed_error: Any) -> Any:
+            is_retry = self._judge.decide(training_failed_error)
+            return FailureDecision.RETRY if is_retry else FailureDecision.RAISE
+
+    return RailheadFailurePolicy(failure_config, os.environ[e.TEMP])
+
+
+class Judge:
+    """Counts and decides; one per fit(). Ray's own policy counts too: it is asked once per failure."""
+
+    def __init__(self, *, max_failures: int, spool_folder: str) -> None:
+        self._max_failures = max_failures
+        self._spool_folder = spool_folder
+        self._application = 0
+        self._startup_in_a_row = 0
+
+    def decide(self, error: BaseException) -> bool:
+        """Whether to retry. A verdict that ends the run goes to the spool, for the driver."""
+        facts = collect_facts(error)
+        verdict = failure.classify_failure(facts)
+        if facts.source == failure.STARTUP:
+            self._startup_in_a_row += 1
+        else:
+            self._startup_in_a_row = 0
+            self._application += verdict.failure_class != "Infrastructure"
+        budget = Budget(self._application, self._startup_in_a_row, self._max_failures)
+        is_retry = failure.decide_retry(facts, verdict, budget)
+        what = "the worker group is formed anew" if is_retry else "the run ends"
+        print(f"railhead: {verdict.failure_class}: {verdict.message}; {what}", flush=True)
+        if not is_retry:
+            Spool(Path(self._spool_folder)).write_verdict(verdict)
+        return is_retry
+
+
+def collect_facts(error: BaseException) -> FailureFacts:
+    """Ray's exception and the present state of the group's nodes, as facts."""
+    facts = translate_error(error)
+    if any(rank.kind == failure.UNUSABLE for rank in facts.errors):
+        return facts
+    lost = wait_for_lost_nodes(group.CURRENT.node_of_rank)
+    return FailureFacts(facts.source, facts.errors, lost, facts.text)
+
+
+def translate_error(error: BaseException) -> FailureFacts:
+    """By the classes' names, which are the same in all Ray versions that we know."""
+    names = _class_names(error)
+    failures = getattr(error, "worker_failures", None)
+    if failures is not None:
+        errors = tuple(translate_rank_error(rank, each) for rank, each in sorted(failures.items()))
+        return FailureFacts(failure.WORKERS, errors, text=_cut(error))
+    if "PreemptionError" in names:
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.PREEMPTED, _cut(error)),))
+    inner = getattr(error, "controller_failure", None)
+    if inner is None:
+        return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
+        return FailureFacts(failure.STARTUP, text=_cut(inner))
+    if _is_actor_error(inner):
+        # An actor of the group that died in the middle of a call by the controller.
+        return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner),), text=_cut(inner))
+    if "RayTaskError" in _class_names(inner):
+        # Backend set-up on the workers, such as nccl without a GPU.
+        return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")
+    return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+
+
+def translate_rank_error(rank: int, error: BaseException) -> RankError:
+    if isinstance(error, TrainingError):
+        kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
+        return RankError(rank, kind, error.text, error.time)
+    cause: BaseException = getattr(error, "health_check_failure", None) or error
+    if getattr(cause, "preempted", False):
+        return RankError(rank, failure.PREEMPTED, _cut(cause))
+    if "OutOfMemoryError" in _class_names(cause):
+        return RankError(rank, failure.KILLED_FOR_MEMORY, _cut(cause))
+    if _is_actor_error(cause):
+        is_memory = any(word in str(cause) for word in _MEMORY_WORDS)
+        return RankError(rank, failure.KILLED_FOR_MEMORY if is_memory else failure.DIED, _cut(cause))
+    if "WorkerHealthCheckTimeoutError" in _class_names(cause):
+        return RankError(rank, failure.DIED, _cut(cause))
+    return RankError(rank, failure.RAISED, describe_exception(cause))
+
+
+def wait_for_lost_nodes(node_of_rank: dict[int, str]) -> tuple[str, ...]:
+    """Nodes of the group that are gone now or within NODE_PATIENCE, as addresses."""
+    deadline = time.monotonic() + NODE_PATIENCE
+    while node_of_rank:
+        lost = find_lost_nodes(set(node_of_rank.values()))
+        if lost or time.monotonic() > deadline:
+            return lost
+        time.sleep(0.25)
+    return ()
+
+
+def find_lost_nodes(node_ids: set[str]) -> tuple[str, ...]:
+    """Dead for Ray, or without a raylet that takes a connection: Ray can take long to notice."""
+    import ray
+
+    try:
+        nodes = {node["NodeID"]: node for node in ray.nodes()}
+    except Exception:
+        return ()
+    lost = []
+    for node_id in sorted(node_ids):
+        node = nodes.get(node_id)
+        if node is None:
+            lost.append(node_id[:8])
+        elif not node["Alive"] or not _is_listening(node["NodeManagerAddress"], node["NodeManagerPort"]):
+            lost.append(str(node["NodeManagerAddress"]))
+    return tuple(lost)
+
+
+def _is_listening(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=PROBE_TIMEOUT).close()
+    except OSError:
+        return False
+    return True
+
+
+def _is_actor_error(error: BaseException) -> bool:
+    return bool({"RayActorError", "ActorDiedError", "ActorUnavailableError"} & _class_names(error))
+
+
+def _class_names(error: Optional[BaseException]) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _cut(error: BaseException, *, room: int = 600) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= room else f"{text[: room // 2]} ... {text[-room // 2 :]}"
+
+
+def _last_line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+def build_verdict(error: BaseException) -> Verdict:
+    """The driver's own judgement of what fit() raised, when the controller left none."""
+    return failure.classify_failure(translate_error(error))

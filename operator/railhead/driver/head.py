@@ -1,0 +1,134 @@
+"""The head pod: Ray's head as a child, training in a thread, and the one way to end.
+
+The main thread waits for the first of three things: training ended, Ray's head ended, or
+SIGTERM. Then it waits briefly for the last lines and the last report, writes the
+termination message, kills Ray and exits with a code that means something.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Mapping, NoReturn, Optional
+
+from railhead.contract.job_input import CA_KEY, JobInput
+from railhead.contract.outcome import SUCCEEDED
+from railhead.contract.report import Report
+from railhead.driver.ending import Ending, build_outcome, write_outcome
+from railhead.driver.output import Ranks, RankStream
+from railhead.driver.pod import Pod, read_working_folder
+from railhead.driver.process import kill_child, read_end, start_child
+from railhead.driver.progress import Progress
+from railhead.driver.publisher import Endpoint, Publisher
+from railhead.driver.ray_node import build_head_command, build_ray_environment, explain_old_ray
+from railhead.driver.spool import Spool
+from railhead.driver.training import run_training
+
+LAST_LINES_TIMEOUT = 3.0  # seconds; ranks that were killed never end their output
+LAST_REPORT_TIMEOUT = 3.0
+RAY_LOG = "ray-start.log"
+_BEGAN = time.monotonic()
+
+
+@dataclass
+class Head:
+    """What the end needs of the beginning."""
+
+    pod: Pod
+    job: JobInput
+    spool: Spool
+    publisher: Publisher
+    ranks: Ranks
+    ray: Optional[subprocess.Popen[bytes]] = None
+    is_ending: bool = False
+
+
+def run_head(environment: Mapping[str, str]) -> NoReturn:
+    pod = Pod.from_environment(environment)
+    job = pod.read_job()
+    os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
+    pod.temp.mkdir(parents=True, exist_ok=True)
+    spool = Spool(pod.temp)
+    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
+    endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: endings.put(Ending.terminated()))
+    problem = _find_ray_problem()
+    if problem:
+        end(head, Ending.configuration("RayTooOld", problem))
+    say(f"starting Ray's head at {pod.ip}:{pod.head_port}")
+    head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
+    head.publisher.start()
+    _start_thread(_watch_ray, head, head.ray, endings)
+    _start_thread(_train, head, endings)
+    end(head, endings.get())
+
+
+def end(head: Head, ending: Ending) -> NoReturn:
+    """The one way out. The order matters: nothing is lost when we are killed half-way."""
+    head.is_ending = True
+    is_asked = ending.reason == "Terminated"
+    outcome = build_outcome(ending, Progress.from_dict(head.spool.read()))
+    write_outcome(outcome, head.pod.termination_message)
+    head.publisher.update(state="FINISHED" if ending.outcome == SUCCEEDED else "ERRORED")
+    head.publisher.begin_stop()
+    if not is_asked:
+        head.ranks.wait_until_ended(LAST_LINES_TIMEOUT)
+    if head.ray is not None:
+        head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
+        kill_child(head.ray)
+    say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ending.exit_code)  # Ray's own way out would talk to daemons that are gone
+
+
+def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
+    endings.put(run_training(head.pod, head.job, publisher=head.publisher, spool=head.spool, say=say))
+
+
+def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
+    code = ray.wait()
+    if not head.is_ending:
+        last_words = read_end(head.pod.temp / RAY_LOG)
+        print(last_words, flush=True)
+        endings.put(Ending.infrastructure("RayHeadEnded", f"Ray's head ended with code {code}: {last_words[-500:]}"))
+
+
+def _find_ray_problem() -> str:
+    try:
+        return explain_old_ray(metadata.version("ray"))
+    except metadata.PackageNotFoundError:
+        return f"spec.image holds no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
+
+
+def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
+    ca = pod.input_folder / CA_KEY
+    endpoint = None
+    if pod.report_url:
+        endpoint = Endpoint(pod.report_url, pod.report_token, str(ca) if ca.exists() else None)
+    base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
+    return Publisher(endpoint=endpoint, spool=spool, base=base, say=say)
+
+
+def _watch_output() -> Ranks:
+    ranks = Ranks()
+    sys.stdout = RankStream(sys.stdout, ranks)  # type: ignore[assignment]
+    sys.stderr = RankStream(sys.stderr, ranks)  # type: ignore[assignment]
+    return ranks
+
+
+def _start_thread(target: Any, *arguments: Any) -> None:
+    threading.Thread(target=target, args=arguments, daemon=True).start()
+
+
+def say(text: str) -> None:
+    """One line of the driver's own, with the seconds since its start."""
+    print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {text}", flush=True)

@@ -1,0 +1,59 @@
+"""Finds the head's address: a local node's hosts file first, then DNS.
+
+A worker may start before its head has a name, so the search goes on, quickly at first and
+then patiently, until the pod is ended from outside.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from typing import Callable, Optional
+
+FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds
+QUICK_TRIES = 50  # a head that is made together with its workers has its name within seconds
+
+
+def wait_for_address(host: str, *, hosts_file: Optional[str], say: Callable[[str], None]) -> str:
+    tries = 0
+    while True:
+        address = find_address(host, hosts_file=hosts_file)
+        if address:
+            return address
+        tries += 1
+        if tries == QUICK_TRIES:
+            say(f"the head's name {host} does not resolve yet; still waiting")
+        time.sleep(compute_wait(tries) * random.uniform(0.8, 1.2))
+
+
+def compute_wait(tries: int) -> float:
+    """Seconds before the next try."""
+    if tries <= QUICK_TRIES:
+        return FIRST_WAIT
+    return float(min(FIRST_WAIT * 2 ** min(tries - QUICK_TRIES, 10), LONGEST_WAIT))
+
+
+def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:
+    if hosts_file:
+        try:
+            with open(hosts_file) as file:
+                found = parse_hosts(file.read(), host)
+        except OSError:
+            found = None
+        if found:
+            return found
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return None
+
+
+def parse_hosts(text: str, host: str) -> Optional[str]:
+    """The address of a name in the format of /etc/hosts; the last line that names it wins."""
+    found = None
+    for line in text.splitlines():
+        words = line.split("#", 1)[0].split()
+        if host in words[1:]:
+            found = words[0]
+    return found

@@ -1,0 +1,83 @@
+"""What a pod's entry point is told: its environment and the job's input, as one value."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import FILE, JobInput
+
+WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray moves its workers elsewhere
+RUN_URI = "RAILHEAD_RUN_URI"  # from the driver to the callback that it hands to Ray
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One pod of the job.
+
+    Attributes:
+        input_folder: where job.json and the report endpoint's CA are.
+        bundle: the zipapp, for PYTHONPATH.
+        ip: this pod's address; what Ray binds and advertises.
+        head_host, head_port: where Ray's GCS listens.
+        temp: short folder for Ray's session.
+        attempt: of the job.
+        checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
+        storage: run.storagePath when it is a path.
+        report_url, report_token: the report endpoint and the file with the token; or None.
+        termination_message: file for the outcome, or None.
+    """
+
+    input_folder: Path
+    bundle: str
+    ip: str
+    head_host: str
+    head_port: int
+    temp: Path
+    attempt: int
+    checkpoint_index: int
+    storage: Optional[str]
+    report_url: Optional[str]
+    report_token: Optional[str]
+    termination_message: Optional[str]
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str]) -> Pod:
+        """Raises KeyError with the variable's name when the operator left one out."""
+        return Pod(
+            input_folder=Path(environment[e.INPUT]),
+            bundle=environment[e.BUNDLE],
+            ip=environment[e.POD_IP],
+            head_host=environment[e.HEAD_HOST],
+            head_port=int(environment[e.HEAD_PORT]),
+            temp=Path(environment[e.TEMP]),
+            attempt=int(environment.get(e.ATTEMPT, "1")),
+            checkpoint_index=int(environment.get(e.CHECKPOINT_INDEX) or -1),
+            storage=environment.get(e.STORAGE) or None,
+            report_url=environment.get(e.REPORT_URL) or None,
+            report_token=environment.get(e.REPORT_TOKEN) or None,
+            termination_message=environment.get(e.TERMINATION_MESSAGE) or None,
+        )
+
+    def read_job(self) -> JobInput:
+        return JobInput.from_json((self.input_folder / FILE).read_text())
+
+    def log_folder(self) -> Path:
+        """Where Ray writes the output of this node's processes."""
+        return self.temp / "session_latest" / "logs"
+
+
+def find_storage_path(pod: Pod, job: JobInput) -> str:
+    """The path of the environment stands before the input's URI: a local node rewrites it."""
+    return job.storage_path or pod.storage or ""
+
+
+def read_working_folder() -> str:
+    """The container's working directory, or the root when it was removed under us."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"

@@ -1,0 +1,90 @@
+"""What the driver knows of the run's progress, and how each piece of news changes it. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Mapping, Optional
+
+METRICS_LIMIT = 32
+TEXT_LIMIT = 200
+
+# Ray Train's controller states -> contract.report.STATES, once the group has run and before.
+_STATES = {
+    "INITIALIZING": ("SCHEDULING", "SCHEDULING"),
+    "SCHEDULING": ("SCHEDULING", "RESTARTING"),
+    "RESCHEDULING": ("SCHEDULING", "RESTARTING"),
+    "RUNNING": ("RUNNING", "RUNNING"),
+    "PREEMPTING": ("RUNNING", "RUNNING"),
+    "RESTARTING": ("RESTARTING", "RESTARTING"),
+    "RESIZING": ("RESTARTING", "RESTARTING"),
+    "ERRORED": ("ERRORED", "ERRORED"),
+    "ABORTED": ("ERRORED", "ERRORED"),
+    "FINISHED": ("FINISHED", "FINISHED"),
+}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The latest state of this attempt; `checkpoint` as in `contract.report.Report`."""
+
+    state: str = "STARTING"
+    has_run: bool = False
+    reports: int = 0
+    commits: int = 0
+    metrics: dict[str, str] = field(default_factory=dict)
+    checkpoint: Optional[dict[str, Any]] = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Progress:
+        return Progress(**{k: v for k, v in values.items() if k in Progress.__dataclass_fields__})
+
+    def with_ray_state(self, name: str) -> Progress:
+        """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""
+        states = _STATES.get(name)
+        if states is None:
+            return self
+        return replace(self, state=states[self.has_run], has_run=self.has_run or name == "RUNNING")
+
+    def with_report(
+        self, metrics: Mapping[str, Any], *, checkpoint_uri: Optional[str], first_index: int, time: str
+    ) -> Progress:
+        """One report of all ranks; `first_index` is that of this attempt's first commit."""
+        texts = format_metrics(metrics)
+        progress = replace(self, reports=self.reports + 1, metrics=texts)
+        if checkpoint_uri is None:
+            return progress
+        checkpoint = {"uri": checkpoint_uri, "index": first_index + self.commits, "time": time, "metrics": texts}
+        return replace(progress, commits=self.commits + 1, checkpoint=checkpoint)
+
+
+def format_metrics(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Numbers and short texts; what has no short form is left out."""
+    result = {}
+    for name, value in metrics.items():
+        text = _format_value(value)
+        if text is not None and len(result) < METRICS_LIMIT:
+            result[str(name)[:63]] = text
+    return result
+
+
+def _format_value(value: Any) -> Optional[str]:
+    if not isinstance(value, (bool, int, float, str)) and callable(getattr(value, "item", None)):
+        try:
+            value = value.item()  # a scalar of numpy or torch
+        except Exception:
+            return None
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    if isinstance(value, (bool, int, str)):
+        return str(value)[:TEXT_LIMIT]
+    return None
+
+
+def build_checkpoint_uri(run_uri: str, name: str) -> str:
+    """The checkpoint's folder inside the run; a query of the URI stays at its end."""
+    path, mark, query = run_uri.partition("?")
+    return f"{path.rstrip('/')}/{name}{mark}{query}"

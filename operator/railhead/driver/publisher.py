@@ -1,0 +1,165 @@
+"""Tells the operator's report endpoint what the spool says. A thread of the driver process.
+
+Each report holds the whole state, so reports are coalesced, a lost one is made good by the
+next, and no trouble with the endpoint reaches training.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import select
+import ssl
+import threading
+import time
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import Any, Callable, Optional
+from urllib.parse import urlsplit
+
+from railhead.contract.report import PATH, Report
+from railhead.driver.progress import Progress
+from railhead.driver.spool import Spool
+
+SHORTEST_INTERVAL = 0.5  # seconds between two reports
+FIRST_WAIT, LONGEST_WAIT = 0.3, 10.0
+TIMEOUT = 5.0
+# The endpoint has read the report and will not take it; another try brings the same answer.
+_REFUSED = (400, 413, 422)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """`token_file` is read anew for each report: the kubelet rotates it."""
+
+    url: str
+    token_file: Optional[str]
+    ca_file: Optional[str]
+
+
+class Publisher:
+    """`base` holds what does not change; the rest comes from the spool and from `update`."""
+
+    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report, say: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
+        self._spool = spool
+        self._report = base
+        self._say = say
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._sent: Optional[Report] = None
+        self._connection: Optional[http.client.HTTPConnection] = None
+        self._socket = spool.open_socket()
+        self._thread = threading.Thread(target=self._run, name="railhead-publisher", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def update(self, **changes: Any) -> None:
+        """New values of the report's fields that do not come from the spool."""
+        with self._lock:
+            self._report = replace(self._report, **changes)
+        self._spool.wake()
+
+    def build_report(self) -> Report:
+        """The present state, without a time."""
+        progress = Progress.from_dict(self._spool.read())
+        with self._lock:
+            base = self._report
+        return replace(
+            base,
+            state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
+            reports=progress.reports,
+            metrics=progress.metrics,
+            checkpoint=progress.checkpoint,
+        )
+
+    def begin_stop(self) -> None:
+        self._stopping.set()
+        self._spool.wake()
+
+    def wait_stopped(self, timeout: float) -> None:
+        """The last state has been sent, or `timeout` seconds have passed."""
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        if self._endpoint is None:
+            return
+        failures = 0
+        wait: Optional[float] = 0.0
+        while True:
+            self._wait(wait)
+            report = self.build_report()
+            if report == self._sent:
+                if self._stopping.is_set():
+                    return
+                wait = None
+                continue
+            if self._post(report, self._endpoint):
+                self._sent, failures, wait = report, 0, SHORTEST_INTERVAL
+            else:
+                failures += 1
+                wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
+            if self._stopping.is_set():
+                wait = 0.2 if failures else 0.0
+
+    def _wait(self, seconds: Optional[float]) -> None:
+        """At least `seconds`, or until there is news when None. A stop ends it early."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            is_readable = bool(select.select([self._socket], [], [], left)[0])
+            if is_readable:
+                self._socket.recv(16)
+            if deadline is None or not is_readable or self._stopping.is_set():
+                return
+
+    def _post(self, report: Report, endpoint: Endpoint) -> bool:
+        """Whether it need not be sent again."""
+        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = json.dumps(replace(report, time=now).to_dict()).encode()
+        try:
+            status = self._request(body, endpoint)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self._drop_connection()
+            self._note(f"{type(error).__name__}: {error}")
+            return False
+        if 200 <= status < 300:
+            return True
+        self._note(f"status {status}")
+        return status in _REFUSED
+
+    def _request(self, body: bytes, endpoint: Endpoint) -> int:
+        headers = {"Content-Type": "application/json"}
+        if endpoint.token_file:
+            with open(endpoint.token_file) as file:
+                headers["Authorization"] = f"Bearer {file.read().strip()}"
+        if self._connection is None:
+            self._connection = build_connection(endpoint)
+        self._connection.request("POST", urlsplit(endpoint.url).path.rstrip("/") + PATH, body=body, headers=headers)
+        response = self._connection.getresponse()
+        response.read()
+        return response.status
+
+    def _drop_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _note(self, problem: str) -> None:
+        self._say(f"a report was not taken by the operator ({problem}); training is not affected")
+
+
+def compute_backoff(failures: int) -> float:
+    """Seconds before the next try."""
+    return float(min(FIRST_WAIT * 2 ** min(failures - 1, 10), LONGEST_WAIT))
+
+
+def build_connection(endpoint: Endpoint) -> http.client.HTTPConnection:
+    parts = urlsplit(endpoint.url)
+    host = parts.hostname or ""
+    if parts.scheme == "http":
+        return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
+    context = ssl.create_default_context(cafile=endpoint.ca_file)
+    return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=context)

@@ -1,0 +1,100 @@
+"""The arguments and the environment of `ray start`, for both roles. Pure.
+
+The fast settings can each be overridden by the pod's env; what security or the driver
+depends on cannot.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Mapping
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.pod import WORKING_FOLDER, Pod
+
+OLDEST_RAY = (2, 52)
+
+# Ray's own health checks keep their patient defaults: a starved raylet must not look dead.
+DEFAULTS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_TRAIN_METRICS_ENABLED": "0",  # nothing scrapes them, and they cost a start
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one more actor to start
+    "RAY_DEDUP_LOGS": "0",  # every line of every rank
+    "RAY_COLOR_PREFIX": "0",
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or each line of `print` comes twice, as a log record too
+    "RAY_TRAIN_V2_ENABLED": "1",
+}
+FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
+
+
+def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
+    """What Ray's processes and the driver run with; `folder` is the container's working directory."""
+    result = dict(environment)
+    for name, value in DEFAULTS.items():
+        result.setdefault(name, value)
+    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.scaling["numWorkers"])))
+    if job.collective_timeout_seconds is not None:
+        result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
+    result.setdefault(WORKING_FOLDER, folder)
+    result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
+    result["PYTHONUNBUFFERED"] = "1"
+    return result
+
+
+def compute_poll_seconds(workers: int) -> float:
+    """How often Ray Train's controller asks its workers: a report is seen one poll later at most."""
+    return min(max(FASTEST_POLL, workers / 500), SLOWEST_POLL)
+
+
+def build_head_command(pod: Pod, job: JobInput) -> list[str]:
+    """Ray's head without CPUs and GPUs: only the control plane and the driver live there."""
+    node = dict(job.ray_node.get("head") or {}, cpus=0, gpus=0)
+    return [
+        *_build_start(pod, node),
+        "--head",
+        f"--port={pod.head_port}",
+        "--include-dashboard=false",
+        "--no-monitor",
+    ]
+
+
+def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[str]:
+    return [
+        *_build_start(pod, job.ray_node.get("worker") or {}),
+        f"--address={head_address}:{pod.head_port}",
+    ]
+
+
+def _build_start(pod: Pod, node: Mapping[str, Any]) -> list[str]:
+    command = [
+        sys.executable,
+        pod.bundle,
+        "ray",
+        "start",
+        f"--node-ip-address={pod.ip}",
+        f"--temp-dir={pod.temp}",
+        f"--num-cpus={int(node.get('cpus', 0))}",
+        f"--num-gpus={int(node.get('gpus', 0))}",
+        "--block",
+    ]
+    if node.get("resources"):
+        command.append(f"--resources={json.dumps(dict(node['resources']), sort_keys=True)}")
+    if node.get("objectStoreBytes"):
+        command.append(f"--object-store-memory={int(node['objectStoreBytes'])}")
+    return command
+
+
+def explain_old_ray(version: str) -> str:
+    """Why this Ray cannot be used, or an empty string. An unknown form of version is let through."""
+    try:
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except ValueError:
+        return ""
+    if (major, minor) >= OLDEST_RAY:
+        return ""
+    wanted = ".".join(str(part) for part in OLDEST_RAY)
+    return (
+        f"spec.image holds Ray {version}, and Railhead needs Ray {wanted} or newer "
+        f"(older ones cannot authenticate); use an image with a newer Ray"
+    )

@@ -1,0 +1,67 @@
+"""The way from Ray Train's controller to the driver process: the latest state, in a file.
+
+Both run in the head pod. The file is replaced at once, so a reader never sees half of it;
+a datagram on a local socket says that there is something new. Nothing here blocks: when
+the datagram is lost, the next one brings the same.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Optional
+
+from railhead.driver.failure import Verdict
+
+
+class Spool:
+    """One head pod's spool, by its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._socket = folder / "spool.sock"
+
+    def write(self, state: dict[str, Any]) -> None:
+        self._replace("progress.json", state)
+        self.wake()
+
+    def read(self) -> dict[str, Any]:
+        return self._read("progress.json") or {}
+
+    def write_verdict(self, verdict: Verdict) -> None:
+        self._replace("verdict.json", asdict(verdict))
+
+    def read_verdict(self) -> Optional[Verdict]:
+        values = self._read("verdict.json")
+        return Verdict(**values) if values else None
+
+    def open_socket(self) -> socket.socket:
+        """The reader's end."""
+        self._socket.unlink(missing_ok=True)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.bind(str(self._socket))
+        return receiver
+
+    def wake(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                sender.sendto(b"1", str(self._socket))
+            except OSError:
+                pass
+
+    def _replace(self, name: str, values: dict[str, Any]) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._folder / f"{name}.{os.getpid()}"
+        temporary.write_text(json.dumps(values))
+        os.replace(temporary, self._folder / name)
+
+    def _read(self, name: str) -> Optional[dict[str, Any]]:
+        try:
+            values = json.loads((self._folder / name).read_text())
+        except (OSError, ValueError):
+            return None
+        return values if isinstance(values, dict) else None

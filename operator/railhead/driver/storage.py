@@ -1,0 +1,72 @@
+"""The run's storage before training: can it be written, and is there a checkpoint to go on from?
+
+Reads Ray's snapshot only to tell the user where the run goes on; Ray reads it itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional
+
+from railhead.driver.progress import build_checkpoint_uri
+
+SNAPSHOT = "checkpoint_manager_snapshot.json"
+
+
+class StorageRefused(Exception):
+    """run.storagePath cannot be used; the message is the storage's own error."""
+
+
+@dataclass(frozen=True)
+class RunStorage:
+    """Attributes: where the run keeps its checkpoints, and the newest one found there."""
+
+    run_uri: str
+    latest_checkpoint: Optional[str]
+
+
+def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
+    """Writes and removes a small file in the run's folder. Raises StorageRefused."""
+    run_uri = build_checkpoint_uri(storage_path, run_name)
+    try:
+        snapshot = _check_path(run_uri) if storage_path.startswith("/") else _check_uri(storage_path, run_name)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise StorageRefused(f"run.storagePath {storage_path} cannot be written: {what}") from error
+    name = find_latest(snapshot)
+    return RunStorage(run_uri, build_checkpoint_uri(run_uri, name) if name else None)
+
+
+def _check_path(folder: str) -> str:
+    os.makedirs(folder, exist_ok=True)
+    probe = Path(folder, f".railhead-write-check-{os.getpid()}")
+    probe.write_text("")
+    probe.unlink()
+    try:
+        return Path(folder, SNAPSHOT).read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _check_uri(storage_path: str, run_name: str) -> str:
+    """By the very class that Ray Train writes with: it leaves its marker file in the folder."""
+    from ray.train.v2._internal.execution.storage import StorageContext
+
+    context = StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
+    try:
+        with context.storage_filesystem.open_input_stream(context.checkpoint_manager_snapshot_path) as stream:
+            return str(stream.read().decode())
+    except FileNotFoundError:
+        return ""
+
+
+def find_latest(snapshot: str) -> Optional[str]:
+    """The folder name of the latest checkpoint; an unreadable snapshot is Ray's to refuse."""
+    try:
+        latest: Any = json.loads(snapshot)["latest_checkpoint_result"]
+        return str(latest["checkpoint_dir_name"]) if latest else None
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,134 @@
+"""From a starting Ray head to the end of fit(): one attempt's training, as seen by the driver.
+
+Runs in a thread of its own, so that the main thread can answer signals at once. While
+Ray's head starts, this looks at the user's module and the storage and imports Ray.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import JobInput
+from railhead.driver.check_module import find_problem
+from railhead.driver.ending import Ending
+from railhead.driver.pod import RUN_URI, Pod, find_storage_path
+from railhead.driver.publisher import Publisher
+from railhead.driver.spool import Spool
+from railhead.driver.storage import StorageRefused, prepare_storage
+from railhead.driver.trainer import build_trainer, plan_trainer
+
+Say = Callable[[str], None]
+NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
+
+
+def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say) -> Ending:
+    """Never raises."""
+    try:
+        return _run(pod, job, publisher=publisher, spool=spool, say=say)
+    except Exception as error:
+        return Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
+
+
+def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say) -> Ending:
+    problem = find_problem(job.train_func, source=os.environ.get(e.SOURCE))
+    if problem:
+        return Ending.configuration("EntrypointNotUsable", f"trainer.trainFunc {job.train_func}: {problem}")
+    storage_path = find_storage_path(pod, job)
+    try:
+        storage = prepare_storage(storage_path, run_name=job.run_name)
+    except StorageRefused as error:
+        return Ending.configuration("StorageRefused", str(error))
+    resumed = {"uri": storage.latest_checkpoint} if storage.latest_checkpoint else None
+    publisher.update(run_uri=storage.run_uri, resumed_from=resumed)
+    if resumed:
+        say(f"the run goes on from {storage.latest_checkpoint}")
+    os.environ[RUN_URI] = storage.run_uri
+    trainer = _prepare_trainer(job, storage_path)
+    if isinstance(trainer, Ending):
+        return trainer
+    say("Ray Train is imported")
+    connect(pod, say=say)
+    threading.Thread(target=watch_nodes, args=(job, publisher, say), daemon=True).start()
+    return _fit(trainer, spool)
+
+
+def _prepare_trainer(job: JobInput, storage_path: str) -> Any:
+    """The trainer, or the Ending when the image or the spec does not allow one."""
+    try:
+        from railhead.driver import callback, failure_policy
+    except ImportError as error:
+        return Ending.configuration("RayTrainNotUsable", f"spec.image: Ray Train cannot be imported: {error}")
+    os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
+        path for path in (callback.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
+    )
+    failure_policy.install_failure_policy()
+    try:
+        return build_trainer(plan_trainer(job, storage_path=storage_path))
+    except ImportError as error:
+        problem = f"spec.image cannot run trainer.framework {job.framework}: {error}"
+        return Ending.configuration("FrameworkMissing", problem)
+    except (ValueError, TypeError) as error:
+        return Ending.configuration("ConfigurationRefused", f"Ray Train refuses the configuration: {error}")
+
+
+def connect(pod: Pod, *, say: Say) -> None:
+    """Joins Ray as its driver as soon as the head listens. The main thread sees a head that failed."""
+    import ray
+
+    while not _is_listening(pod.ip, pod.head_port):
+        time.sleep(0.05)
+    # Ray puts the driver's working directory first on the workers' sys.path, where a user's
+    # queue.py would break them; the stub adds the real one at the end.
+    os.chdir(pod.temp)
+    ray.init(
+        address=f"{pod.ip}:{pod.head_port}",
+        _node_ip_address=pod.ip,
+        log_to_driver=True,
+        namespace="railhead",
+    )
+    say("the driver has joined Ray")
+
+
+def _is_listening(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _fit(trainer: Any, spool: Spool) -> Ending:
+    try:
+        trainer.fit()
+    except Exception as error:
+        from railhead.driver.failure_policy import build_verdict
+
+        return Ending.from_verdict(spool.read_verdict() or build_verdict(error))
+    return Ending.succeeded()
+
+
+def watch_nodes(job: JobInput, publisher: Publisher, say: Say) -> None:
+    """Tells how many worker pods are part of Ray, for as long as the driver lives."""
+    import ray
+
+    joined: Optional[int] = None
+    while True:
+        try:
+            count = count_joined(ray.nodes())
+        except Exception:  # Ray is ending; the main thread knows why
+            return
+        if count != joined:
+            joined = count
+            say(f"{count} of {job.worker_pods} worker pods have joined")
+            publisher.update(joined=count)
+        time.sleep(NODES_INTERVAL if joined == job.worker_pods else NODES_INTERVAL_JOINING)
+
+
+def count_joined(nodes: list[dict[str, Any]]) -> int:
+    """Ray's live nodes without the head."""
+    return sum(1 for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"])

@@ -1,0 +1,72 @@
+"""A worker pod: Ray's node as a child, its ranks' output on our own, until Ray ends.
+
+SIGTERM goes on to Ray, which drains the node; when the head is gone there is nothing to
+drain for, and Ray is killed at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from typing import Any, Mapping, NoReturn
+
+from railhead.contract import environment as e
+from railhead.driver.hosts import wait_for_address
+from railhead.driver.log_tail import LogTail
+from railhead.driver.pod import Pod, read_working_folder
+from railhead.driver.process import read_end, start_child
+from railhead.driver.ray_node import build_ray_environment, build_worker_command
+
+LOOK_INTERVAL = 0.25  # seconds
+RAY_LOG = "ray-start.log"
+
+
+def run_worker(environment: Mapping[str, str]) -> NoReturn:
+    signal.signal(signal.SIGTERM, _exit_at_once)
+    pod = Pod.from_environment(environment)
+    job = pod.read_job()
+    ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
+    pod.temp.mkdir(parents=True, exist_ok=True)
+    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), say=_say)
+    _say(f"joining Ray's head at {address}:{pod.head_port}")
+    command = build_worker_command(pod, job, head_address=address)
+    ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
+
+    def pass_on(*_: Any) -> None:
+        if _is_listening(address, pod.head_port):
+            ray.terminate()
+        else:
+            ray.kill()
+
+    signal.signal(signal.SIGTERM, pass_on)
+    tail = LogTail(pod.temp)
+    while ray.poll() is None:
+        tail.poll()
+        time.sleep(LOOK_INTERVAL)
+    tail.poll()
+    _say(f"Ray's node ended with code {ray.returncode}")
+    if ray.returncode > 0:
+        print(read_end(pod.temp / RAY_LOG), flush=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(ray.returncode if ray.returncode >= 0 else 128 - ray.returncode)
+
+
+def _exit_at_once(*_: Any) -> NoReturn:
+    """Before Ray is started there is nothing to end."""
+    os._exit(128 + signal.SIGTERM)
+
+
+def _is_listening(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=0.5).close()
+    except OSError:
+        return False
+    return True
+
+
+def _say(text: str) -> None:
+    print(f"railhead: {text}", flush=True)

@@ -1,0 +1,201 @@
+"""A job's pods as plain processes on loopback addresses: real Ray, real bundle, no Kubernetes.
+
+Each pod gets what its container would: the environment of `contract.environment`, an input
+folder, a temp folder of its own and an address of its own. Every process is ended by pid.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.contract.outcome import Outcome
+from railhead.resources.bundle import build_bundle
+
+OBJECT_STORE = 100_000_000
+
+
+def make_job(**changes: Any) -> JobInput:
+    """Two workers of one CPU each; `train_func` is `user:train_func`."""
+    job = JobInput(
+        namespace="default",
+        name="test",
+        uid="0a1b2c3d-0000-0000-0000-000000000000",
+        run_name="test-0a1b2c3d",
+        framework="Torch",
+        train_func="user:train_func",
+        scaling={"numWorkers": 2, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}},
+        worker_pods=2,
+        ray_node={
+            "head": {"cpus": 0, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
+            "worker": {"cpus": 1, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
+        },
+        backend={"name": "gloo"},
+    )
+    return replace(job, **changes)
+
+
+class Pods:
+    """One job. Use as a context manager; `reports` are the bodies that the endpoint took."""
+
+    def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: Optional[str] = None) -> None:
+        self.folder = folder
+        self.job = job
+        self.storage = storage or str(folder / "runs")
+        self.reports: list[dict[str, Any]] = []
+        self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short: unix sockets live in it
+        self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
+        self._port = find_free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._server = _start_endpoint(self.reports)
+        for name, text in source.items():
+            _write(folder / "source" / name, text)
+        _write(folder / "input" / FILE, job.to_json())
+        _write(folder / "auth" / "token", "0123456789abcdef0123456789abcdef")
+        _write(folder / "report-token", "the-pods-token\n")
+        (folder / "input" / CA_KEY).write_text("")
+        (folder / "railhead.pyz").write_bytes(build_bundle())
+
+    def __enter__(self) -> Pods:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        self._server.shutdown()
+        self._server.server_close()
+        shutil.rmtree(self._temp, ignore_errors=True)
+
+    def start(self, *, workers: int = 2, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
+        self.start_head(attempt=attempt, checkpoint_index=checkpoint_index, **env)
+        for slot in range(workers):
+            self.start_worker(slot, **env)
+
+    def start_head(self, *, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
+        port = self._server.server_address[1]
+        own = {
+            e.ATTEMPT: str(attempt),
+            e.CHECKPOINT_INDEX: str(checkpoint_index),
+            e.REPORT_URL: f"http://127.0.0.1:{port}",
+            e.REPORT_TOKEN: str(self.folder / "report-token"),
+            "CUDA_VISIBLE_DEVICES": "",
+        }
+        self._start("head", f"{self._net}.2", {**own, **env})
+
+    def start_worker(self, slot: int, *, round_: int = 0, **env: str) -> None:
+        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", env)
+
+    def _start(self, name: str, ip: str, env: dict[str, str]) -> None:
+        role = "head" if name == "head" else "worker"
+        hosts = self.folder / "hosts"
+        hosts.write_text(f"{self._net}.2 the-head.test.default.svc\n")
+        values = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.folder),
+            e.INPUT: str(self.folder / "input"),
+            e.SOURCE: str(self.folder / "source"),
+            e.STORAGE: self.storage,
+            e.BUNDLE: str(self.folder / "railhead.pyz"),
+            e.ATTEMPT: "1",
+            e.HEAD_HOST: "the-head.test.default.svc",
+            e.HEAD_PORT: str(self._port),
+            e.POD_NAME: name,
+            e.POD_IP: ip,
+            e.TEMP: str(self._temp / name),
+            e.TERMINATION_MESSAGE: str(self.folder / f"{name}.termination"),
+            e.HOSTS_FILE: str(hosts),
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self.folder / "auth" / "token"),
+            **env,
+        }
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, str(self.folder / "railhead.pyz"), role],
+                env=values,
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_ended(self, name: str = "head", *, timeout: float = 90) -> int:
+        try:
+            return self._processes[name].wait(timeout)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{name} did not end in {timeout} s:\n{self.read_log(name)}") from None
+
+    def wait_until(self, condition: Callable[[], bool], *, timeout: float = 60) -> None:
+        """Also fails when the head ends meanwhile."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            ended = self._processes["head"].poll()
+            assert ended is None, f"the head ended with {ended}:\n{self.read_log()}"
+            assert time.monotonic() < deadline, f"not within {timeout} s:\n{self.read_log()}"
+            time.sleep(0.05)
+
+    def kill(self, name: str) -> None:
+        """As when a node is lost: the entry point, and with it all of Ray on this node."""
+        self._processes[name].kill()
+
+    def terminate(self, name: str) -> None:
+        self._processes[name].send_signal(signal.SIGTERM)
+
+    def read_log(self, name: str = "head") -> str:
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def read_outcome(self) -> Outcome:
+        outcome = Outcome.from_json((self.folder / "head.termination").read_text())
+        assert outcome is not None
+        return outcome
+
+    def temp_of(self, name: str) -> Path:
+        return self._temp / name
+
+
+def find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def _start_endpoint(reports: list[dict[str, Any]]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            is_known = self.headers["Authorization"] == "Bearer the-pods-token"
+            if is_known:
+                reports.append({**json.loads(body), "received": time.monotonic()})
+            self.send_response(204 if is_known else 401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
