@@ -117,6 +117,11 @@ class Session:
         supervisor = self.state().processes.get(SUPERVISOR)
         return supervisor is not None and is_alive(supervisor)
 
+    def refuse_if_up(self) -> None:
+        """Raises SessionError when it is up."""
+        if self.is_up():
+            raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
+
     def up(self, capacity: Capacity, *, binaries: Path, say: Say, is_ours_only: bool) -> None:
         """Starts the supervisor and waits until everything is ready; an interruption ends it again.
 
@@ -126,14 +131,13 @@ class Session:
         Raises:
             SessionError: it is up already, or it did not become ready.
         """
-        if self.is_up():
-            raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
+        self.refuse_if_up()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
         process = self._spawn_supervisor(capacity, binaries=binaries, is_ours_only=is_ours_only)
         try:
             assert process.stdout is not None
-            for line in process.stdout:  # ends when the supervisor has closed it, because it is ready or because it died
+            for line in process.stdout:  # until the supervisor closes it, because all is ready, or because it died
                 say(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():

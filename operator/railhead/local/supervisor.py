@@ -20,7 +20,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -88,10 +88,19 @@ class Supervisor:
         capacity = self.capacity
         self._spawn(
             "node-agent",
-            ["-m", "railhead.local.node", "--kubeconfig", str(folder / "node.kubeconfig"), "--name", NODE]
-            + ["--dir", str(self.session.node), "--ca", str(pki / "ca.crt")]
-            + ["--cert", str(pki / "node.crt"), "--key", str(pki / "node.key"), "--address", "127.0.0.1"]
-            + ["--gpus", str(capacity.gpus), "--cpus", str(capacity.cpus), "--memory", str(capacity.memory)],
+            "railhead.local.node",
+            {
+                "kubeconfig": folder / "node.kubeconfig",
+                "name": NODE,
+                "dir": self.session.node,
+                "ca": pki / "ca.crt",
+                "cert": pki / "node.crt",
+                "key": pki / "node.key",
+                "address": "127.0.0.1",
+                "gpus": capacity.gpus,
+                "cpus": capacity.cpus,
+                "memory": capacity.memory,
+            },
         )
 
     def start_operator(self) -> None:
@@ -100,9 +109,14 @@ class Supervisor:
         self._operator_starts += 1
         self._spawn(
             "operator",
-            ["-m", "railhead.cli", "operator", "--kubeconfig", str(self.session.folder / "operator.kubeconfig")]
-            + ["--namespace", NAMESPACE, "--report-listen", report, "--report-url", f"https://{report}"]
-            + ["--probe-listen", f"127.0.0.1:{self._probe_port}"],
+            "railhead.cli operator",
+            {
+                "kubeconfig": self.session.folder / "operator.kubeconfig",
+                "namespace": NAMESPACE,
+                "report-listen": report,
+                "report-url": f"https://{report}",
+                "probe-listen": f"127.0.0.1:{self._probe_port}",
+            },
         )
 
     def watch(self) -> None:
@@ -143,10 +157,14 @@ class Supervisor:
             self._operator_starts = 0
         return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0 ** min(self._operator_starts, 10))
 
-    def _spawn(self, name: str, arguments: Sequence[str]) -> None:
+    def _spawn(self, name: str, module: str, options: Mapping[str, object]) -> None:
+        """Starts `python -m module` with `--option value` each."""
+        command = [sys.executable, "-m", *module.split()]
+        for option, value in options.items():
+            command += [f"--{option}", str(value)]
         env = {**os.environ, MARKER: self.session.marker, "PYTHONUNBUFFERED": "1"}
         log = self.session.logs / f"{name}.log"
-        self._children[name] = spawn([sys.executable, *arguments], log=log, env=env, cwd=self.session.folder)
+        self._children[name] = spawn(command, log=log, env=env, cwd=self.session.folder)
 
     def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS

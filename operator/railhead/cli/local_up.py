@@ -1,0 +1,24 @@
+"""Start a cluster on this machine: control plane, node agent, operator."""
+
+from __future__ import annotations
+
+import argparse
+
+from railhead.cli.local_options import Console, add_capacity, add_folder, describe_access
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.session import Session, default_capacity
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_folder(parser)
+    add_capacity(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    console = Console()
+    session = Session(options.dir)
+    session.refuse_if_up()
+    binaries = resolve(console.say)
+    session.up(default_capacity(gpus=options.gpus), binaries=binaries, say=console.say, is_ours_only=False)
+    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo end it:\n  railhead local down")
+    return 0
