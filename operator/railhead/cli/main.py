@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(sig, _interrupt)  # a closed terminal must clean up just as Ctrl-C does
     try:
         return int(options.run(options))
+    except BrokenPipeError:  # nobody reads any more, as in `railhead ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return INTERRUPTED
     except KNOWN as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from railhead.local.processes import MARKER, Identity, die_with_parent, end, end
 STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
 SUPERVISOR = "supervisor"
 END_GRACE_SECONDS = 20.0
+TEMP_PREFIX = "rh-"
 
 Say = Callable[[str], None]
 
@@ -90,6 +92,7 @@ class Session:
         self.kubectl = self.bin / "kubectl"
         self.logs = self.folder / "logs"
         self.node = self.folder / "node"
+        self.temp_note = self.node / "temp-folder"  # the agent says there what it keeps outside, for short socket paths
         self.lock = self.folder / "lock"
 
     @property
@@ -162,12 +165,23 @@ class Session:
                 preexec_fn=(lambda: die_with_parent(signal.SIGTERM)) if is_ours_only else None,
             )
 
+    def remove_temp(self) -> None:
+        """What a crashed node agent has left in the machine's temporary folder."""
+        try:
+            folder = Path(self.temp_note.read_text())
+        except OSError:
+            return
+        if folder.name.startswith(TEMP_PREFIX) and folder.is_dir() and folder.stat().st_uid == os.getuid():
+            shutil.rmtree(folder, ignore_errors=True)
+        self.temp_note.unlink(missing_ok=True)
+
     def down(self) -> int:
         """Ends the session, also after a crash of its supervisor; how many processes had to be found by their mark."""
         supervisor = self.state().processes.get(SUPERVISOR)
         if supervisor is not None:
             end([supervisor], grace_seconds=END_GRACE_SECONDS)
         left = end_marked(MARKER, self.marker)
+        self.remove_temp()
         state = self.state()
         if state.phase in (STARTING, READY):
             self.write_state(State(STOPPED, "ended by `railhead local down`", gpus=state.gpus))

@@ -200,6 +200,7 @@ class Supervisor:
 
 def prepare(session: Session, *, binaries: Path) -> None:
     """A fresh cluster each time; only what is on volumes stays from the session before."""
+    session.remove_temp()
     for name in ("etcd", "api", "pki", "logs"):
         shutil.rmtree(session.folder / name, ignore_errors=True)
     if session.node.is_dir():

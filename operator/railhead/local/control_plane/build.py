@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+
+from railhead.local.processes import spawn
 
 GO_VERSION = (1, 26)
 MODULES = {"etcd": ("etcd",), "kube": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")}
@@ -60,21 +63,31 @@ def _flags(kubernetes: str) -> str:
 
 
 def _run(command: list[str], cwd: Path, *, log: Path, what: str, say: Callable[[str], None]) -> None:
-    env = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false", "GOTOOLCHAIN": "local"}
+    temp = cwd / "tmp"  # within the folder that is removed whatever happens
+    temp.mkdir()
+    env = {
+        **os.environ,
+        "CGO_ENABLED": "0",
+        "GOFLAGS": "-buildvcs=false",
+        "GOTOOLCHAIN": "local",
+        "GOTMPDIR": str(temp),
+    }
     began = time.monotonic()
-    with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT)
-        try:
-            while True:
-                try:
-                    code = process.wait(SAY_EVERY_SECONDS)
-                    break
-                except subprocess.TimeoutExpired:
-                    say(f"  still building {what} ({time.monotonic() - began:.0f} s)")
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+    process = spawn(command, cwd=cwd, env=env, log=log)
+    try:
+        while (code := _wait(process)) is None:
+            say(f"  still building {what} ({time.monotonic() - began:.0f} s)")
+    finally:
+        if process.poll() is None:  # interrupted: the compilers that it has started must not go on either
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     if code:
         raise subprocess.CalledProcessError(code, command)
     say(f"  {what} built in {time.monotonic() - began:.0f} s")
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return process.wait(SAY_EVERY_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None

@@ -14,6 +14,8 @@ from railhead.local.node.logs import serve_logs
 from railhead.local.node.provisioner import Provisioner
 from railhead.local.node.registration import keep_alive, register
 
+TEMP_NOTE = "temp-folder"  # names the agent's folder, for whoever cleans up after a crash
+
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="railhead.local.node", description="Runs a node's pods as processes.")
@@ -38,6 +40,8 @@ async def run(options: argparse.Namespace) -> None:
     config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus)
     async with connect(options.kubeconfig) as client:
         agent = Agent(client, config)
+        options.dir.mkdir(parents=True, exist_ok=True)
+        (options.dir / TEMP_NOTE).write_text(str(agent.folder))
         async with serve_logs(
             agent, address=options.address, ca=options.ca, certificate=options.cert, key=options.key
         ) as port:

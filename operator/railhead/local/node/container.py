@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.local.processes import die_with_parent, end_marked
+from railhead.local.processes import MARKER, die_with_parent, end_marked
 
 CONTAINER_MARKER = "RAILHEAD_LOCAL_CONTAINER"
 # What a container inherits of the agent's own environment: nothing that could be a secret.
-INHERITED = ("LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
+# With the session's mark it is found also when the agent has crashed.
+INHERITED = (MARKER, "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
 
 
 def base_environment() -> dict[str, str]:
