@@ -64,7 +64,7 @@ def build_spec_schema() -> Schema:
 
 def build_status_schema() -> Schema:
     """The status: nothing in it is required and nothing has a default of its own."""
-    status = _without_defaults(build_schema(JobStatus))
+    status: Schema = _without_defaults(build_schema(JobStatus))
     status["default"] = {"observedGeneration": -1, "attempt": 0, "round": 0}
     status["properties"]["phase"]["enum"] = [p for p in status["properties"]["phase"]["enum"] if p]
     conditions = status["properties"]["conditions"]

@@ -26,7 +26,7 @@ def _convert(node: Schema, defs: Schema) -> Schema:
     if "const" in node:
         node["enum"] = [node["const"]]
     if node.get("x-kubernetes-int-or-string"):
-        kept = {k: node[k] for k in ("description", "default", "pattern", "maxLength") if k in node}
+        kept: Schema = {k: node[k] for k in ("description", "default", "pattern", "maxLength") if k in node}
         return {**kept, "x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     out: Schema = {k: v for k, v in node.items() if k not in DROPPED and k != "$defs"}
     if out.get("x-kubernetes-preserve-unknown-fields"):

@@ -58,7 +58,8 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
     if spent:
         return _fail(observed, failure, spent=spent, told=told)
     at = next_attempt_at(observed, failure, committed=committed)
-    message = f"Attempt {observed.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {observed.attempt + 1} follows"
+    why = f"{failure.class_}: {failure.message[:600]}"
+    message = f"Attempt {observed.attempt} was lost ({why}); attempt {observed.attempt + 1} follows"
     status = build_status_write(
         observed,
         [

@@ -49,17 +49,20 @@ async def run(options: argparse.Namespace) -> None:
             provisioner = Provisioner(client, options.dir / "volumes")
             lives = (agent.informer.run(), keep_alive(client, config), provisioner.run())
             parts = [asyncio.create_task(life) for life in lives]
-            waiting = asyncio.create_task(stop.wait())
+            parts.append(asyncio.create_task(_wait(stop)))
             try:
-                await asyncio.wait([*parts, waiting], return_when=asyncio.FIRST_COMPLETED)
-                for part in parts:
-                    if part.done():
-                        part.result()
+                done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+                for part in done:
+                    part.result()
             finally:
-                for part in [*parts, waiting]:
+                for part in parts:
                     part.cancel()
-                await asyncio.gather(*parts, waiting, return_exceptions=True)
+                await asyncio.gather(*parts, return_exceptions=True)
                 await agent.close()
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
 
 
 def main() -> None:

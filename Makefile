@@ -1,0 +1,68 @@
+# `make help` lists the targets. Everything is installed into .venv; nothing outside the
+# checkout is touched but the user's caches.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+CRD := crds/railhead.dev_trainjobs.yaml
+EXAMPLE := manifests/examples/digits.yaml
+
+.PHONY: help setup check format generate test test-unit test-all demo e2e e2e-node bench-start clean
+
+help: ## List the targets
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY) ## Make .venv with everything that tests and the demo need
+
+$(READY): constraints.txt pyproject.toml
+	@echo "== making $(VENV) (Ray and torch come along: some GB the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes constraints.txt --allow-empty-requirements
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade >/dev/null
+	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
+	$(BIN)/ruff format --check operator tests tools
+	$(BIN)/ruff check operator tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m railhead.api.crd $(CRD) --check
+	$(BIN)/python tools/embed_example.py $(EXAMPLE) --check
+
+format: $(READY) ## Format the code and mend what the linter can
+	$(BIN)/ruff format operator tests tools
+	$(BIN)/ruff check --fix operator tests tools
+
+generate: $(READY) ## Write the generated files: the CRD and the example's inline code
+	$(BIN)/python -m railhead.api.crd $(CRD)
+	$(BIN)/python tools/embed_example.py $(EXAMPLE)
+
+constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the demo run with
+	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--extra test pyproject.toml -o $@
+
+test-unit: $(READY) ## The pure layers: seconds
+	$(BIN)/pytest tests/unit tests/architecture
+
+test: check ## Everything that a commit must pass
+	@echo "== tests of the pure layers"
+	$(BIN)/pytest -q tests/unit tests/architecture
+	@echo "== tests against a real API server and with real Ray"
+	$(BIN)/pytest -q $(wildcard tests/api tests/local tests/ray tests/e2e)
+
+test-all: test ## Everything, also what takes long
+
+demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
+	$(BIN)/python tools/demo.py
+
+clean: ## Remove .venv and caches of the checkout
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
