@@ -19,7 +19,7 @@ class EnvVar(Model):
             (
                 "!self.name.startsWith('RAILHEAD_') && !self.name.startsWith('RAY_AUTH_') && "
                 "!(self.name in ['RAY_ADDRESS', 'RAY_TRAIN_CALLBACKS', 'PYTHONPATH'])",
-                "spec.env: the names RAILHEAD_*, RAY_AUTH_*, RAY_ADDRESS, RAY_TRAIN_CALLBACKS and PYTHONPATH are reserved",
+                "spec.env: RAILHEAD_*, RAY_AUTH_*, RAY_ADDRESS, RAY_TRAIN_CALLBACKS and PYTHONPATH are reserved",
             ),
             ("!(has(self.value) && has(self.valueFrom))", "spec.env: value and valueFrom exclude each other"),
         )

@@ -47,7 +47,7 @@ class Scaling(Model):
         default=1,
         ge=1,
         le=64,
-        description="Workers that share one pod, for example 8 on a node with 8 GPUs so that NVLink stays inside the pod.",
+        description="Workers that share one pod: 8 on a node with 8 GPUs keeps NVLink inside the pod.",
     )
     min_workers: int | None = planned("Elastic training: the least number of workers.")
     max_workers: int | None = planned("Elastic training: the greatest number of workers.")

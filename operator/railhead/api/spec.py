@@ -19,8 +19,8 @@ class TrainJobSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "!has(self.trainer.backend) || !has(self.trainer.backend.name) || self.trainer.backend.name != 'nccl' || "
-                "self.scaling.useGPU",
+                "!has(self.trainer.backend) || !has(self.trainer.backend.name) || "
+                "self.trainer.backend.name != 'nccl' || self.scaling.useGPU",
                 "spec.trainer.backend.name: nccl needs spec.scaling.useGPU; without GPUs use gloo",
             )
         )
@@ -29,7 +29,7 @@ class TrainJobSpec(Model):
         min_length=1,
         max_length=512,
         pattern=r"^[^\s]+$",
-        description="Container image of head and workers: Ray 2.52 or newer and the framework. It needs nothing of Railhead's.",
+        description="Container image of head and workers: Ray 2.52 or newer and the framework, nothing of Railhead.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None, description="When the image is pulled, as in a pod."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import conditions as c
-from railhead.api.names import MAX_ATTEMPT
+from railhead.api.names import HEAD, MAX_ATTEMPT
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
@@ -41,8 +41,15 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: 
 
 
 def decide_first_attempt(observed: Observed) -> Plan | None:
-    """A job that was never started begins its first attempt."""
+    """A job that was never started begins its first attempt.
+
+    When somebody wiped the status of a running job, its pods tell which attempt it is in: that
+    one is taken up again, under the same compare, and its children are found by their names.
+    """
     if observed.attempt > 0:
         return None
+    alive = [p for p in observed.pods if not p.is_over]
+    heads = [p.attempt for p in alive if p.role == HEAD]
+    attempt = max(heads or [p.attempt for p in alive] or [1])
     event = Event("Normal", "Created", f"Starting 1 head pod and {observed.desired_workers} worker pods")
-    return begin_attempt(observed, attempt=1, event=event)
+    return begin_attempt(observed, attempt=max(attempt, 1), event=event)

@@ -31,6 +31,16 @@ def decide_finished(observed: Observed) -> Plan | None:
     )
 
 
+def decide_strays(observed: Observed) -> Plan | None:
+    """Pods of an earlier attempt end before anything else is done: never two heads.
+
+    Pods of a later attempt than the status tells are left alone: the view of the job is old.
+    """
+    if not observed.strays:
+        return None
+    return Plan(deletes=tuple(Delete(p.name, p.uid) for p in observed.strays if not p.is_deleting))
+
+
 def decide_invalid(observed: Observed) -> Plan | None:
     """A spec that was stored under another schema: said in the status, nothing is touched."""
     if observed.error is None and observed.spec is not None:

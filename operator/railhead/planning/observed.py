@@ -151,6 +151,11 @@ class Observed:
         )
 
     @property
+    def strays(self) -> tuple[PodView, ...]:
+        """Pods of earlier attempts that may still run."""
+        return tuple(p for p in self.pods if p.attempt < self.attempt and not p.is_over)
+
+    @property
     def startup_problem(self) -> tuple[PodView, Problem] | None:
         """The first pod that cannot start, the head before the workers."""
         head = (self.head,) if self.head else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from railhead.planning.attempt import decide_first_attempt
-from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid
+from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
 from railhead.planning.loss import decide_loss
 from railhead.planning.next_attempt import decide_next_attempt
 from railhead.planning.observed import Observed
@@ -23,6 +23,7 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_finished,
     decide_invalid,
     decide_first_attempt,
+    decide_strays,
     decide_next_attempt,
     decide_success,
     decide_loss,

@@ -7,6 +7,7 @@ replacement is made, and the replacement's name carries it.
 from __future__ import annotations
 
 from railhead.api import conditions as c
+from railhead.api.names import HEAD
 from railhead.planning.backoff import replacement_at
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
@@ -62,6 +63,8 @@ def missing_pods(observed: Observed) -> Plan:
     if observed.were_all_up:
         return Plan()
     head_missing = observed.head is None
+    if head_missing and any(p.role == HEAD and not p.is_over for p in observed.pods):
+        return Plan()  # an attempt that the status does not tell of yet: the view of the job is old
     slots = observed.empty_slots
     if not head_missing and not slots:
         return Plan()

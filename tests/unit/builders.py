@@ -1,0 +1,105 @@
+"""Values for tests of the pure layers: `make_observed(...)` with what the test is about, defaults for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from railhead.api import names
+from railhead.api.job import parse_spec
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus, parse_status
+from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.outcome import Outcome
+from railhead.planning.observed import Observed, PodView
+from railhead.resources.settings import OperatorSettings
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+UID = "0f1e2d3c-1111-2222-3333-444444444444"
+SETTINGS = OperatorSettings(
+    report_url="https://reports.test:8443", report_ca="CA", bundle=b"zip", bundle_name="railhead-driver-test"
+)
+
+
+def make_spec(**changes: Any) -> TrainJobSpec:
+    """The smallest spec with two workers; keyword arguments take the place of its top-level fields."""
+    raw: dict[str, Any] = {
+        "image": "example/train:1",
+        "trainer": {"trainFunc": "train:train_func"},
+        "scaling": {"numWorkers": 2},
+        "run": {"storagePath": "/runs"},
+    }
+    return parse_spec({**raw, **changes})
+
+
+def make_observed(*pods: PodView, status: dict[str, Any] | None = None, **changes: Any) -> Observed:
+    """A job named digits with these pods."""
+    observed = Observed(
+        now=NOW,
+        namespace="default",
+        name="digits",
+        uid=UID,
+        generation=1,
+        is_deleting=False,
+        spec=make_spec(),
+        error=None,
+        status=parse_status(status) if status is not None else JobStatus(),
+        pods=pods,
+        settings=SETTINGS,
+    )
+    return replace(observed, **changes)
+
+
+def make_head(attempt: int = 1, **changes: Any) -> PodView:
+    """A head pod that runs."""
+    name = names.head_name("digits", UID, attempt)
+    view = PodView(name, f"uid-{name}", names.HEAD, attempt, phase="Running", is_running=True, node="node-1")
+    return replace(view, **changes)
+
+
+def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) -> PodView:
+    """A worker pod that runs."""
+    name = names.worker_name("digits", UID, attempt=attempt, slot=slot, round_=round_)
+    view = PodView(
+        name, f"uid-{name}", names.WORKER, attempt, slot, round_, phase="Running", is_running=True, node="node-1"
+    )
+    return replace(view, **changes)
+
+
+def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
+    """The pod after its driver has said how it ended."""
+    code = CODE_OF_CLASS.get(outcome, 0)
+    checkpoint = changes.pop("checkpoint", None)
+    word = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=checkpoint).to_json()
+    gone = replace(
+        pod,
+        phase="Succeeded" if code == 0 else "Failed",
+        is_running=False,
+        exit_code=code,
+        message=word,
+        finished_at=NOW - timedelta(seconds=1),
+    )
+    return replace(gone, **changes)
+
+
+RUNNING_STATUS: dict[str, Any] = {
+    "observedGeneration": 1,
+    "phase": "Running",
+    "attempt": 1,
+    "round": 0,
+    "startTime": "2026-01-01T11:00:00Z",
+    "head": {"pod": names.head_name("digits", UID, 1), "node": "node-1"},
+    "workers": {"desired": 2, "ready": 2, "joined": 2},
+    "progress": {"attempt": 1, "state": "RUNNING", "reports": 3, "joined": 2},
+    "conditions": [
+        {
+            "type": "Running",
+            "status": "True",
+            "reason": "Training",
+            "message": "Training runs on 2 worker pods (attempt 1)",
+            "observedGeneration": 1,
+            "lastTransitionTime": "2026-01-01T11:01:00Z",
+        }
+    ],
+}

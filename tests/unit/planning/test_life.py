@@ -1,0 +1,148 @@
+"""Whole lives of a job in the simulation: what is written, made and counted on the way."""
+
+from __future__ import annotations
+
+from tests.unit.builders import make_spec
+from tests.unit.planning.simulation import Simulation
+
+
+def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
+    sim = Simulation(spec=make_spec(scaling={"numWorkers": 3}))
+    sim.settle()
+    assert sim.status["phase"] == "Pending"
+    sim.start_pods()
+    sim.settle()
+    assert sim.status["phase"] == "Starting"
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    for index in range(5):
+        sim.report(checkpoint=index)
+        assert sim.pass_over().is_empty
+    sim.end_head("Succeeded", checkpoint={"uri": "/runs/c5", "index": 5, "time": "", "metrics": {}})
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+    assert sim.status["checkpoint"]["index"] == 5
+    assert sim.check_condition("Complete") and not sim.check_condition("Running")
+    assert [p.role for p in sim.pods.values()] == ["head"]
+    assert sim.counts["pods"] == 4
+    assert sim.counts["others"] == 4
+    assert sim.counts["status"] <= 5
+    assert sim.counts["events"] <= 4
+
+
+def test_success_is_only_the_drivers_word() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    head = sim.head
+    sim.end_head("Succeeded", message="")
+    sim.pods[head.name] = type(head)(**{**sim.pods[head.name].__dict__, "message": ""})
+    sim.pass_over()
+    assert sim.status["phase"] == "Restarting"
+    assert sim.status["failure"]["reason"] == "NoFinalReport"
+
+
+def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is_spent() -> None:
+    sim = Simulation(spec=make_spec(backoffLimit=2))
+    for attempt in (1, 2):
+        sim.run_until_training()
+        sim.report(checkpoint=attempt)
+        sim.end_head("Application", message="ValueError: no")
+        sim.pass_over()
+        assert sim.status["phase"] == "Restarting"
+        assert sim.status["attempt"] == attempt
+        sim.pass_over()
+        assert sim.last.wake_at is not None and sim.last.wake_at > sim.now
+        sim.later(3600)
+        sim.pass_over()
+        assert sim.status["attempt"] == attempt + 1
+        assert sim.status["restarts"] == {"application": attempt, "infrastructure": 0, "withoutProgress": 0}
+        env = {e["name"]: e.get("value") for e in _head_env(sim)}
+        assert env["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.end_head("Application", message="ValueError: no")
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert sim.check_condition("Failed") and sim.check_condition("Stalled")
+    assert "ValueError: no" in sim.status["failure"]["message"]
+    assert [p.role for p in sim.pods.values()] == ["head"], "the failed head stays for its logs, workers go"
+
+
+def _head_env(sim: Simulation) -> list[dict[str, str]]:
+    heads = [c for c in sim.last.creates if c.kind == "Pod" and c.name == sim.heads[-1]]
+    env: list[dict[str, str]] = heads[0].body["spec"]["containers"][0]["env"]
+    return env
+
+
+def test_a_configuration_error_fails_at_once() -> None:
+    sim = Simulation()
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.end_head("Configuration", message="spec.trainer.trainFunc: no module named nowhere")
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert sim.status["failure"]["class"] == "Configuration"
+    assert sim.status["attempt"] == 1
+
+
+def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert sim.status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0}
+    assert len(sim.heads) == 2
+    assert len(sim.pods) == 3
+
+
+def test_attempts_that_commit_nothing_are_bounded() -> None:
+    sim = Simulation(spec=make_spec(backoffLimit=1))
+    sim.run_until_training()
+    sim.lose(sim.head.name)
+    sim.pass_over()
+    sim.later(3600)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    sim.start_pods()
+    sim.settle()
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
+
+
+def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    lost = next(name for name, pod in sim.pods.items() if pod.slot == 1)
+    sim.lose(lost)
+    sim.settle()
+    assert sim.status["attempt"] == 1
+    assert sim.status["round"] == 1
+    assert sim.status["restarts"]["infrastructure"] == 1
+    assert lost not in sim.pods
+    assert any(pod.slot == 1 and pod.round == 1 for pod in sim.pods.values())
+    sim.start_pods()
+    sim.report("RUNNING")
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    assert sim.counts["pods"] == 4
+
+
+def test_pods_that_were_never_made_are_made_by_the_same_name() -> None:
+    sim = Simulation()
+    sim.pass_over()
+    names = set(sim.pods)
+    sim.pods.clear()  # the operator was killed after the status write
+    sim.settle()
+    assert set(sim.pods) == names
+    assert sim.status["round"] == 0 and sim.status["attempt"] == 1
+
+
+def test_somebody_elses_job_is_left_alone() -> None:
+    sim = Simulation(spec=make_spec(managedBy="example.com/other"))
+    assert sim.pass_over().is_empty

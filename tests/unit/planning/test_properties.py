@@ -1,0 +1,175 @@
+"""For any observed state: a plan, never an error, never two heads, and nothing more to do the second time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railhead.api import names
+from railhead.api.errors import InvalidSpec
+from railhead.planning.observed import Observed, PodView, Problem
+from railhead.planning.planner import plan
+from railhead.planning.status_write import format_time
+from tests.unit.builders import NOW, UID, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.planning.simulation import Simulation
+
+small = st.integers(min_value=-1, max_value=4)
+texts = st.text(max_size=20)
+classes = st.sampled_from(["Application", "Configuration", "Infrastructure", "OutOfMemory", "Preemption", "?", ""])
+times = st.one_of(
+    st.just(""), texts, st.integers(-(10**6), 10**6).map(lambda s: format_time(NOW + timedelta(seconds=s)))
+)
+outcomes = st.sampled_from(["Succeeded", "Application", "Configuration", "Infrastructure", "OutOfMemory"])
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> PodView:
+    attempt, slot = draw(st.integers(1, 3)), draw(small)
+    pod = make_head(attempt) if draw(st.booleans()) else make_worker(slot, attempt, draw(st.integers(0, 2)))
+    if draw(st.booleans()):
+        pod = ended(pod, draw(outcomes))
+    changes: dict[str, Any] = {
+        "phase": draw(st.sampled_from([pod.phase, "Pending", "Unknown", "Failed", "Succeeded", ""])),
+        "is_running": draw(st.booleans()),
+        "is_deleting": draw(st.booleans()),
+        "exit_code": draw(st.one_of(st.none(), st.integers(-1, 255))),
+        "message": draw(st.one_of(st.just(pod.message), texts)),
+        "problem": draw(st.one_of(st.none(), st.just(Problem("Unschedulable", "no node")))),
+        "finished_at": draw(st.one_of(st.none(), st.just(NOW), st.just(NOW + timedelta(hours=3)))),
+        "role": draw(st.sampled_from([pod.role, pod.role, "", "other"])),
+    }
+    return PodView(**{**pod.__dict__, **changes})
+
+
+statuses = st.fixed_dictionaries(
+    {},
+    optional={
+        "phase": st.sampled_from(["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed", "?"]),
+        "attempt": st.integers(-1, 1001),
+        "round": st.integers(-1, 40),
+        "restarts": st.fixed_dictionaries(
+            {}, optional={k: small for k in ("application", "infrastructure", "withoutProgress")}
+        ),
+        "startTime": times,
+        "head": st.fixed_dictionaries({"pod": st.sampled_from(["", names.head_name("digits", UID, 1)])}),
+        "workers": st.fixed_dictionaries({"desired": small, "ready": small}),
+        "progress": st.fixed_dictionaries(
+            {
+                "attempt": small,
+                "state": st.sampled_from(["", "STARTING", "RUNNING", "RESTARTING", "FINISHED", "ERRORED"]),
+            }
+        ),
+        "checkpoint": st.one_of(st.none(), st.fixed_dictionaries({"index": small, "attempt": small, "uri": texts})),
+        "failure": st.one_of(st.none(), st.fixed_dictionaries({"class": classes, "attempt": small, "time": times})),
+        "conditions": st.one_of(
+            st.none(),
+            st.lists(
+                st.fixed_dictionaries(
+                    {
+                        "type": st.sampled_from(["Running", "Complete", "Failed", "Stalled", "Reconciling"]),
+                        "status": st.sampled_from(["True", "False", "Unknown"]),
+                        "reason": texts,
+                    }
+                ),
+                max_size=3,
+            ),
+        ),
+    },
+)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observed:
+    spec = make_spec(scaling={"numWorkers": draw(st.integers(1, 3))}, backoffLimit=draw(st.integers(0, 2)))
+    observed = make_observed(*draw(st.lists(pods(), max_size=6)), status=draw(statuses), spec=spec)
+    changes: dict[str, Any] = {"is_deleting": draw(st.booleans()) and draw(st.booleans())}
+    if draw(st.integers(0, 9)) == 0:
+        changes |= {"spec": None, "error": draw(st.sampled_from([None, InvalidSpec("spec.image", "missing")]))}
+    return Observed(**{**observed.__dict__, **changes})
+
+
+@settings(max_examples=600, deadline=None)
+@given(observations())
+def test_any_state_has_a_plan_with_at_most_one_new_head(observed: Observed) -> None:
+    wanted = plan(observed)
+    new_heads = [c for c in wanted.creates if c.kind == "Pod" and c.name.endswith("-head")]
+    assert len(new_heads) <= 1
+    if new_heads and new_heads[0].name not in {p.name for p in observed.pods}:
+        others = [p for p in observed.pods if p.role == names.HEAD and not p.is_over]
+        assert not others, "a new head is only made when no other one may still run"
+    assert all(d.uid in {p.uid for p in observed.pods} for d in wanted.deletes), "only what was seen is deleted"
+    if observed.is_deleting:
+        assert wanted.is_empty
+
+
+@settings(max_examples=300, deadline=None)
+@given(observations())
+def test_the_same_state_gives_the_same_plan(observed: Observed) -> None:
+    assert plan(observed) == plan(observed)
+
+
+ACTIONS = st.sampled_from(
+    [
+        "pass",
+        "start",
+        "report",
+        "commit",
+        "restarting",
+        "lose-head",
+        "lose-worker",
+        "fail-worker",
+        "application",
+        "later",
+        "done",
+    ]
+)
+
+
+def _act(sim: Simulation, action: str) -> None:
+    workers = [name for name, pod in sim.pods.items() if pod.role == names.WORKER]
+    if action == "pass":
+        sim.pass_over()
+    elif action == "start":
+        sim.start_pods()
+    elif action == "later":
+        sim.later(400)
+    elif action in ("report", "commit", "restarting") and sim.status["attempt"] and sim.live_heads:
+        index = (sim.status.get("checkpoint") or {}).get("index", -1) + 1
+        sim.report(
+            "RESTARTING" if action == "restarting" else "RUNNING", checkpoint=index if action == "commit" else None
+        )
+    elif action == "lose-head" and sim.live_heads:
+        sim.lose(sim.head.name)
+    elif action == "application" and sim.live_heads:
+        sim.end_head("Application")
+    elif action == "done" and sim.live_heads and sim.head.is_running:
+        sim.end_head("Succeeded")
+    elif action == "lose-worker" and workers:
+        sim.lose(workers[-1])
+    elif action == "fail-worker" and workers:
+        sim.pods[workers[0]] = ended(sim.pods[workers[0]], "Infrastructure")
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.lists(ACTIONS, max_size=30), st.integers(1, 3))
+def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions: list[str], workers: int) -> None:
+    sim = Simulation(spec=make_spec(scaling={"numWorkers": workers}, backoffLimit=3))
+    for action in actions:
+        _act(sim, action)  # the simulation itself asserts that there are never two live heads
+    for _ in range(8):
+        sim.later(400)
+        sim.settle()
+        sim.start_pods()
+    assert plan(sim.observe()).is_empty, "nothing changed, nothing is wanted"
+    restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
+    assert restarts["application"] <= 3
+    lost = restarts["application"] + restarts["infrastructure"]
+    assert sim.status["attempt"] - 1 + sim.status["round"] <= lost + sim.status["round"]
+    if sim.check_condition("Complete") or sim.check_condition("Failed"):
+        assert not [p for p in sim.pods.values() if p.role == names.WORKER]
+    else:
+        assert len(sim.live_heads) == 1
+        assert len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live]) == workers
