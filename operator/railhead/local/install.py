@@ -52,11 +52,16 @@ class Kubectl:
         text = yaml.safe_dump_all(documents)
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
+    def has_service_account(self, namespace: str) -> bool:
+        """Without its default account no pod can be made in a namespace; it comes with the controller manager."""
+        return bool(self("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found", "-o", "name"))
+
     def is_node_ready(self, name: str) -> bool:
-        """False while it is not there yet."""
+        """False while it is not there yet, or the control plane still keeps pods away from it."""
         node = json.loads(self("get", "node", name, "--ignore-not-found", "-o", "json") or "{}")
         conditions = node.get("status", {}).get("conditions") or []
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        return is_ready and not node["spec"].get("taints")
 
 
 def load_documents(folder: Path) -> list[Any]:

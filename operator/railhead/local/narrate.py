@@ -39,9 +39,12 @@ def describe_job_change(old: Object, new: Object) -> list[str]:
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
         lines.append(f"attempt {now.attempt} begins" + _reason_for_attempt(now))
+    news = [c for c in _troubles(now) if c.message not in {old.message for old in _troubles(was)}]
     if now.phase and now.phase != was.phase:
-        lines.append(f"phase {now.phase}")
-    lines += [f"waiting: {text}" for text in _troubles(now) if text not in _troubles(was)]
+        about = [c.message for c in news if c.reason == now.phase]
+        lines.append(": ".join([f"phase {now.phase}", *about]))
+        news = [c for c in news if c.reason != now.phase]
+    lines += [f"waiting: {c.reason}: {c.message}" for c in news]
     if now.progress.metrics and now.progress != was.progress and now.progress.reports != was.progress.reports:
         lines.append(f"report {now.progress.reports}: {describe_metrics(now.progress.metrics)}")
     if now.checkpoint and (not was.checkpoint or was.checkpoint.index != now.checkpoint.index):
@@ -87,12 +90,8 @@ def _failure_lines(status: JobStatus) -> list[str]:
     return [f"  {failure.class_}: {failure.reason}{where}", *(f"  {line}" for line in failure.message.splitlines())]
 
 
-def _troubles(status: JobStatus) -> list[str]:
-    return [_trouble(c) for c in status.conditions if c.type in TROUBLE and c.status == "True" and c.message]
-
-
-def _trouble(condition: Condition) -> str:
-    return f"{condition.reason}: {condition.message}"
+def _troubles(status: JobStatus) -> list[Condition]:
+    return [c for c in status.conditions if c.type in TROUBLE and c.status == "True" and c.message]
 
 
 def _reason_for_attempt(status: JobStatus) -> str:

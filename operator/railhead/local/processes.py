@@ -1,7 +1,9 @@
 """Starts and ends processes by their own pids. A pid is trusted only with its start time.
 
 Every process of a session carries the session's marker in its environment, so that also
-what has daemonised itself can be found and ended, and nothing else is.
+what has daemonised itself can be found and ended, and nothing else is. A process that
+renames itself (Ray's agents do) overwrites its environment as the kernel shows it: such
+ones are known by the private folder that they work in, and by their session's leader.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 MARKER = "RAILHEAD_LOCAL_SESSION"
 PR_SET_PDEATHSIG = 1
+ROUNDS = 20
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -81,32 +84,50 @@ def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
         _send(identity, signal.SIGKILL)
 
 
-def marked(marker: str, value: str) -> list[Identity]:
-    """All processes of this user whose environment has the marker with this value, without ourselves."""
+def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Identity]:
+    """All processes of this user that belong to the marker, without ourselves.
+
+    Args:
+        folder: a folder that nobody else works in, by which those are found that hide their environment.
+    """
     wanted = f"{marker}={value}".encode()
-    found = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        try:
-            environment = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        identity = identify(int(entry)) if wanted in environment else None
-        if identity is not None:
-            found.append(identity)
-    return found
+    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
+    direct = {pid for pid in pids if _has_mark(pid, wanted) or (folder is not None and _works_in(pid, folder))}
+    sessions = {_session_of(pid) for pid in direct} - {0, os.getsid(0)}
+    found = (identify(pid) for pid in pids if pid in direct or _session_of(pid) in sessions)
+    return [identity for identity in found if identity is not None]
 
 
-def end_marked(marker: str, value: str, *, grace_seconds: float = 0.0) -> int:
-    """Ends every process with the marker, also those that are forked meanwhile; how many there were."""
+def _has_mark(pid: int, wanted: bytes) -> bool:
+    try:
+        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def _works_in(pid: int, folder: Path) -> bool:
+    try:
+        return Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")).is_relative_to(folder)
+    except OSError:
+        return False
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def end_marked(marker: str, value: str, *, folder: Path | None = None) -> int:
+    """Kills every process that belongs to the marker, also those that are forked meanwhile; how many there were."""
     count = 0
-    for _ in range(20):
-        found = marked(marker, value)
+    for _ in range(ROUNDS):
+        found = marked(marker, value, folder=folder)
         if not found:
             break
         count += len(found)
-        end(found, grace_seconds=grace_seconds)
+        end(found, grace_seconds=0)
         time.sleep(0.02)
     return count
 

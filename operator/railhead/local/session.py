@@ -165,23 +165,29 @@ class Session:
                 preexec_fn=(lambda: die_with_parent(signal.SIGTERM)) if is_ours_only else None,
             )
 
-    def remove_temp(self) -> None:
-        """What a crashed node agent has left in the machine's temporary folder."""
+    def temp_folder(self) -> Path | None:
+        """Where the node agent keeps what its pods work in."""
         try:
             folder = Path(self.temp_note.read_text())
         except OSError:
-            return
-        if folder.name.startswith(TEMP_PREFIX) and folder.is_dir() and folder.stat().st_uid == os.getuid():
-            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        return folder if folder.is_absolute() and folder.name.startswith(TEMP_PREFIX) else None
+
+    def end_left(self) -> int:
+        """Ends what the session's parts have left, and removes their temporary folder; how many processes it were."""
+        temp = self.temp_folder()
+        count = end_marked(MARKER, self.marker, folder=temp)
+        if temp is not None and temp.is_dir() and temp.stat().st_uid == os.getuid():
+            shutil.rmtree(temp, ignore_errors=True)
         self.temp_note.unlink(missing_ok=True)
+        return count
 
     def down(self) -> int:
         """Ends the session, also after a crash of its supervisor; how many processes had to be found by their mark."""
         supervisor = self.state().processes.get(SUPERVISOR)
         if supervisor is not None:
             end([supervisor], grace_seconds=END_GRACE_SECONDS)
-        left = end_marked(MARKER, self.marker)
-        self.remove_temp()
+        left = self.end_left()
         state = self.state()
         if state.phase in (STARTING, READY):
             self.write_state(State(STOPPED, "ended by `railhead local down`", gpus=state.gpus))

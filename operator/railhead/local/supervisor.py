@@ -27,13 +27,14 @@ from types import FrameType
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import free_port
 from railhead.local.install import NAMESPACE, Kubectl, install, make_operator_kubeconfig
-from railhead.local.processes import MARKER, Identity, end, end_marked, identify, spawn
+from railhead.local.processes import MARKER, Identity, end, identify, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
 NODE = "local"
 WATCH_SECONDS = 0.25
 READY_SECONDS = 60.0
-AGENT_GRACE_SECONDS = 5.0
+# The operator may die at any moment, by design; the agent takes its pods with it.
+END_ORDER = {"operator": 0.0, "node-agent": 5.0}
 LONGEST_BACKOFF_SECONDS = 10.0
 CALM_SECONDS = 60.0  # an operator that ran for so long starts again at once
 
@@ -80,6 +81,7 @@ class Supervisor:
         self._write(STARTING)
         self._wait("the node", lambda: kubectl.is_node_ready(NODE))
         self._wait("the operator", self._is_operator_ready)
+        self._wait("the namespace", lambda: kubectl.has_service_account("default"))
         self._write(READY)
         say(f"  ready ({time.monotonic() - began:.1f} s)")
 
@@ -146,10 +148,12 @@ class Supervisor:
 
     def stop(self, phase: str, message: str) -> None:
         """Ends everything: first who acts on the cluster, then the cluster, then whatever is left."""
-        children = [identify(process.pid) for process in self._children.values()]
-        end([i for i in children if i is not None], grace_seconds=AGENT_GRACE_SECONDS)
+        for name, grace_seconds in END_ORDER.items():
+            identity = identify(self._children[name].pid) if name in self._children else None
+            if identity is not None:
+                end([identity], grace_seconds=grace_seconds)
         self.plane.stop()
-        end_marked(MARKER, self.session.marker)
+        self.session.end_left()
         self.session.write_state(State(phase, message, gpus=self.capacity.gpus))
 
     def _operator_backoff(self) -> float:
@@ -200,7 +204,6 @@ class Supervisor:
 
 def prepare(session: Session, *, binaries: Path) -> None:
     """A fresh cluster each time; only what is on volumes stays from the session before."""
-    session.remove_temp()
     for name in ("etcd", "api", "pki", "logs"):
         shutil.rmtree(session.folder / name, ignore_errors=True)
     if session.node.is_dir():
@@ -268,7 +271,7 @@ def main(arguments: Sequence[str]) -> int:
         except OSError:
             print(f"another session is up in {session.folder}", file=sys.stderr)
             return 1
-        end_marked(MARKER, session.marker)  # what a crashed session of this folder has left
+        session.end_left()  # what a crashed session of this folder has left
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
         return run(Supervisor(session, binaries=options.binaries, capacity=capacity))

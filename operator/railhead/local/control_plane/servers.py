@@ -15,7 +15,8 @@ from railhead.local.control_plane.identities import write_identities
 from railhead.local.processes import Identity, end, identify, spawn
 
 READY_SECONDS = 90.0
-ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+FIRST = ("etcd", "kube-apiserver")
+ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
 
 
 class NotReady(RuntimeError):
@@ -55,12 +56,12 @@ class ControlPlane:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_identities(self.folder, server=self.server, node=self._node)
-        for component in components:
-            if component in ("etcd", "kube-apiserver"):
+        for component in FIRST:
+            if component in components:
                 self.start_one(component)
         self.wait_ready()
         for component in components:
-            if component not in ("etcd", "kube-apiserver"):
+            if component not in FIRST:  # they end at once when they do not find their roles yet
                 self.start_one(component)
 
     def start_one(self, component: str) -> None:
@@ -157,6 +158,8 @@ class ControlPlane:
             f"--service-account-signing-key-file={pki / 'sa.key'}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
+            # It keeps pods away from a new node until the controller manager has looked at it: seconds, for nothing.
+            "--disable-admission-plugins=TaintNodesByCondition",
             "--profiling=false",
         ]
 

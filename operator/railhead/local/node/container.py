@@ -1,7 +1,8 @@
 """One container as processes of this machine: a session of its own, one log file, one exit code.
 
 When its first process ends, everything else of the container is ended too, as in a process
-namespace; what has daemonised itself is found by the marker in its environment.
+namespace; what has daemonised itself is found by the marker in its environment,
+or by the folder that it works in.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class RunningContainer:
 
     process: asyncio.subprocess.Process
     marker: str
+    folder: Path
 
     async def wait(self) -> int:
         """Its exit code in asyncio's convention, after everything it started has ended."""
         code = await self.process.wait()
-        await asyncio.to_thread(end_marked, CONTAINER_MARKER, self.marker)
+        await asyncio.to_thread(end_marked, CONTAINER_MARKER, self.marker, folder=self.folder)
         return code
 
     def terminate(self) -> None:
@@ -57,12 +59,13 @@ class RunningContainer:
 async def start_container(
     command: Sequence[str], *, env: Mapping[str, str], marker: str, folder: Path, log: Path
 ) -> RunningContainer:
-    """Starts the first process of a container.
+    """Starts the first process of a container, in a folder that it has for itself.
 
     Raises:
         OSError: the command cannot be run.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -74,4 +77,4 @@ async def start_container(
             start_new_session=True,
             preexec_fn=die_with_parent,
         )
-    return RunningContainer(process, marker)
+    return RunningContainer(process, marker, folder)

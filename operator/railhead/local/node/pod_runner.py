@@ -178,7 +178,7 @@ class PodRunner:
             env = await self._environment(container, mounts)
             command = build_command(container, mounts=mounts, values=env)
             running = await start_container(
-                command, env=env, marker=container_id, folder=self.place.folder, log=self.log_file(name)
+                command, env=env, marker=container_id, folder=self.place.folder / name, log=self.log_file(name)
             )
         except (OSError, MissingReference) as error:
             self._end(name, code=128, message=f"cannot start: {error}", container_id=container_id, reason="StartError")
