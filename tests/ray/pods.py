@@ -17,14 +17,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
+from railhead.driver.process import find_descendants, read_parents
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000
@@ -53,7 +55,7 @@ def make_job(**changes: Any) -> JobInput:
 class Pods:
     """One job. Use as a context manager; `reports` are the bodies that the endpoint took."""
 
-    def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: Optional[str] = None) -> None:
+    def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: str | None = None) -> None:
         self.folder = folder
         self.job = job
         self.storage = storage or str(folder / "runs")
@@ -153,6 +155,14 @@ class Pods:
     def kill(self, name: str) -> None:
         """As when a node is lost: the entry point, and with it all of Ray on this node."""
         self._processes[name].kill()
+
+    def kill_gcs(self) -> None:
+        """Ray's control store on the head, found among the descendants of the entry point."""
+        for pid in find_descendants(self._processes["head"].pid, read_parents()):
+            if "gcs_server" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]:
+                os.kill(pid, signal.SIGKILL)
+                return
+        raise AssertionError("no GCS process")
 
     def terminate(self, name: str) -> None:
         self._processes[name].send_signal(signal.SIGTERM)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, TypeVar
@@ -17,6 +18,7 @@ from ray.train.v2._internal.execution.callback import ControllerCallback, Report
 
 from railhead.contract import environment as e
 from railhead.driver import group
+from railhead.driver.marks import name_process
 from railhead.driver.pod import RUN_URI
 from railhead.driver.progress import Progress, build_checkpoint_uri
 from railhead.driver.spool import Spool
@@ -52,9 +54,10 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
 
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:
-        group.CURRENT.node_of_rank = {
-            index: worker.metadata.node_id for index, worker in enumerate(worker_group.get_workers())
-        }
+        found = [worker.metadata for worker in worker_group.get_workers()]
+        group.CURRENT.node_of_rank = {rank: metadata.node_id for rank, metadata in enumerate(found)}
+        processes = tuple(name_process(metadata.node_id, metadata.pid) for metadata in found)
+        self._change(replace(self._progress, processes=processes))
 
     @never_raises
     def after_report(self, training_report: Any, metrics: Any) -> None:

@@ -12,6 +12,8 @@ from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.driver.failure import Verdict
 from railhead.driver.progress import Progress
 
+TERMINATED_REASON = "Terminated"
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -36,7 +38,7 @@ class Ending:
     @staticmethod
     def terminated() -> Ending:
         message = "the head was asked to end (SIGTERM); the run goes on from its last checkpoint"
-        return Ending(CLASS_OF_CODE[TERMINATED], "Terminated", message)
+        return Ending(CLASS_OF_CODE[TERMINATED], TERMINATED_REASON, message)
 
     @staticmethod
     def from_verdict(verdict: Verdict) -> Ending:

@@ -22,7 +22,7 @@ from railhead.driver.spool import Spool
 # a container's processes one after the other.
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
-_MEMORY_WORDS = ("memory monitor", "running low on memory", "out of memory", "OOM", "memory pressure")
+_MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
 def install_failure_policy() -> None:

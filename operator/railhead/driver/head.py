@@ -16,13 +16,12 @@ import threading
 import time
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Mapping, NoReturn, Optional
 
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
-from railhead.driver.ending import Ending, build_outcome, write_outcome
+from railhead.driver.ending import TERMINATED_REASON, Ending, build_outcome, write_outcome
 from railhead.driver.output import Ranks, RankStream
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.process import kill_child, read_end, start_child
@@ -32,8 +31,9 @@ from railhead.driver.ray_node import build_head_command, build_ray_environment, 
 from railhead.driver.spool import Spool
 from railhead.driver.training import run_training
 
-LAST_LINES_TIMEOUT = 3.0  # seconds; ranks that were killed never end their output
-LAST_REPORT_TIMEOUT = 3.0
+LAST_LINES_TIMEOUT = 5.0  # seconds
+LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never end their output
+LAST_REPORT_TIMEOUT = 2.0
 RAY_LOG = "ray-start.log"
 _BEGAN = time.monotonic()
 
@@ -62,6 +62,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     signal.signal(signal.SIGTERM, lambda *_: endings.put(Ending.terminated()))
     problem = _find_ray_problem()
     if problem:
+        head.publisher.start()
         end(head, Ending.configuration("RayTooOld", problem))
     say(f"starting Ray's head at {pod.ip}:{pod.head_port}")
     head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
@@ -72,22 +73,29 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
 
 
 def end(head: Head, ending: Ending) -> NoReturn:
-    """The one way out. The order matters: nothing is lost when we are killed half-way."""
+    """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
-    is_asked = ending.reason == "Terminated"
-    outcome = build_outcome(ending, Progress.from_dict(head.spool.read()))
-    write_outcome(outcome, head.pod.termination_message)
-    head.publisher.update(state="FINISHED" if ending.outcome == SUCCEEDED else "ERRORED")
+    if ending.reason == TERMINATED_REASON:
+        _kill_ray(head)  # before the last checkpoint is read, for training would commit another one
+    progress = Progress.from_dict(head.spool.read())
+    write_outcome(build_outcome(ending, progress), head.pod.termination_message)
+    is_success = ending.outcome == SUCCEEDED
+    head.publisher.update(state="FINISHED" if is_success else "ERRORED")
     head.publisher.begin_stop()
-    if not is_asked:
-        head.ranks.wait_until_ended(LAST_LINES_TIMEOUT)
-    if head.ray is not None:
-        head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
-        kill_child(head.ray)
+    if ending.reason != TERMINATED_REASON:
+        timeout = LAST_LINES_TIMEOUT if is_success else LAST_LINES_TIMEOUT_OF_FAILURE
+        head.ranks.wait_until_ended(progress.processes, timeout=timeout)
+    head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
+    _kill_ray(head)
     say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ending.exit_code)  # Ray's own way out would talk to daemons that are gone
+
+
+def _kill_ray(head: Head) -> None:
+    if head.ray is not None:
+        kill_child(head.ray)
 
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
@@ -120,8 +128,8 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
 
 def _watch_output() -> Ranks:
     ranks = Ranks()
-    sys.stdout = RankStream(sys.stdout, ranks)  # type: ignore[assignment]
-    sys.stderr = RankStream(sys.stderr, ranks)  # type: ignore[assignment]
+    sys.stdout = RankStream(sys.stdout, ranks)
+    sys.stderr = RankStream(sys.stderr, ranks)
     return ranks
 
 

@@ -2,7 +2,8 @@
 
 A rank's output travels through files and Ray's log monitor, so the end of training is
 known before its last lines have arrived. The mark is the last line of each stream: who has
-seen it has seen all. It also tells which rank a file belongs to. No reader shows a mark.
+seen it has seen all. It names the process, for a rank may live in several, one after the
+other. It also tells which rank a file belongs to. No reader shows a mark.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 BEGIN, END = "begin", "end"
-_MARK = re.compile(r":railhead-mark:(begin|end):(\d+):(out|err):")
+_MARK = re.compile(r":railhead-mark:(begin|end):(\d+):([0-9a-z-]+):(out|err):")
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,22 @@ class Mark:
 
     kind: str
     rank: int
+    process: str
     stream: str
     rest: str
 
 
-def write_marks(kind: str, rank: int) -> None:
+def name_process(node_id: str, pid: int) -> str:
+    """A process of the Ray cluster: process ids alone repeat from pod to pod."""
+    return f"{node_id[:16]}-{pid}"
+
+
+def write_marks(kind: str, *, rank: int, process: str) -> None:
     """Past `print`, which Ray Train redirects into its logger."""
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         try:
             stream.flush()
-            stream.write(f":railhead-mark:{kind}:{rank}:{name}:\n")
+            stream.write(f":railhead-mark:{kind}:{rank}:{process}:{name}:\n")
             stream.flush()
         except (OSError, ValueError):  # the user's code closed it: there is nothing more to come
             pass
@@ -44,4 +51,4 @@ def find_mark(line: str) -> Optional[Mark]:
     match = _MARK.search(line)
     if match is None:
         return None
-    return Mark(match[1], int(match[2]), match[3], line[: match.start()] + line[match.end() :])
+    return Mark(match[1], int(match[2]), match[3], match[4], line[: match.start()] + line[match.end() :])

@@ -8,41 +8,41 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable
 from typing import Any, TextIO
 
 from railhead.driver import marks
 
-# Harmless, and once a second: a minimal Ray has no State API, and the driver's main thread
-# handles SIGTERM itself.
-_NOISE = ("Failed to query Ray Train Controller actor state.", "SIGTERM handler is not set because")
+# Harmless: without a State API, which a minimal Ray lacks, the cleaner complains each second;
+# and the driver's main thread handles SIGTERM itself.
+_NOISE = ("(PlacementGroupCleaner pid=", "SIGTERM handler is not set because")
 _PREFIX = re.compile(r"^(\(RayTrainWorker pid=[^)]*\)) ?")
 
 
 class Ranks:
-    """Which ranks have ended, and whose lines a prefix stands for. Shared by both streams."""
+    """Which processes have ended their output, and whose lines a prefix stands for."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._open: set[tuple[int, str]] = set()
+        self._ended: set[tuple[str, str]] = set()
         self._rank_of_prefix: dict[str, int] = {}
 
     def note(self, mark: marks.Mark, prefix: str) -> None:
         with self._changed:
-            if mark.kind == marks.BEGIN:
-                self._open.add((mark.rank, mark.stream))
-                self._rank_of_prefix[prefix] = mark.rank
-            else:
-                self._open.discard((mark.rank, mark.stream))
-            self._changed.notify_all()
+            self._rank_of_prefix[prefix] = mark.rank
+            if mark.kind == marks.END:
+                self._ended.add((mark.process, mark.stream))
+                self._changed.notify_all()
 
     def format_prefix(self, prefix: str) -> str:
         rank = self._rank_of_prefix.get(prefix)
         return f"{prefix} " if rank is None else f"(rank {rank}) "
 
-    def wait_until_ended(self, timeout: float) -> bool:
-        """Whether the last lines of all ranks that began have arrived within `timeout` seconds."""
+    def wait_until_ended(self, processes: Iterable[str], *, timeout: float) -> bool:
+        """Whether the last lines of these processes have arrived within `timeout` seconds."""
+        wanted = {(process, stream) for process in processes for stream in ("out", "err")}
         with self._changed:
-            return self._changed.wait_for(lambda: not self._open, timeout)
+            return self._changed.wait_for(lambda: wanted <= self._ended, timeout)
 
 
 class RankStream:

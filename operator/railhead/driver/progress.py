@@ -34,6 +34,7 @@ class Progress:
     commits: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     checkpoint: Optional[dict[str, Any]] = None
+    processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,7 +64,7 @@ class Progress:
 
 def format_metrics(metrics: Mapping[str, Any]) -> dict[str, str]:
     """Numbers and short texts; what has no short form is left out."""
-    result = {}
+    result: dict[str, str] = {}
     for name, value in metrics.items():
         text = _format_value(value)
         if text is not None and len(result) < METRICS_LIMIT:

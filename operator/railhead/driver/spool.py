@@ -7,6 +7,7 @@ the datagram is lost, the next one brings the same.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -48,10 +49,8 @@ class Spool:
     def wake(self) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
-            try:
+            with contextlib.suppress(OSError):
                 sender.sendto(b"1", str(self._socket))
-            except OSError:
-                pass
 
     def _replace(self, name: str, values: dict[str, Any]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract import environment as e
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
-from railhead.driver.marks import write_marks
+from railhead.driver.marks import BEGIN, END, name_process, write_marks
 from railhead.driver.pod import WORKING_FOLDER
 
 ENTRYPOINT, CONFIG = "entrypoint", "config"
@@ -27,13 +27,13 @@ _LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig}."""
-    rank = _find_rank()
-    write_marks("begin", rank)
+    rank, process = _find_self()
+    write_marks(BEGIN, rank=rank, process=process)
     try:
         function = _load(values[ENTRYPOINT], rank)
         return _call(function, values.get(CONFIG) or {}, rank)
     finally:
-        write_marks("end", rank)
+        write_marks(END, rank=rank, process=process)
 
 
 def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
@@ -107,7 +107,11 @@ def has_parameter(function: Callable[..., Any]) -> bool:
     return len(required) == 1
 
 
-def _find_rank() -> int:
+def _find_self() -> tuple[int, str]:
+    """Rank and process."""
     import ray.train
 
-    return int(ray.train.get_context().get_world_rank())
+    import ray
+
+    process = name_process(ray.get_runtime_context().get_node_id(), os.getpid())
+    return int(ray.train.get_context().get_world_rank()), process
