@@ -1,0 +1,137 @@
+"""`make demo`: trains the digits example on a cluster on this machine and proves what came out.
+
+Exit code 0 only if the job succeeded, its accuracy on held-out digits is at least 0.95, and
+the checkpoint that the status names loads and gives that accuracy again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import os
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
+
+from railhead.cli.local_options import Console, describe_access, uninterrupted
+from railhead.cli.main import KNOWN
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.follow import follow
+from railhead.local.install import Kubectl
+from railhead.local.session import Session, default_capacity
+
+PROJECT = Path(__file__).resolve().parents[1]
+MANIFEST = PROJECT / "manifests" / "examples" / "digits.yaml"
+CODE = PROJECT / "manifests" / "examples" / "src" / "digits.py"
+BAR = 0.95
+
+
+def load_example() -> ModuleType:
+    """The example's own module: its model and its held-out digits are the measure."""
+    spec = importlib.util.spec_from_file_location("digits", CODE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measure(uri: str) -> float:
+    """Accuracy of the checkpoint on held-out digits. Raises OSError when it does not load."""
+    import torch
+
+    example = load_example()
+    state = torch.load(Path(uri) / "state.pt", weights_only=True)
+    model = example.build_model()
+    model.load_state_dict(state["model"])
+    return float(example.measure_accuracy(model, example.split_digits()[1]))
+
+
+def train(session: Session, console: Console) -> dict[str, Any] | None:
+    """Applies the example and follows it; its status when it succeeded."""
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    console.say("kubectl apply -f manifests/examples/digits.yaml")
+    for line in kubectl("apply", "-f", str(MANIFEST)).splitlines():
+        console.say(f"  {line}")
+    ending = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", say=console.say))
+    if not ending.is_success:
+        for line in ending.lines:
+            console.say(line)
+        return None
+    status: dict[str, Any] = json.loads(kubectl("get", "trainjobs.railhead.dev", "digits", "-o", "json"))["status"]
+    return status
+
+
+def prove(status: dict[str, Any], console: Console) -> bool:
+    """Loads what the status names, and measures it again."""
+    uri, told = status["checkpoint"]["uri"], float(status["progress"]["metrics"]["accuracy"])
+    measured = measure(uri)
+    console.say(f"accuracy on 360 held-out digits, as reported: {told:.4f}")
+    console.say(f".status.checkpoint.uri: {uri}")
+    console.say(f"that checkpoint, loaded and measured here:   {measured:.4f}")
+    if told < BAR or abs(measured - told) > 1e-4:
+        console.say(f"NOT PROVEN: at least {BAR} and the same figure twice were wanted")
+        return False
+    return True
+
+
+def tell_more(session: Session, *, is_kept: bool) -> None:
+    print("\nTo look further:")
+    if is_kept:
+        print(describe_access(session))
+        print("  kubectl describe rtj digits\n  kubectl logs -l railhead.dev/role=head --tail=50")
+        print(f"  .venv/bin/railhead local down --dir {session.folder}")
+    else:
+        print("  .venv/bin/railhead local run --keep -f manifests/examples/digits.yaml   # and leave the cluster up")
+        print("  kubectl explain rtj.spec   # in it, after the two exports that it prints")
+        print("  .venv/bin/railhead local down")
+
+
+def run(*, is_kept: bool) -> int:
+    console = Console()
+    console.say("a Kubernetes control plane on this machine, a node whose pods are processes, the operator")
+    base = Path(os.environ.get("RAILHEAD_DEMO_DIR") or Path.home() / ".railhead" / "demo")
+    base.mkdir(parents=True, exist_ok=True)
+    session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
+    binaries = resolve(console.say)
+    status = None
+    try:
+        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=not is_kept)
+        status = train(session, console)
+        is_proven = status is not None and prove(status, console)
+    finally:
+        if not (is_kept and status):
+            with uninterrupted():
+                session.down()
+    if is_proven:
+        console.say("proven: the job trained, and its checkpoint is what the status says")
+        tell_more(session, is_kept=is_kept)
+    return 0 if is_proven else 1
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    options = parser.parse_args()
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, interrupt)
+    try:
+        return run(is_kept=options.keep)
+    except KeyboardInterrupt:
+        print("interrupted; everything was ended", file=sys.stderr)
+        return 130
+    except KNOWN as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
