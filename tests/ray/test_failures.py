@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pods import Pods, make_job
 
 from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
 
 REPORTING = """
 import os, tempfile, time

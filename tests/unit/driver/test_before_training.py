@@ -1,0 +1,94 @@
+"""What is looked at before training: the module, the storage, the head's name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from railhead.driver.check_module import find_problem
+from railhead.driver.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
+from railhead.driver.storage import StorageRefused, find_latest, prepare_storage
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def f(): pass", ""),
+        ("async def f(): pass", ""),
+        ("from other import f", ""),
+        ("from other import g as f", ""),
+        ("from other import *", ""),
+        ("if 1:\n    f = lambda: 0", ""),
+        ("def __getattr__(name): return 1", ""),
+        ("globals()['f'] = 1", ""),
+        ("def g(): pass", "has no attribute 'f'"),
+        ("def f(:", "SyntaxError: invalid syntax (user.py, line 1)"),
+    ],
+)
+def test_module_of_the_source(tmp_path: Path, code: str, words: str) -> None:
+    (tmp_path / "user.py").write_text(code)
+    problem = find_problem("user:f", source=str(tmp_path))
+    assert words in problem
+    assert bool(problem) == bool(words)
+
+
+def test_what_the_head_cannot_know_is_left_to_the_workers(tmp_path: Path) -> None:
+    assert find_problem("absent:f", source=str(tmp_path)) == ""
+    assert find_problem("absent:f", source=None) == ""
+
+
+def test_a_package_of_the_source(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "mod.py").write_text("class Trainer:\n    def fit(self): ...")
+    assert find_problem("pkg.mod:Trainer.fit", source=str(tmp_path)) == ""
+    assert "has no attribute 'f'" in find_problem("pkg.mod:f", source=str(tmp_path))
+
+
+def test_storage_is_written_and_left_clean(tmp_path: Path) -> None:
+    storage = prepare_storage(str(tmp_path / "runs"), run_name="r")
+    assert storage.run_uri == f"{tmp_path}/runs/r"
+    assert storage.latest_checkpoint is None
+    assert list((tmp_path / "runs" / "r").iterdir()) == []
+
+
+def test_storage_tells_the_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    snapshot = {"latest_checkpoint_result": {"checkpoint_dir_name": "checkpoint_7"}}
+    (tmp_path / "r" / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
+    assert prepare_storage(str(tmp_path), run_name="r").latest_checkpoint == f"{tmp_path}/r/checkpoint_7"
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"latest_checkpoint_result": null}'])
+def test_snapshot_without_a_checkpoint(text: str) -> None:
+    assert find_latest(text) is None
+
+
+def test_storage_that_is_a_file_is_refused_with_the_very_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageRefused, match=r"run\.storagePath .* NotADirectoryError"):
+        prepare_storage(str(tmp_path / "file"), run_name="r")
+
+
+def test_storage_by_uri(tmp_path: Path) -> None:
+    storage = prepare_storage(f"file://{tmp_path}/runs", run_name="r")
+    assert storage.run_uri == f"file://{tmp_path}/runs/r"
+    with pytest.raises(StorageRefused, match=r"run\.storagePath nosuch://bucket"):
+        prepare_storage("nosuch://bucket", run_name="r")
+
+
+def test_hosts_file_comes_first(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# a comment\n127.0.0.5 other head.ns.svc # mine\n")
+    assert find_address("head.ns.svc", hosts_file=str(hosts)) == "127.0.0.5"
+    assert parse_hosts("127.0.0.5 head\n127.0.0.6 head\n", "head") == "127.0.0.6"
+    assert find_address("127.0.0.9", hosts_file=str(tmp_path / "absent")) == "127.0.0.9"
+
+
+def test_waits_are_short_at_first_and_bounded() -> None:
+    waits = [compute_wait(n) for n in range(1, 200)]
+    assert waits[0] <= 0.1
+    assert waits == sorted(waits)
+    assert max(waits) == LONGEST_WAIT

@@ -1,0 +1,116 @@
+"""Ray's exceptions -> facts, with Ray's own classes; and the places in Ray that we rely on.
+
+The second half is the contract with Ray: when a new version changes one of these places,
+the test says which.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
+from ray.train.v2._internal.execution import callback as ray_callback
+from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
+from ray.train.v2.api import data_parallel_trainer
+from ray.train.v2.api.config import FailureConfig
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from railhead.contract import environment as e
+from railhead.driver import callback, failure, failure_policy
+from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
+from railhead.driver.failure_policy import Judge, translate_error
+from railhead.driver.spool import Spool
+
+RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
+
+
+def kinds(error: BaseException) -> tuple[str, list[str]]:
+    facts = translate_error(error)
+    return facts.source, [each.kind for each in facts.errors]
+
+
+def dead_actor(text: str) -> WorkerHealthCheckFailedError:
+    actor_error = ActorDiedError()
+    actor_error.error_msg = text
+    return WorkerHealthCheckFailedError("A worker health check failed.", actor_error)
+
+
+def test_rank_errors() -> None:
+    unusable = EntrypointNotUsable(0, "ImportError: no", 1.0)
+    error = WorkerGroupError("text", {1: RAISED, 0: unusable, 2: dead_actor("gone"), 3: ValueError("plain")})
+    assert kinds(error) == (failure.WORKERS, [failure.UNUSABLE, failure.RAISED, failure.DIED, failure.RAISED])
+
+
+def test_memory_and_preemption_are_told_from_a_crash() -> None:
+    advice = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage"
+    assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
+    killed = "Task was killed due to the node running low on memory."
+    assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [failure.KILLED_FOR_MEMORY]
+    left = ActorDiedError()
+    left._preempted = True
+    assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [failure.PREEMPTED]
+
+
+def test_startup_and_controller_errors() -> None:
+    assert kinds(ControllerError(WorkerGroupStartupTimeoutError(2))) == (failure.STARTUP, [])
+    assert kinds(ControllerError(ValueError("odd"))) == (failure.CONTROLLER, [])
+    unavailable = ActorUnavailableError("gone", None)
+    assert kinds(ControllerError(unavailable)) == (failure.WORKERS, [failure.DIED])
+    assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+
+
+def test_judge_counts_what_the_user_allowed_and_leaves_a_verdict(tmp_path: Path) -> None:
+    judge = Judge(max_failures=1, spool_folder=str(tmp_path))
+    error = WorkerGroupError("text", {1: RAISED})
+    assert judge.decide(error)
+    assert Spool(tmp_path).read_verdict() is None
+    assert not judge.decide(error)
+    verdict = Spool(tmp_path).read_verdict()
+    assert verdict is not None
+    assert verdict.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
+
+
+def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ("10.0.0.9",))
+    judge = Judge(max_failures=0, spool_folder=str(tmp_path))
+    assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
+
+
+def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
+    assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() makes its policy otherwise"
+    monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
+    failure_policy.install_failure_policy()
+    monkeypatch.setenv(e.TEMP, str(tmp_path))
+    policy = data_parallel_trainer.create_failure_policy(FailureConfig(max_failures=0))
+    assert isinstance(policy, FailurePolicy)
+    error = WorkerGroupError("text", {1: RAISED})
+    assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
+    assert list(inspect.signature(FailurePolicy.make_decision).parameters) == ["self", "training_failed_error"]
+
+
+def test_contract_the_hooks_of_our_callback_exist() -> None:
+    for base, hook, parameters in (
+        (ray_callback.ControllerCallback, "after_controller_state_update", ["previous_state", "current_state"]),
+        (ray_callback.WorkerGroupCallback, "after_worker_group_start", ["worker_group"]),
+        (ray_callback.ReportCallback, "after_report", ["training_report", "metrics"]),
+    ):
+        found = list(inspect.signature(getattr(base, hook)).parameters)
+        assert found[1:] == parameters, f"{base.__name__}.{hook} has changed"
+        assert issubclass(callback.ProgressCallback, base)
+
+
+def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
+    from ray.train.v2._internal.execution.controller.controller import TrainController
+
+    source = inspect.getsource(TrainController.__init__)
+    assert "[self._checkpoint_manager]" in source.partition("report_callbacks=")[2].partition("self._callbacks")[0]
+
+
+def test_errors_survive_the_way_to_the_controller() -> None:
+    copy = pickle.loads(pickle.dumps(RAISED))
+    assert (type(copy), copy.rank, copy.text, copy.time) == (TrainFunctionRaised, RAISED.rank, RAISED.text, 5.0)

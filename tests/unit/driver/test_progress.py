@@ -1,0 +1,80 @@
+"""Progress: Ray's news -> what is reported."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from railhead.contract.report import STATES
+from railhead.driver import progress
+from railhead.driver.callback import never_raises
+from railhead.driver.progress import Progress, build_checkpoint_uri, format_metrics
+
+
+def test_commits_are_numbered_on_from_earlier_attempts() -> None:
+    now = Progress().with_report({"loss": 1}, checkpoint_uri="/r/c1", first_index=5, time="t1")
+    now = now.with_report({"loss": 0.5}, checkpoint_uri=None, first_index=5, time="t2")
+    assert now.checkpoint == {"uri": "/r/c1", "index": 5, "time": "t1", "metrics": {"loss": "1"}}
+    assert (now.reports, now.metrics) == (2, {"loss": "0.5"})
+    now = now.with_report({"loss": 0.25}, checkpoint_uri="/r/c2", first_index=5, time="t3")
+    assert now.checkpoint is not None
+    assert now.checkpoint["index"] == 6
+    assert Progress.from_dict(now.to_dict()) == now
+
+
+@pytest.mark.parametrize(
+    ("names", "state"),
+    [
+        (["INITIALIZING"], "SCHEDULING"),
+        (["SCHEDULING"], "SCHEDULING"),
+        (["SCHEDULING", "RESCHEDULING", "SCHEDULING"], "SCHEDULING"),
+        (["RUNNING"], "RUNNING"),
+        (["RUNNING", "PREEMPTING"], "RUNNING"),
+        (["RUNNING", "RESTARTING"], "RESTARTING"),
+        (["RUNNING", "RESTARTING", "SCHEDULING"], "RESTARTING"),
+        (["RUNNING", "RESTARTING", "SCHEDULING", "RUNNING"], "RUNNING"),
+        (["RUNNING", "SHUTTING_DOWN"], "RUNNING"),
+        (["RUNNING", "SHUTTING_DOWN", "ERRORED"], "ERRORED"),
+        (["RUNNING", "FINISHED"], "FINISHED"),
+        (["SOMETHING_NEW"], "STARTING"),
+    ],
+)
+def test_states(names: list[str], state: str) -> None:
+    now = Progress()
+    for name in names:
+        now = now.with_ray_state(name)
+    assert now.state == state
+
+
+def test_only_states_of_the_contract() -> None:
+    assert {state for pair in progress._STATES.values() for state in pair} <= set(STATES)
+
+
+def test_metrics_are_short_texts() -> None:
+    class Scalar:
+        def item(self) -> float:
+            return 0.123456789
+
+    class Vector:
+        def item(self) -> float:
+            raise ValueError("only one element tensors can be converted")
+
+    given = {"a": 0.1 + 0.2, "b": 3, "c": True, "d": "x" * 999, "e": Scalar(), "f": Vector(), "g": [1], "h": math.nan}
+    texts = format_metrics(given)
+    assert texts == {"a": "0.3", "b": "3", "c": "True", "d": "x" * 200, "e": "0.123457", "h": "nan"}
+    assert len(format_metrics({str(n): n for n in range(999)})) == progress.METRICS_LIMIT
+
+
+def test_checkpoint_uri() -> None:
+    assert build_checkpoint_uri("/runs/", "c1") == "/runs/c1"
+    assert build_checkpoint_uri("s3://bucket/x?region=a", "c1") == "s3://bucket/x/c1?region=a"
+
+
+def test_callback_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    @never_raises
+    def hook() -> None:
+        raise OSError("no space")
+
+    hook()
+    assert "no space" in capsys.readouterr().err

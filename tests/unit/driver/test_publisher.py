@@ -1,0 +1,161 @@
+"""The publisher against a real HTTPS endpoint: whole states, coalesced, retried, never in the way."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract.report import Report
+from railhead.driver import publisher as publisher_module
+from railhead.driver.progress import Progress
+from railhead.driver.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
+from railhead.driver.spool import Spool
+from tests.unit.driver.certificates import write_certificate
+
+BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
+
+
+class Server:
+    """Answers with `answers` first and 204 afterwards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.tokens: list[str] = []
+        self.answers: list[int] = []
+        self.changed = threading.Condition()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert self.path == "/v1/report"
+                with outer.changed:
+                    outer.bodies.append(body)
+                    outer.tokens.append(self.headers["Authorization"])
+                    answer = outer.answers.pop(0) if outer.answers else 204
+                    outer.changed.notify_all()
+                self.send_response(answer)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        certificate, key = write_certificate(folder)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        (folder / "token").write_text("first\n")
+        url = f"https://127.0.0.1:{self._server.server_address[1]}"
+        self.endpoint = Endpoint(url, str(folder / "token"), str(certificate))
+
+    def wait_for(self, count: int) -> None:
+        with self.changed:
+            assert self.changed.wait_for(lambda: len(self.bodies) >= count, 10), self.bodies
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(publisher_module, "SHORTEST_INTERVAL", 0.05)
+    monkeypatch.setattr(publisher_module, "FIRST_WAIT", 0.01)
+    found = Server(tmp_path)
+    yield found
+    found.stop()
+
+
+def build(server: Server, folder: Path, *, endpoint: Endpoint | None = None) -> tuple[Publisher, Spool, list[str]]:
+    said: list[str] = []
+    spool = Spool(folder)
+    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE, say=said.append), spool, said
+
+
+def stop(publisher: Publisher) -> None:
+    publisher.begin_stop()
+    publisher.wait_stopped(5)
+
+
+def test_each_state_is_sent_whole_and_the_token_is_read_anew(server: Server, tmp_path: Path) -> None:
+    publisher, spool, _ = build(server, tmp_path)
+    publisher.start()
+    server.wait_for(1)
+    (tmp_path / "token").write_text("second\n")
+    spool.write(Progress(state="RUNNING", reports=3, metrics={"loss": "1"}, checkpoint={"uri": "/c"}).to_dict())
+    server.wait_for(2)
+    publisher.update(joined=2, run_uri="/runs/r")
+    server.wait_for(3)
+    publisher.update(state="FINISHED")
+    stop(publisher)
+    first, second, third, last = server.bodies
+    assert (first["state"], first["attempt"], first["uid"]) == ("STARTING", 2, "u")
+    assert (second["state"], second["reports"], second["metrics"]) == ("RUNNING", 3, {"loss": "1"})
+    assert (third["joined"], third["checkpoint"]) == (2, {"uri": "/c"})
+    assert (last["state"], last["reports"]) == ("FINISHED", 3)
+    assert server.tokens[0] == "Bearer first"
+    assert server.tokens[-1] == "Bearer second"
+    assert all(Report.from_dict(body).time.endswith("Z") for body in server.bodies)
+
+
+def test_news_is_coalesced_and_the_last_state_is_always_sent(server: Server, tmp_path: Path) -> None:
+    publisher, spool, _ = build(server, tmp_path)
+    publisher.start()
+    for reports in range(1, 200):
+        spool.write(Progress(state="RUNNING", reports=reports).to_dict())
+    stop(publisher)
+    assert server.bodies[-1]["reports"] == 199
+    assert len(server.bodies) < 100
+
+
+def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path) -> None:
+    server.answers = [503, 500, 401]
+    publisher, spool, said = build(server, tmp_path)
+    publisher.start()
+    server.wait_for(4)
+    server.answers = [422]
+    spool.write(Progress(reports=1).to_dict())
+    server.wait_for(5)
+    stop(publisher)
+    assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 1]
+    assert len(said) == 4
+    assert "training is not affected" in said[0]
+
+
+def test_stop_is_bounded_when_nobody_listens(server: Server, tmp_path: Path) -> None:
+    absent = Endpoint("https://127.0.0.1:1", server.endpoint.token_file, server.endpoint.ca_file)
+    publisher, _, said = build(server, tmp_path, endpoint=absent)
+    publisher.start()
+    publisher.begin_stop()
+    publisher.wait_stopped(0.5)
+    assert said
+
+
+def test_a_server_that_our_ca_does_not_know_gets_no_token(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    stranger, _ = write_certificate(tmp_path / "other")
+    endpoint = Endpoint(server.endpoint.url, server.endpoint.token_file, str(stranger))
+    publisher, _, said = build(server, tmp_path, endpoint=endpoint)
+    publisher.start()
+    publisher.begin_stop()
+    publisher.wait_stopped(0.5)
+    assert server.bodies == []
+    assert any("CERTIFICATE_VERIFY_FAILED" in text for text in said)
+
+
+def test_backoff_is_bounded() -> None:
+    waits = [compute_backoff(n) for n in range(1, 100)]
+    assert waits == sorted(waits)
+    assert max(waits) == LONGEST_WAIT

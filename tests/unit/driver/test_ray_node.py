@@ -1,0 +1,103 @@
+"""The commands and the environment of `ray start`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from railhead.contract import environment as e
+from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.ray_node import (
+    build_head_command,
+    build_ray_environment,
+    build_worker_command,
+    compute_poll_seconds,
+    explain_old_ray,
+)
+from tests.ray.pods import make_job
+
+ENVIRONMENT = {
+    e.INPUT: "/in",
+    e.BUNDLE: "/opt/railhead/railhead.pyz",
+    e.POD_IP: "10.0.0.7",
+    e.HEAD_HOST: "head.svc",
+    e.HEAD_PORT: "23456",
+    e.TEMP: "/tmp/railhead",
+    e.STORAGE: "/runs",
+}
+POD = Pod.from_environment(ENVIRONMENT)
+
+
+def test_head_holds_no_cpus_and_no_gpus_whatever_it_is_told() -> None:
+    job = make_job(ray_node={"head": {"cpus": 4, "gpus": 1, "objectStoreBytes": 7}, "worker": {}})
+    command = build_head_command(POD, job)
+    assert command[1:4] == ["/opt/railhead/railhead.pyz", "ray", "start"]
+    for argument in (
+        "--head",
+        "--num-cpus=0",
+        "--num-gpus=0",
+        "--port=23456",
+        "--node-ip-address=10.0.0.7",
+        "--temp-dir=/tmp/railhead",
+        "--include-dashboard=false",
+        "--object-store-memory=7",
+        "--block",
+    ):
+        assert argument in command
+    assert not any(argument.startswith("--include-log-monitor") for argument in command)
+
+
+def test_worker_is_told_its_resources() -> None:
+    node = {"cpus": 3, "gpus": 2, "resources": {"example.com/nic": 1.0}, "objectStoreBytes": 9}
+    command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.1")
+    assert {"--num-cpus=3", "--num-gpus=2", "--address=10.0.0.1:23456"} <= set(command)
+    resources = next(a for a in command if a.startswith("--resources="))
+    assert json.loads(resources.partition("=")[2]) == {"example.com/nic": 1.0}
+
+
+def test_environment_can_be_overridden_but_for_the_path_of_the_bundle() -> None:
+    given = {
+        "PYTHONPATH": "/app",
+        "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
+        "RAY_DEDUP_LOGS": "1",
+        "RAY_AUTH_MODE": "token",
+    }
+    job = make_job(collective_timeout_seconds=60)
+    found = build_ray_environment(given, job=job, pod=POD, folder="/work")
+    assert found["PYTHONPATH"] == "/app:/opt/railhead/railhead.pyz"
+    assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "1"
+    assert found["RAY_DEDUP_LOGS"] == "1"
+    assert found["RAY_AUTH_MODE"] == "token"
+    assert found["RAY_TRAIN_COLLECTIVE_TIMEOUT_S"] == "60"
+    assert given == {**given}
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(1, 0.2), (100, 0.2), (500, 1.0), (5000, 2.0)])
+def test_poll_interval(workers: int, seconds: float) -> None:
+    assert compute_poll_seconds(workers) == seconds
+
+
+@pytest.mark.parametrize(
+    ("version", "is_refused"),
+    [
+        ("2.51.1", True),
+        ("2.9.0", True),
+        ("1.13", True),
+        ("2.52.0", False),
+        ("2.60.0", False),
+        ("3.0.0.dev0", False),
+        ("odd", False),
+    ],
+)
+def test_old_ray_is_refused_in_words(version: str, is_refused: bool) -> None:
+    problem = explain_old_ray(version)
+    assert bool(problem) is is_refused
+    if is_refused:
+        assert version in problem
+        assert "spec.image" in problem
+
+
+def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> None:
+    assert find_storage_path(POD, make_job()) == "/runs"
+    assert find_storage_path(POD, make_job(storage_path="s3://bucket/x")) == "s3://bucket/x"

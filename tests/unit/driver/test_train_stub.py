@@ -1,0 +1,93 @@
+"""The stub: imports the user's function by name, and turns what goes wrong into our own errors."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.contract import environment as e
+from railhead.driver import train_stub
+from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
+from railhead.driver.marks import find_mark
+from railhead.driver.pod import WORKING_FOLDER
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(e.SOURCE, str(tmp_path))
+    monkeypatch.delenv(WORKING_FOLDER, raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(train_stub, "_find_self", lambda: (3, "ab-1"))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if getattr(sys.modules[name], "__file__", None) and str(tmp_path) in str(sys.modules[name].__file__):
+            del sys.modules[name]
+
+
+def run(source: Path, code: str, *, name: str = "mine_1", function: str = "f", config: object = None) -> object:
+    (source / f"{name}.py").write_text(code)
+    return train_stub.run_train_func({"entrypoint": f"{name}:{function}", "config": config})
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        ("def f(config): return config['lr']", 0.5),
+        ("def f(): return 1", 1),
+        ("def f(config=None): return config is None", True),
+        ("def f(): return object()", None),
+        ("import sys\ndef f(): sys.exit()", None),
+    ],
+)
+def test_calls_with_the_config_when_it_takes_one(source: Path, code: str, result: object) -> None:
+    assert run(source, code, config={"lr": 0.5}) == result
+
+
+@pytest.mark.parametrize(
+    ("code", "function", "words"),
+    [
+        ("import absent_library", "f", "ModuleNotFoundError: No module named 'absent_library' (mine_1.py, line 1"),
+        ("def g(): pass", "f", "AttributeError: module 'mine_1' has no attribute 'f'"),
+        ("def f(:", "f", "SyntaxError"),
+        ("f = 3", "f", "is not a function"),
+        ("def f(a, b): pass", "f", "2 required parameters"),
+    ],
+)
+def test_an_entrypoint_that_cannot_work(source: Path, code: str, function: str, words: str) -> None:
+    with pytest.raises(EntrypointNotUsable) as caught:
+        run(source, code, function=function)
+    assert words in caught.value.text
+    assert caught.value.rank == 3
+
+
+def test_what_the_function_raises_is_told_with_its_place(source: Path) -> None:
+    code = "class Mine(Exception): pass\ndef f():\n    raise Mine('too\\nbad')\n"
+    with pytest.raises(TrainFunctionRaised) as caught:
+        run(source, code)
+    assert caught.value.text == "mine_1.Mine: too\nbad (mine_1.py, line 3, in f)"
+
+
+def test_the_users_folder_comes_last(source: Path) -> None:
+    (source / "queue.py").write_text("raise RuntimeError('not the standard library')")
+    assert run(source, "import queue\ndef f(): return queue.__file__") == queue.__file__
+    assert sys.path[-1] == str(source)
+
+
+def test_a_module_that_python_hides_is_said_so(source: Path) -> None:
+    with pytest.raises(EntrypointNotUsable, match="another name"):
+        run(source, "def f(): pass", name="colorsys")
+
+
+def test_output_is_marked(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(source, "import sys\ndef f(): sys.stdout.write('half a line')")
+    lines = capsys.readouterr().out.splitlines()
+    marks = [find_mark(line) for line in lines]
+    assert [mark and (mark.kind, mark.rank, mark.rest) for mark in marks] == [
+        ("begin", 3, ""),
+        ("end", 3, "half a line"),
+    ]
