@@ -74,8 +74,8 @@ def spawn(
 
 
 def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
-    """SIGTERM to all, SIGKILL to those that are still there after the grace."""
-    for identity in identities:
+    """SIGTERM to all, SIGKILL to those that are still there after the grace; without a grace only that."""
+    for identity in identities if grace_seconds > 0 else ():
         _send(identity, signal.SIGTERM)
     deadline = time.monotonic() + grace_seconds
     while time.monotonic() < deadline and any(is_alive(i) for i in identities):

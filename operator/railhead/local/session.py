@@ -151,7 +151,15 @@ class Session:
             raise
 
     def _spawn_supervisor(self, capacity: Capacity, *, binaries: Path, is_ours_only: bool) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "railhead.local.supervisor", str(self.folder), "--binaries", str(binaries)]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "railhead.local.supervisor",
+            str(self.folder),
+            "--binaries",
+            str(binaries),
+        ]
         command += ["--cpus", str(capacity.cpus), "--memory", str(capacity.memory), "--gpus", str(capacity.gpus)]
         with (self.logs / "supervisor.log").open("ab") as log:
             return subprocess.Popen(

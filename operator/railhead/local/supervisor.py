@@ -163,12 +163,12 @@ class Supervisor:
 
     def _spawn(self, name: str, module: str, options: Mapping[str, object]) -> None:
         """Starts `python -m module` with `--option value` each."""
-        command = [sys.executable, "-m", *module.split()]
+        command = [sys.executable, "-P", "-m", *module.split()]  # -P: no module of the user's folder is taken for ours
         for option, value in options.items():
             command += [f"--{option}", str(value)]
         env = {**os.environ, MARKER: self.session.marker, "PYTHONUNBUFFERED": "1"}
         log = self.session.logs / f"{name}.log"
-        self._children[name] = spawn(command, log=log, env=env, cwd=self.session.folder)
+        self._children[name] = spawn(command, log=log, env=env)
 
     def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS

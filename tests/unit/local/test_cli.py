@@ -1,0 +1,97 @@
+"""The command line: exit codes, and sentences instead of tracebacks."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.cli import local_run
+from railhead.cli import main as cli
+from railhead.cli.local_options import uninterrupted
+from railhead.cli.main import main
+from railhead.local.session import SessionError
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """main() takes over signals; pytest gets them back."""
+    kept = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)}
+    yield
+    for sig, handler in kept.items():
+        signal.signal(sig, handler)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["--version"])
+    assert exit_.value.code == 0
+    assert "railhead 0." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["local"], ["local", "run"], ["local", "up", "--gpus", "-1"], ["local", "up", "--gpus", "many"]]
+)
+def test_bad_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "usage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", [["operator"], ["local", "up"], ["local", "down"], ["local", "status"], ["local", "run"]]
+)
+def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([*command, "--help"])
+    assert exit_.value.code == 0
+    assert "usage: railhead" in capsys.readouterr().out
+
+
+def test_file_is_looked_at_before_anything_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "run", "-f", str(tmp_path / "none.yaml"), "--dir", str(tmp_path / "s")]) == 1
+    assert "none.yaml cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_status_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "status", "--dir", str(tmp_path)]) == 1
+    assert "not up" in capsys.readouterr().out
+
+
+def test_down_of_nothing_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "down", "--dir", str(tmp_path)]) == 0
+    assert "nothing runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (SessionError("a sentence"), 1), (BrokenPipeError(), 1)]
+)
+def test_known_errors_become_exit_codes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int
+) -> None:
+    def fail(options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(local_run, "run", fail)
+    monkeypatch.setattr(cli.os, "dup2", lambda new, old: None)  # stdout is pytest's
+    assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == code
+
+
+def test_termination_cleans_up_like_an_interruption(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def be_terminated(options: object) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(local_run, "run", be_terminated)
+    assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == 130
+
+
+def test_cleaning_up_is_not_interrupted() -> None:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
