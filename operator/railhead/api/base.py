@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 
@@ -25,25 +25,20 @@ def planned(description: str) -> Any:
     return Field(default=None, description=description, json_schema_extra={"planned": True})
 
 
-def rules(*pairs: tuple[str, str], **extra: Any) -> dict[str, Any]:
-    """CEL rules for `json_schema_extra`; each pair is (rule, message)."""
-    return {
-        "x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in pairs],
-        **extra,
-    }
+def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
+    """CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
+
+    The path starts with a dot and is relative to where the rules stand; empty means that very
+    place. The API server puts the whole path before the message, so the message leaves it out.
+    """
+    validations = [
+        {"rule": rule, "message": message, **({"fieldPath": path} if path else {})} for path, rule, message in checks
+    ]
+    return {"x-kubernetes-validations": validations, **extra}
 
 
-def _as_text(value: Any) -> Any:
-    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-
-
-QUANTITY = r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
-Quantity = Annotated[
-    str,
-    BeforeValidator(_as_text),
-    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
-]
-Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
+NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
 Function = Annotated[
     str,
     Field(
@@ -52,7 +47,6 @@ Function = Annotated[
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
     ),
 ]
-ResourceName = Annotated[str, Field(min_length=1, max_length=128)]
 FreeObject = dict[str, Any]
 
 

@@ -29,7 +29,9 @@ class Condition(StatusModel):
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
     reason: str = Field(max_length=128, description="CamelCase word for the last change.")
     message: str = Field(default="", max_length=4096, description="A sentence for people.")
-    observed_generation: int = Field(default=0, description="Generation that the condition is about.")
+    observed_generation: int = Field(
+        default=0, description="Generation that the condition is about.", json_schema_extra={"format": "int64"}
+    )
     last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
 
 

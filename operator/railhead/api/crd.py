@@ -48,7 +48,7 @@ def immutability_rules(spec: Schema) -> list[dict[str, str]]:
             rule = (
                 f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
             )
-        rules.append({"rule": rule, "message": f"spec.{field}: field is immutable", "fieldPath": f".{field}"})
+        rules.append({"rule": rule, "message": f"{field}: field is immutable", "fieldPath": f".{field}"})
     return rules
 
 
@@ -89,9 +89,9 @@ def build_crd() -> dict[str, Any]:
         "x-kubernetes-validations": [
             {
                 "rule": f"size(self.metadata.name) <= {names.MAX_JOB_NAME} && "
-                "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+                "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
                 "message": f"metadata.name: at most {names.MAX_JOB_NAME} lower-case letters, digits and -, "
-                "for pods are named after it",
+                "beginning with a letter, for pods and a Service are named after it",
             }
         ],
         "properties": {

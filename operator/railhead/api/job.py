@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -29,15 +29,12 @@ def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
     """
     if len(name) > MAX_JOB_NAME:
         raise InvalidSpec("metadata.name", f"longer than {MAX_JOB_NAME} characters; choose a shorter name")
-    try:
-        spec = TrainJobSpec.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(part) for part in first["loc"])
-        raise InvalidSpec(f"spec.{path}" if path else "spec", first["msg"]) from None
-    for path in _planned_in_use(spec, "spec"):
+    for path in _planned_in_use(TrainJobSpec, raw, "spec"):
         raise InvalidSpec(path, "not supported by this version of Railhead; remove the field")
-    return spec
+    try:
+        return TrainJobSpec.model_validate(raw)
+    except ValidationError as error:
+        raise _first_error(error) from None
 
 
 def is_planned(model: type[BaseModel], field: str) -> bool:
@@ -45,12 +42,22 @@ def is_planned(model: type[BaseModel], field: str) -> bool:
     return isinstance(extra, dict) and bool(extra.get("planned"))
 
 
-def _planned_in_use(value: BaseModel, path: str) -> Iterator[str]:
-    for field, info in type(value).model_fields.items():
-        item = getattr(value, field)
-        here = f"{path}.{info.alias or field}"
-        if is_planned(type(value), field):
-            if item is not None:
-                yield here
-        elif isinstance(item, BaseModel):
-            yield from _planned_in_use(item, here)
+def _first_error(error: ValidationError) -> InvalidSpec:
+    first = error.errors(include_url=False, include_input=False)[0]
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
+    return InvalidSpec(f"spec{path}", first["msg"].removeprefix("Value error, "))
+
+
+def _planned_in_use(model: type[BaseModel], raw: Any, path: str) -> Iterator[str]:
+    """Asked before the values are checked: what is wrong with such a field is that it is there."""
+    if not isinstance(raw, dict):
+        return
+    for field, info in model.model_fields.items():
+        alias = info.alias or field
+        if raw.get(alias) is None:
+            continue
+        if is_planned(model, field):
+            yield f"{path}.{alias}"
+        for part in (info.annotation, *get_args(info.annotation)):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _planned_in_use(part, raw[alias], f"{path}.{alias}")

@@ -8,6 +8,9 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.base import Model, Name, planned, rules
 
+# Where the pods' own volumes and the image's system stand.
+OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
+
 
 class ClaimVolume(Model):
     """A PersistentVolumeClaim of the same namespace."""
@@ -29,8 +32,9 @@ class Checkpoint(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
+                ".scoreOrder",
                 "!has(self.scoreOrder) || has(self.scoreAttribute)",
-                "spec.run.checkpoint.scoreOrder: needs scoreAttribute",
+                "needs scoreAttribute, the metric that is compared",
             )
         )
     )
@@ -66,9 +70,15 @@ class Run(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
+                ".storageVolume",
                 "!has(self.storageVolume) || self.storagePath.startsWith('/')",
-                "spec.run.storageVolume: storagePath must be an absolute path when a volume is mounted there",
-            )
+                "storagePath must be an absolute path when a volume is mounted there; remove one of both",
+            ),
+            (
+                ".storagePath",
+                f"!has(self.storageVolume) || !self.storagePath.matches('^/({OWN_FOLDERS})(/|$)')",
+                "a volume cannot be mounted over a folder of the system or of Railhead; choose another path",
+            ),
         )
     )
     name: str | None = Field(
@@ -82,8 +92,11 @@ class Run(Model):
     storage_path: str = Field(
         min_length=1,
         max_length=1024,
-        pattern=r"^(/[^/\s].*|[a-z][a-z0-9+.-]*://\S+)$",
-        description="Where checkpoints go: an absolute path that all pods see, or a URI such as s3://bucket/prefix.",
+        pattern=r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$",
+        description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
+        json_schema_extra=rules(
+            ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
+        ),
     )
     storage_volume: StorageVolume | None = Field(
         default=None, description="Volume that is mounted at storagePath in every pod."

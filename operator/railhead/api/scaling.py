@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Model, Quantity, ResourceName, planned, rules
+from railhead.api.base import Model, planned, rules
+from railhead.api.quantities import WorkerResources
 
 
 class Scaling(Model):
@@ -15,18 +16,14 @@ class Scaling(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
+                ".workersPerPod",
                 "self.numWorkers % self.workersPerPod == 0",
-                "spec.scaling.workersPerPod: must divide spec.scaling.numWorkers",
+                "must divide spec.scaling.numWorkers, so that all pods are alike",
             ),
             (
+                ".useGPU",
                 "self.useGPU || !has(self.resourcesPerWorker) || !('nvidia.com/gpu' in self.resourcesPerWorker)",
-                "spec.scaling.useGPU: must be true when resourcesPerWorker asks for nvidia.com/gpu",
-            ),
-            (
-                "!has(self.resourcesPerWorker) || self.resourcesPerWorker.all(k, "
-                "k in ['cpu', 'memory', 'ephemeral-storage'] || k.contains('/'))",
-                "spec.scaling.resourcesPerWorker: a key must be cpu, memory, ephemeral-storage or an extended "
-                "resource such as nvidia.com/gpu",
+                "must be true when resourcesPerWorker asks for nvidia.com/gpu",
             ),
         )
     )
@@ -38,10 +35,8 @@ class Scaling(Model):
         alias="useGPU",
         description="Each worker gets GPUs: nvidia.com/gpu of resourcesPerWorker, or 1.",
     )
-    resources_per_worker: dict[ResourceName, Quantity] | None = Field(
-        default=None,
-        max_length=16,
-        description="Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi.",
+    resources_per_worker: WorkerResources | None = Field(
+        default=None, description="Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi."
     )
     workers_per_pod: int = Field(
         default=1,

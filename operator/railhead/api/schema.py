@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 Schema = dict[str, Any]
+RULES = "x-kubernetes-validations"
 DROPPED = frozenset({"title", "examples", "default_factory", "propertyNames", "const"})
 
 
@@ -26,10 +27,10 @@ def _convert(node: Schema, defs: Schema) -> Schema:
     if "const" in node:
         node["enum"] = [node["const"]]
     if node.get("x-kubernetes-int-or-string"):
-        kept: Schema = {k: node[k] for k in ("description", "default", "pattern", "maxLength") if k in node}
+        kept: Schema = {k: node[k] for k in ("description", "default", "pattern", "maxLength", RULES) if k in node}
         return {**kept, "x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
     out: Schema = {k: v for k, v in node.items() if k not in DROPPED and k != "$defs"}
-    if out.get("x-kubernetes-preserve-unknown-fields"):
+    if out.get("x-kubernetes-preserve-unknown-fields") and "properties" not in out:
         return _free(out)
     if "properties" in out:
         _convert_properties(out, defs)
@@ -41,7 +42,7 @@ def _convert(node: Schema, defs: Schema) -> Schema:
     if isinstance(out.get("items"), dict):
         out["items"] = _convert(out["items"], defs)
     if out.get("type") == "integer":
-        out["format"] = "int32"
+        out.setdefault("format", "int32")
         if "exclusiveMinimum" in out:
             out["minimum"] = out.pop("exclusiveMinimum") + 1
     return out
@@ -80,7 +81,7 @@ def _convert_properties(out: Schema, defs: Schema) -> None:
 
 def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
     """A map with a pattern for its keys: the API server knows that only as a rule."""
-    checks = out.setdefault("x-kubernetes-validations", [])
+    checks = out.setdefault(RULES, [])
     keys = node.get("propertyNames") or {}
     values = out.get("additionalProperties")
     for pattern, value in (out.pop("patternProperties", None) or {}).items():
@@ -93,4 +94,4 @@ def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
         rule = f"self.all(k, size(k) <= {keys['maxLength']})"
         checks.append({"rule": rule, "message": f"a key has at most {keys['maxLength']} characters"})
     if not checks:
-        del out["x-kubernetes-validations"]
+        del out[RULES]

@@ -6,11 +6,15 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import FreeObject, Model, free, planned, rules
-from railhead.api.pods import EnvVar, Head, PullSecret, Worker
+from railhead.api.base import Model, planned, rules
+from railhead.api.env import EnvFrom, EnvVar
+from railhead.api.pod_template import PodTemplate
+from railhead.api.pods import Head, PullSecret, Worker
 from railhead.api.run import Run
 from railhead.api.scaling import Scaling
 from railhead.api.trainer import Source, Trainer
+
+NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
 class TrainJobSpec(Model):
@@ -19,37 +23,44 @@ class TrainJobSpec(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
+                ".trainer.backend.name",
                 "!has(self.trainer.backend) || !has(self.trainer.backend.name) || "
                 "self.trainer.backend.name != 'nccl' || self.scaling.useGPU",
-                "spec.trainer.backend.name: nccl needs spec.scaling.useGPU; without GPUs use gloo",
+                "nccl needs spec.scaling.useGPU; without GPUs use gloo",
             )
         )
     )
     image: str = Field(
         min_length=1,
         max_length=512,
-        pattern=r"^[^\s]+$",
+        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9._/:@]*[A-Za-z0-9])?$",
         description="Container image of head and workers: Ray 2.52 or newer and the framework, nothing of Railhead.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None, description="When the image is pulled, as in a pod."
     )
     image_pull_secrets: list[PullSecret] | None = Field(
-        default=None, max_length=8, description="Secrets with registry credentials."
+        default=None,
+        max_length=8,
+        description="Secrets with registry credentials.",
+        json_schema_extra=NAMED_LIST,
     )
     trainer: Trainer = Field(description="What is trained.")
     source: Source | None = Field(default=None, description="Where the code comes from; without it, from the image.")
     scaling: Scaling = Field(default_factory=Scaling, description="Workers and their resources (ScalingConfig).")
     run: Run = Field(description="Name, storage and policies of the run (RunConfig).")
-    env: list[EnvVar] | None = Field(default=None, max_length=128, description="Environment of both roles.")
-    env_from: list[FreeObject] | None = Field(
+    env: list[EnvVar] | None = Field(
+        default=None, max_length=128, description="Environment of both roles.", json_schema_extra=NAMED_LIST
+    )
+    env_from: list[EnvFrom] | None = Field(
         default=None,
         max_length=32,
         description="ConfigMaps and Secrets whose keys become environment variables of both roles.",
     )
-    pod_template: FreeObject | None = free(
-        "PodTemplateSpec for both roles: node selectors, tolerations, volumes, further containers. "
-        "The main container is named ray."
+    pod_template: PodTemplate | None = Field(
+        default=None,
+        description="PodTemplateSpec for both roles: node selectors, tolerations, volumes, further containers. "
+        "The main container is named ray.",
     )
     head: Head = Field(default_factory=Head, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")

@@ -7,13 +7,14 @@ resumedFrom.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from railhead.api.base import StatusModel
+from railhead.api.base import StatusModel, planned
 from railhead.api.conditions import Condition
 
+Metrics = dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed"]
 
 
@@ -51,9 +52,7 @@ class Progress(StatusModel):
     state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
-    metrics: dict[str, str] = Field(
-        default_factory=dict, max_length=64, description="Metrics of the latest report, as text."
-    )
+    metrics: Metrics = Field(default_factory=dict, max_length=64, description="Metrics of the latest report, as text.")
     update_time: str = _text("When the driver took them (RFC 3339).", 64)
 
 
@@ -63,9 +62,7 @@ class CheckpointStatus(StatusModel):
     uri: str = _text("Where it is.", 2048)
     index: int = Field(default=0, description="Number of the commit, counted over all attempts from 0.")
     time: str = _text("When it was committed (RFC 3339).", 64)
-    metrics: dict[str, str] = Field(
-        default_factory=dict, max_length=64, description="Metrics reported with it, as text."
-    )
+    metrics: Metrics = Field(default_factory=dict, max_length=64, description="Metrics reported with it, as text.")
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
 
@@ -97,7 +94,11 @@ class FailureStatus(StatusModel):
 class JobStatus(StatusModel):
     """Phase, progress, checkpoint and failure of a TrainJob."""
 
-    observed_generation: int = Field(default=-1, description="Generation that the status is about; -1 = not seen yet.")
+    observed_generation: int = Field(
+        default=-1,
+        description="Generation that the status is about; -1 = not seen yet.",
+        json_schema_extra={"format": "int64"},
+    )
     phase: Phase = Field(
         default="",
         description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.",
@@ -114,6 +115,7 @@ class JobStatus(StatusModel):
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
+    best_checkpoint: Any | None = planned("Committed checkpoint with the best score.")
     run_uri: str = Field(
         default="", alias="runURI", max_length=2048, description="Where the run keeps its checkpoints."
     )

@@ -54,8 +54,9 @@ class Source(Model):
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
-                "(has(self.inline) ? 1 : 0) + (has(self.configMap) ? 1 : 0) == 1",
-                "spec.source: exactly one of inline and configMap must be set",
+                "",
+                "has(self.inline) != has(self.configMap)",
+                "exactly one of inline and configMap must be set",
             )
         )
     )
@@ -63,7 +64,14 @@ class Source(Model):
         default=None,
         min_length=1,
         max_length=32,
-        description="File name to content, for example {train.py: ...}. For small code; 262144 characters a file.",
+        description="File name to content, for example {train.py: ...}. For small code: 262144 characters in all.",
+        json_schema_extra=rules(
+            (
+                "",
+                "self.map(k, size(self[k])).sum() <= 262144",
+                "at most 262144 characters in all; put more code into the image or a ConfigMap",
+            )
+        ),
     )
     config_map: ConfigMapSource | None = Field(default=None, description="A ConfigMap whose keys are the files.")
     git: Any | None = planned("A git repository.")

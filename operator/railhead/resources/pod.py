@@ -107,7 +107,7 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
             {
                 "name": names.CONTAINER,
                 "env": merge(_DEFAULT_ENV, user_env, key="env"),
-                "envFrom": list(spec.env_from or []),
+                "envFrom": [s.model_dump(by_alias=True, exclude_none=True) for s in spec.env_from or []],
                 "resources": {"requests": dict(size.requests), "limits": dict(size.limits)},
                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
             }

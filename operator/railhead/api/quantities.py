@@ -1,0 +1,75 @@
+"""Amounts of resources as a user writes them, and the rules that catch wrong units at `kubectl apply`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from railhead.api.base import rules
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+
+
+QUANTITY = r"^[0-9]+(\.[0-9]{1,6})?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?$"
+RESOURCE_NAME = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+
+Quantity = Annotated[
+    str,
+    Field(max_length=32, pattern=QUANTITY, json_schema_extra={"x-kubernetes-int-or-string": True}),
+    BeforeValidator(_as_text),
+]
+ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=RESOURCE_NAME)]
+
+
+def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
+    """A rule for one quantity. A bare number is in bytes, which is hardly ever what was meant."""
+    return "", f"quantity(string(self)).compareTo(quantity('{amount}')) >= 0", f"must be at least {amount}: {why}"
+
+
+NO_NEGATIVE = ("", "self.all(k, !string(self[k]).startsWith('-'))", "no amount may be negative")
+MORE_THAN_NOTHING = (
+    "",
+    "self.all(k, string(self[k]).matches('[1-9]'))",
+    "every amount must be more than 0; leave a resource out for its default",
+)
+CPU = (
+    "",
+    "!('cpu' in self) || string(self['cpu']).matches('^[0-9]+([.][0-9]{1,3}|m)?$')",
+    "cpu must be a number of CPUs such as 4, 0.5 or 500m",
+)
+MEMORY = (
+    "",
+    "!('memory' in self) || quantity(string(self['memory'])).compareTo(quantity('64Mi')) >= 0",
+    "memory must be at least 64Mi; a number without a unit is in bytes",
+)
+COMPUTE_KEYS = (
+    "",
+    "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",
+    "a key must be cpu, memory or ephemeral-storage; other resources belong to scaling.resourcesPerWorker",
+)
+ANY_KEYS = (
+    "",
+    "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'] || k.contains('/'))",
+    "a key must be cpu, memory, ephemeral-storage or an extended resource such as nvidia.com/gpu",
+)
+WHOLE_DEVICES = (
+    "",
+    "self.all(k, !k.contains('/') || string(self[k]).matches('^[0-9]+$'))",
+    "the amount of an extended resource such as nvidia.com/gpu must be a whole number",
+)
+
+WorkerResources = Annotated[
+    dict[ResourceName, Quantity],
+    Field(max_length=16, json_schema_extra=rules(NO_NEGATIVE, MORE_THAN_NOTHING, CPU, MEMORY, ANY_KEYS, WHOLE_DEVICES)),
+]
+HeadResources = Annotated[
+    dict[ResourceName, Quantity],
+    Field(max_length=16, json_schema_extra=rules(NO_NEGATIVE, MORE_THAN_NOTHING, CPU, MEMORY, COMPUTE_KEYS)),
+]
+AddedResources = Annotated[
+    dict[ResourceName, Quantity],
+    Field(max_length=16, json_schema_extra=rules(NO_NEGATIVE, CPU, COMPUTE_KEYS)),
+]

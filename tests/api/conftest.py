@@ -1,0 +1,31 @@
+"""What the tests against a real API server share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from railhead.api import crd
+from railhead.local.control_plane import ControlPlane
+from tests.api.server import ApiServer
+from tests.api.trainjobs import PATH
+
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SERVED_SECONDS = 20
+
+
+@pytest.fixture(scope="session")
+def api_server(control_plane: ControlPlane) -> Iterator[ApiServer]:
+    """The API server with the TrainJob's CRD in it."""
+    server = ApiServer(control_plane)
+    made = server.request("POST", CRDS, crd.build_crd(), fieldValidation="Strict")
+    assert made.status in (201, 409), made.message
+    deadline = time.monotonic() + SERVED_SECONDS
+    # The kind is served a moment after its definition was stored, and nothing tells when.
+    while server.request("GET", PATH).status != 200:
+        assert time.monotonic() < deadline, "the API server does not serve TrainJobs"
+        time.sleep(0.05)
+    yield server
+    server.close()

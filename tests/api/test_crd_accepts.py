@@ -1,0 +1,105 @@
+"""Good jobs pass as they are written, and get their defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railhead.api.job import parse_spec
+from railhead.api.status import parse_status
+from tests.api.server import ApiServer
+from tests.api.trainjobs import PATH, make_job
+
+CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
+GOOD: dict[str, dict[str, Any]] = {
+    "smallest": {},
+    "longest name": {"metadata.name": "a" * 40},
+    "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
+    "code in a ConfigMap": {"spec.source": {"configMap": {"name": "code.v1"}}},
+    "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
+    "config of any shape": {
+        "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}
+    },
+    "two pods of two": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2}},
+    "GPUs": {
+        "spec.scaling": {
+            "numWorkers": 8,
+            "workersPerPod": 8,
+            "useGPU": True,
+            "resourcesPerWorker": {"cpu": "500m", "memory": "16Gi", "nvidia.com/gpu": 1, "rdma/hca": "1"},
+        },
+        "spec.trainer.backend": {"name": "nccl", "timeoutSeconds": 600},
+    },
+    "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
+    "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},
+    "a run of an own name": {"spec.run.name": "Digits_v1.2"},
+    "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},
+    "environment": {
+        "spec.env": [
+            {"name": "A", "value": "1"},
+            {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+            {"name": "C", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "D", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+        ],
+        "spec.envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}, {"configMapRef": {"name": "settings"}}],
+    },
+    "templates": {
+        "spec.podTemplate": {
+            "metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/a": "b"}},
+            "spec": {
+                "nodeSelector": {"pool": "gpu"},
+                "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+                "volumes": [{"name": "cache", "emptyDir": {}}],
+                "containers": [
+                    {"name": "ray", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]},
+                    {"name": "sidecar", "image": "sidecar:1", "command": ["run"]},
+                ],
+            },
+        },
+        "spec.head.podTemplate": {"spec": {"priorityClassName": "high"}},
+        "spec.worker.podTemplate": {"spec": {"schedulerName": "other"}},
+    },
+    "sizes": {
+        "spec.head.resources": {"cpu": 1, "memory": "2Gi"},
+        "spec.worker": {
+            "extraResources": {"cpu": "2", "memory": "4Gi"},
+            "overhead": {"memory": "2Gi"},
+            "sharedMemory": "2Gi",
+            "objectStore": "1Gi",
+        },
+    },
+    "somebody else's": {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
+}
+
+
+@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD.keys())
+def test_a_good_job_is_accepted_and_understood(api_server: ApiServer, changes: dict[str, Any]) -> None:
+    job = make_job(changes)
+    answer = api_server.request("POST", PATH, job, dryRun="All", fieldValidation="Strict")
+    assert answer.status == 201, answer.message
+    spec = parse_spec(answer.body["spec"], name=answer.body["metadata"]["name"])
+    # What the API server stored and what the models make of the file are the same job.
+    assert spec == parse_spec(job["spec"])
+
+
+def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
+    stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
+    assert stored["spec"]["scaling"] == {"numWorkers": 1, "useGPU": False, "workersPerPod": 1}
+    assert stored["spec"]["worker"] == {"sharedMemory": "512Mi", "objectStore": "256Mi"}
+    assert stored["spec"]["trainer"]["framework"] == "Torch"
+    assert stored["spec"]["backoffLimit"] == 3
+    assert stored["spec"]["managedBy"] == "railhead.dev/operator"
+
+
+def test_a_job_that_nobody_has_seen_says_so(api_server: ApiServer) -> None:
+    """Generic tools take a status without observedGeneration for a finished one."""
+    stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
+    assert stored["status"] == {"observedGeneration": -1, "attempt": 0, "round": 0}
+    assert parse_status(stored["status"]).observed_generation == -1
+
+
+def test_a_user_cannot_write_the_status(api_server: ApiServer) -> None:
+    job = make_job() | {"status": {"phase": "Succeeded", "observedGeneration": 1}}
+    stored = api_server.request("POST", PATH, job, dryRun="All").body
+    assert "phase" not in stored["status"]

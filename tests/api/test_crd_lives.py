@@ -1,0 +1,158 @@
+"""A stored TrainJob: what may change of it, how it is found, and what `kubectl get` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from railhead.api.crd import build_crd
+from tests.api.server import MERGE_PATCH, ApiServer
+from tests.api.trainjobs import PATH, make_job
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+FULL: dict[str, Any] = {
+    "metadata.name": "immutable",
+    "spec.source": {"configMap": {"name": "code"}},
+    "spec.env": [{"name": "A", "value": "1"}],
+    "spec.podTemplate": {"spec": {"nodeSelector": {"a": "b"}}},
+    "spec.trainer.trainLoopConfig": {"lr": 0.1, "nested": {"a": 1}},
+}
+# Path, new value; None takes the field away.
+CHANGES: list[tuple[str, Any]] = [
+    ("image", "other:2"),
+    ("imagePullPolicy", "Always"),
+    ("imagePullSecrets", [{"name": "a"}]),
+    ("trainer", {"trainFunc": "other:train"}),
+    ("trainer", {"trainLoopConfig": {"lr": 0.2}}),
+    ("trainer", {"trainLoopConfig": {"nested": {"a": 2}}}),
+    ("trainer", {"backend": {"name": "gloo"}}),
+    ("source", None),
+    ("source", {"configMap": {"name": "other"}}),
+    ("scaling", {"numWorkers": 2}),
+    ("run", {"storagePath": "/other"}),
+    ("run", {"name": "other"}),
+    ("env", None),
+    ("env", [{"name": "A", "value": "2"}]),
+    ("envFrom", [{"secretRef": {"name": "a"}}]),
+    ("podTemplate", None),
+    ("podTemplate", {"spec": {"nodeSelector": {"a": "c"}}}),
+    ("podTemplate", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
+    ("head", {"resources": {"cpu": "1"}}),
+    ("worker", {"objectStore": "1Gi"}),
+    ("backoffLimit", 5),
+    ("managedBy", "other.example/operator"),
+]
+
+
+@pytest.fixture(scope="module")
+def stored(api_server: ApiServer) -> Iterator[str]:
+    """Path of a stored job."""
+    job = make_job(FULL)
+    path = f"{PATH}/{job['metadata']['name']}"
+    assert api_server.request("POST", PATH, job).status == 201
+    yield path
+    api_server.request("DELETE", path)
+
+
+@pytest.mark.parametrize(("field", "value"), CHANGES, ids=[f"{f}={v}" for f, v in CHANGES])
+def test_no_field_changes_after_creation(api_server: ApiServer, stored: str, field: str, value: Any) -> None:
+    patch = {"spec": {field: value}}
+    answer = api_server.request("PATCH", stored, patch, content_type=MERGE_PATCH, dryRun="All")
+    assert answer.status == 422, answer.body
+    assert f"spec.{field}: Invalid value" in answer.message
+    assert f"{field}: field is immutable" in answer.message
+
+
+def test_every_field_is_among_the_changes() -> None:
+    properties = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    assert {field for field, _ in CHANGES} == set(properties)
+
+
+def test_metadata_may_change_and_applying_again_is_no_change(api_server: ApiServer, stored: str) -> None:
+    labels = {"metadata": {"labels": {"team": "vision"}}}
+    assert api_server.request("PATCH", stored, labels, content_type=MERGE_PATCH).status == 200
+    again = {"spec": make_job(FULL)["spec"]}
+    before = api_server.request("GET", stored).body
+    after = api_server.request("PATCH", stored, again, content_type=MERGE_PATCH).body
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] == 1
+
+
+@pytest.fixture
+def running(api_server: ApiServer) -> Iterator[str]:
+    """Path of a job whose status says that it runs."""
+    job = make_job({"metadata.name": "running"})
+    path = f"{PATH}/running"
+    assert api_server.request("POST", PATH, job).status == 201
+    status = {
+        "phase": "Running",
+        "attempt": 2,
+        "observedGeneration": 1,
+        "workers": {"desired": 4, "ready": 3, "joined": 3},
+        "head": {"pod": "running-0f1e2d-2-head", "node": "n1"},
+        "progress": {"metrics": {"loss": "0.12"}},
+        "checkpoint": {"uri": "s3://bucket/checkpoint_7", "index": 7},
+        "conditions": [{"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": "x"}],
+    }
+    written = api_server.request("PATCH", f"{path}/status", {"status": status}, content_type=MERGE_PATCH)
+    assert written.status == 200, written.message
+    yield path
+    api_server.request("DELETE", path)
+
+
+def test_jobs_are_found_by_their_phase(api_server: ApiServer, running: str, stored: str) -> None:
+    found = api_server.request("GET", PATH, fieldSelector="status.phase=Running").body["items"]
+    assert [job["metadata"]["name"] for job in found] == ["running"]
+
+
+def test_the_columns_show_what_a_user_asks_first(api_server: ApiServer, running: str) -> None:
+    table = api_server.request("GET", running, accept=TABLE).body
+    columns = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
+    assert columns == [
+        ("Name", 0),
+        ("Phase", 0),
+        ("Workers", 0),
+        ("Attempt", 0),
+        ("Checkpoint", 0),
+        ("Age", 0),
+        ("Loss", 1),
+        ("Head", 1),
+        ("URI", 1),
+    ]
+    cells = dict(zip((name for name, _ in columns), table["rows"][0]["cells"], strict=True))
+    del cells["Age"]
+    assert cells == {
+        "Name": "running",
+        "Phase": "Running",
+        "Workers": 3,
+        "Attempt": 2,
+        "Checkpoint": 7,
+        "Loss": "0.12",
+        "Head": "running-0f1e2d-2-head",
+        "URI": "s3://bucket/checkpoint_7",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ({"phase": "Suspended"}, "status.phase"),
+        ({"attempt": "two"}, "status.attempt"),
+        ({"progress": {"metrics": {"loss": 0.5}}}, "status.progress.metrics.loss"),
+        ({"progress": {"metrics": {"loss": "0" * 300}}}, "status.progress.metrics.loss"),
+        ({"conditions": [{"type": "Running", "status": "Yes", "reason": "A"}]}, "status.conditions[0].status"),
+        ({"conditions": [{"type": "Running", "status": "True"}]}, "status.conditions[0].reason"),
+    ],
+    ids=["a phase of a later version", "not a number", "a float", "too long a metric", "not a truth", "no reason"],
+)
+def test_a_wrong_status_is_refused(api_server: ApiServer, running: str, status: dict[str, Any], field: str) -> None:
+    answer = api_server.request("PATCH", f"{running}/status", {"status": status}, content_type=MERGE_PATCH)
+    assert answer.status == 422, answer.body
+    assert field in answer.message
+
+
+def test_the_kind_is_found_by_its_short_name_and_category(api_server: ApiServer) -> None:
+    kinds = api_server.request("GET", "/apis/railhead.dev/v1alpha1").body["resources"]
+    kind = next(k for k in kinds if k["name"] == "trainjobs")
+    assert (kind["shortNames"], kind["categories"], kind["namespaced"]) == (["rtj"], ["railhead"], True)

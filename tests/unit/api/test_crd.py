@@ -1,0 +1,111 @@
+"""The generated CRD by itself: complete, bounded, fresh, and within what the API server takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railhead.api import crd
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus
+from tests.unit.api.walk import planned_paths
+
+FILE = Path(__file__).resolve().parents[3] / "crds" / crd.FILE_NAME
+ROOT: dict[str, Any] = crd.build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+NOT_STRUCTURAL = {
+    "$ref",
+    "$defs",
+    "const",
+    "title",
+    "examples",
+    "allOf",
+    "propertyNames",
+    "patternProperties",
+    "planned",
+}
+
+
+def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema in a schema, with its path."""
+    yield path, node
+    for name, child in node.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    if isinstance(node.get("items"), dict):
+        yield from nodes(node["items"], f"{path}[]")
+    if isinstance(node.get("additionalProperties"), dict):
+        yield from nodes(node["additionalProperties"], f"{path}.*")
+
+
+NODES = [(path, node) for part in ("spec", "status") for path, node in nodes(ROOT["properties"][part], part)]
+
+
+def test_the_file_is_fresh_and_small_enough_to_apply() -> None:
+    assert crd.main([str(FILE), "--check"]) == 0
+    assert FILE.stat().st_size < crd.LIMIT_BYTES / 2
+
+
+def test_a_stale_file_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stale = tmp_path / "crd.yaml"
+    stale.write_text(FILE.read_text().replace("maximum: 4096", "maximum: 4095"))
+    assert crd.main([str(stale), "--check"]) == 1
+    assert "make generate" in capsys.readouterr().err
+    assert crd.main([str(stale)]) == 0
+    assert yaml.safe_load(stale.read_text()) == crd.build_crd()
+
+
+def test_every_field_has_a_description() -> None:
+    bare = [path for path, node in NODES if not path.endswith(("[]", "*")) and not node.get("description")]
+    assert bare == []
+
+
+def test_every_string_list_and_map_has_a_bound() -> None:
+    loose = []
+    for path, node in NODES:
+        is_free = node.get("x-kubernetes-preserve-unknown-fields") and "properties" in node
+        if node.get("type") == "string" and "enum" not in node and "maxLength" not in node:
+            loose.append(path)
+        if node.get("type") == "array" and "maxItems" not in node:
+            loose.append(path)
+        if node.get("type") == "object" and "properties" not in node and not is_free and "maxProperties" not in node:
+            loose.append(path)
+        if node.get("x-kubernetes-int-or-string") and "maxLength" not in node:
+            loose.append(path)
+    assert loose == []
+
+
+def test_every_number_of_the_spec_has_both_bounds() -> None:
+    numbers = [(p, n) for p, n in NODES if p.startswith("spec") and n.get("type") == "integer"]
+    assert [path for path, node in numbers if not {"minimum", "maximum"} <= set(node)] == []
+    assert not [path for path, node in NODES if node.get("type") == "number"], "floats do not survive a round trip"
+
+
+def test_nothing_in_it_is_unknown_to_structural_schemas() -> None:
+    assert [path for path, node in NODES if NOT_STRUCTURAL & set(node)] == []
+
+
+def test_planned_fields_are_not_in_it() -> None:
+    known = {path for path, _ in NODES}
+    planned = [*planned_paths(TrainJobSpec, "spec"), *planned_paths(JobStatus, "status")]
+    assert len(planned) > 20
+    assert [path for path in planned if path in known] == []
+
+
+def test_nothing_of_the_status_is_defaulted_but_the_beginning() -> None:
+    """A default deeper in it would appear as a fact that nobody has found out."""
+    assert [path for path, node in NODES if path.startswith("status") and "default" in node] == ["status"]
+
+
+def test_each_field_of_the_spec_has_a_rule_for_its_immutability() -> None:
+    spec = ROOT["properties"]["spec"]
+    guarded = {r["fieldPath"] for r in spec["x-kubernetes-validations"] if "immutable" in r["message"]}
+    assert guarded == {f".{name}" for name in spec["properties"]}
+
+
+def test_each_rule_says_what_to_do_in_words() -> None:
+    checks = [rule for _, node in NODES for rule in node.get("x-kubernetes-validations", [])]
+    assert len(checks) > 40
+    assert all(10 < len(rule["message"]) < 200 and "\n" not in rule["message"] for rule in checks)

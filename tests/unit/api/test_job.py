@@ -1,0 +1,148 @@
+"""parse_spec: a stored object becomes a value, or an error that names its field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from railhead.api.errors import InvalidSpec
+from railhead.api.job import parse_spec
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus
+from tests.unit.api.walk import all_models, planned_paths
+
+SMALLEST: dict[str, Any] = {
+    "image": "digits:1",
+    "trainer": {"trainFunc": "digits:train_func"},
+    "run": {"storagePath": "/runs"},
+}
+FULL: dict[str, Any] = {
+    **SMALLEST,
+    "imagePullPolicy": "IfNotPresent",
+    "imagePullSecrets": [{"name": "registry"}],
+    "trainer": {
+        "framework": "Torch",
+        "trainFunc": "digits:train_func",
+        "trainLoopConfig": {"lr": 0.001, "layers": [1, 2]},
+        "backend": {"name": "gloo", "timeoutSeconds": 60},
+    },
+    "source": {"inline": {"digits.py": "..."}},
+    "scaling": {
+        "numWorkers": 4,
+        "useGPU": True,
+        "resourcesPerWorker": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
+        "workersPerPod": 2,
+    },
+    "run": {
+        "name": "digits",
+        "storagePath": "/runs",
+        "storageVolume": {"persistentVolumeClaim": {"claimName": "runs"}},
+        "checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
+        "failure": {"maxFailures": 1},
+        "collectiveTimeoutSeconds": 60,
+    },
+    "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+    "envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}],
+    "podTemplate": {"metadata": {"labels": {"team": "vision"}}, "spec": {"containers": [{"name": "ray"}]}},
+    "head": {"resources": {"cpu": "1"}},
+    "worker": {
+        "extraResources": {"cpu": "2"},
+        "overhead": {"memory": "1Gi"},
+        "sharedMemory": "1Gi",
+        "objectStore": "1Gi",
+    },
+    "backoffLimit": 5,
+    "managedBy": "railhead.dev/operator",
+}
+
+
+def test_a_full_spec_survives_a_round_trip() -> None:
+    spec = parse_spec(FULL)
+    written = spec.model_dump(by_alias=True, exclude_none=True, mode="json")
+    assert written == FULL
+    assert parse_spec(written) == spec
+
+
+def test_the_full_spec_is_indeed_full() -> None:
+    known = {info.alias or name for name, info in TrainJobSpec.model_fields.items()}
+    planned = {path.split(".")[1] for path in planned_paths(TrainJobSpec, "spec") if path.count(".") == 1}
+    assert set(FULL) == known - planned
+
+
+def test_defaults_are_those_that_the_api_server_fills_in() -> None:
+    spec = parse_spec(SMALLEST)
+    assert (spec.scaling.num_workers, spec.scaling.workers_per_pod, spec.scaling.use_gpu) == (1, 1, False)
+    assert (spec.backoff_limit, spec.managed_by) == (3, "railhead.dev/operator")
+    assert (spec.worker.shared_memory, spec.worker.object_store) == ("512Mi", "256Mi")
+
+
+def test_numbers_are_quantities_too() -> None:
+    spec = parse_spec({**SMALLEST, "scaling": {"resourcesPerWorker": {"cpu": 2, "nvidia.com/gpu": 1}}})
+    assert spec.scaling.resources_per_worker == {"cpu": "2", "nvidia.com/gpu": "1"}
+
+
+def test_a_spec_cannot_be_changed_by_accident() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        parse_spec(SMALLEST).image = "other"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("path", sorted(planned_paths(TrainJobSpec, "spec")))
+def test_a_planned_field_is_refused_in_words(path: str) -> None:
+    raw: dict[str, Any] = {}
+    place = raw
+    *parents, last = path.split(".")[1:]
+    for parent in parents:
+        place[parent] = {}
+        place = place[parent]
+    place[last] = {"any": "value"}
+    with pytest.raises(InvalidSpec, match="not supported by this version of Railhead; remove the field") as caught:
+        parse_spec({**SMALLEST, **raw})
+    assert caught.value.field == path
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"image": ""}, "spec.image"),
+        ({"trainer": {"trainFunc": "digits"}}, "spec.trainer.trainFunc"),
+        ({"trainer": {}}, "spec.trainer.trainFunc"),
+        ({"scaling": {"numWorkers": 0}}, "spec.scaling.numWorkers"),
+        ({"scaling": {"resourcesPerWorker": {"cpu": "two"}}}, "spec.scaling.resourcesPerWorker.cpu"),
+        ({"env": [{"name": "A"}, {"name": "1"}]}, "spec.env[1].name"),
+        ({"wokers": 2}, "spec.wokers"),
+        ({"podTemplate": {"spec": {"containers": "ray"}}}, "spec.podTemplate"),
+        ({"podTemplate": {"spec": None}}, "spec.podTemplate"),
+        ({"podTemplate": {"metadata": {"labels": {"a": 1}}}}, "spec.podTemplate"),
+    ],
+    ids=str,
+)
+def test_an_object_of_another_schema_is_refused_with_the_field(change: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidSpec) as caught:
+        parse_spec({**SMALLEST, **change})
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{field}: ")
+    assert "Value error" not in caught.value.message
+
+
+@pytest.mark.parametrize("raw", [None, [], "spec", 1, {}])
+def test_what_is_no_spec_at_all_is_refused(raw: Any) -> None:
+    with pytest.raises(InvalidSpec, match="spec"):
+        parse_spec(raw)
+
+
+def test_a_name_too_long_for_its_children_is_refused() -> None:
+    with pytest.raises(InvalidSpec, match=r"metadata\.name"):
+        parse_spec(SMALLEST, name="a" * 41)
+
+
+@pytest.mark.parametrize("model", [TrainJobSpec, JobStatus])
+def test_every_field_of_every_model_is_described(model: type) -> None:
+    bare = [
+        f"{part.__name__}.{name}"
+        for part in all_models(model)
+        for name, info in part.model_fields.items()
+        if not info.description
+    ]
+    assert bare == []

@@ -1,0 +1,37 @@
+"""Walks the models as a reader of the resource would: by the paths of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from railhead.api.job import is_planned
+
+
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models inside an annotation such as `list[Model] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+def all_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    """A model and all that it is made of."""
+    yield model
+    for info in model.model_fields.values():
+        for inner in models_in(info.annotation):
+            yield from all_models(inner)
+
+
+def planned_paths(model: type[BaseModel], path: str) -> Iterator[str]:
+    """Paths of the fields whose behaviour is not there yet."""
+    for field, info in model.model_fields.items():
+        here = f"{path}.{info.alias or field}"
+        if is_planned(model, field):
+            yield here
+            continue
+        for inner in models_in(info.annotation):
+            yield from planned_paths(inner, here)
