@@ -50,6 +50,11 @@ def die_with_parent(sig: int = signal.SIGKILL) -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)
 
 
+def outlive_parent() -> None:
+    """To be called in the child: what `die_with_parent` asked for holds no longer."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
+
+
 def spawn(
     command: Sequence[str],
     *,

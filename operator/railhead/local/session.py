@@ -161,6 +161,8 @@ class Session:
             str(binaries),
         ]
         command += ["--cpus", str(capacity.cpus), "--memory", str(capacity.memory), "--gpus", str(capacity.gpus)]
+        if not is_ours_only:
+            command.append("--outlive-parent")
         with (self.logs / "supervisor.log").open("ab") as log:
             return subprocess.Popen(
                 command,
@@ -170,7 +172,7 @@ class Session:
                 text=True,
                 env={**os.environ, MARKER: self.marker},
                 start_new_session=True,  # Ctrl-C reaches us only, and we end it in order
-                preexec_fn=(lambda: die_with_parent(signal.SIGTERM)) if is_ours_only else None,
+                preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # so that it ends in order, too
             )
 
     def temp_folder(self) -> Path | None:

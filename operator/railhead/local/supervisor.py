@@ -27,7 +27,7 @@ from types import FrameType
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import free_port
 from railhead.local.install import NAMESPACE, Kubectl, install, make_operator_kubeconfig
-from railhead.local.processes import MARKER, Identity, end, identify, spawn
+from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
 NODE = "local"
@@ -231,7 +231,7 @@ def close_stdout(log: Path) -> None:
         os.dup2(out.fileno(), sys.stdout.fileno())
 
 
-def run(supervisor: Supervisor) -> int:
+def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
     """The life of a session, from start to end; the exit code."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
@@ -244,6 +244,8 @@ def run(supervisor: Supervisor) -> int:
     phase, message = FAILED, "the supervisor had an error; see its log"
     try:
         supervisor.start(say_to_parent)
+        if outlives_parent:
+            outlive_parent()
         close_stdout(supervisor.session.logs / "supervisor.log")
         supervisor.watch()
     except Stopped as stopped:
@@ -263,6 +265,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cpus", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--gpus", type=int, required=True)
+    parser.add_argument("--outlive-parent", action="store_true", help="once all is ready")
     options = parser.parse_args(arguments)
     session = Session(options.folder)
     with session.lock.open("w") as lock:
@@ -274,7 +277,9 @@ def main(arguments: Sequence[str]) -> int:
         session.end_left()  # what a crashed session of this folder has left
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
-        return run(Supervisor(session, binaries=options.binaries, capacity=capacity))
+        return run(
+            Supervisor(session, binaries=options.binaries, capacity=capacity), outlives_parent=options.outlive_parent
+        )
 
 
 if __name__ == "__main__":

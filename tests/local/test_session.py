@@ -1,0 +1,206 @@
+"""A whole session as a user has it: up, used, crashed, interrupted, down; and nothing is left of it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import railhead
+from railhead.local.install import Kubectl
+from railhead.local.processes import MARKER, Identity, is_alive, marked
+from railhead.local.session import FAILED, READY, SUPERVISOR, Session
+
+COMPONENTS = {
+    SUPERVISOR,
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "node-agent",
+    "operator",
+}
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: sleeper}
+spec:
+  restartPolicy: Never
+  containers: [{name: main, image: none, command: [sleep, "600"]}]
+"""
+# Nobody here has such a thing, so the job waits until it is interrupted.
+WAITING_JOB = """
+apiVersion: railhead.dev/v1alpha1
+kind: TrainJob
+metadata: {name: waiting}
+spec:
+  image: none
+  trainer: {framework: Torch, trainFunc: "m:f"}
+  source: {inline: {m.py: "def f(): pass"}}
+  scaling: {numWorkers: 1, resourcesPerWorker: {cpu: "1", memory: 1Gi, example.com/rare: "1"}}
+  run: {storagePath: /tmp/none}
+"""
+LONG = 120
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    session = Session(tmp_path / "session")
+    yield session
+    session.down()
+
+
+def start(*arguments: str, session: Session) -> subprocess.Popen[str]:
+    """The command line as a process of its own, as from a shell."""
+    path = str(Path(railhead.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "railhead.cli", "local", *arguments, "--dir", str(session.folder)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def call(*arguments: str, session: Session) -> tuple[int, str]:
+    process = start(*arguments, session=session)
+    out, _ = process.communicate(timeout=LONG)
+    return process.returncode, out
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    assert process.stdout is not None
+    text = ""
+    for line in process.stdout:
+        text += line
+        if word in line:
+            return text
+    raise AssertionError(f"{word!r} was not said: {text}")
+
+
+def wait_ended(identity: Identity) -> None:
+    try:
+        pidfd = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_alive(identity):
+            assert select.select([pidfd], [], [], 30)[0]
+    finally:
+        os.close(pidfd)
+
+
+def assert_nothing_is_left(session: Session) -> None:
+    assert marked(MARKER, session.marker, folder=session.temp_folder()) == []
+
+
+def has_replaced(session: Session, old: Identity) -> Callable[[], bool]:
+    return lambda: session.state().processes.get("operator", old) != old
+
+
+def test_a_session_from_up_to_down(session: Session) -> None:
+    code, out = call("up", "--gpus", "4", session=session)
+    assert code == 0, out
+    assert f"export KUBECONFIG={session.kubeconfig}" in out
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    capacity = kubectl("get", "node", "local", "-o", "jsonpath={.status.allocatable.nvidia\\.com/gpu}")
+    assert capacity == "4"
+    assert set(session.state().processes) == COMPONENTS
+
+    code, out = call("up", session=session)
+    assert code == 1
+    assert "a session is up" in out
+    code, out = call("status", session=session)
+    assert code == 0
+    assert "ready" in out
+
+    kubectl("apply", "-f", "-", stdin=POD)
+    kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/sleeper", "--timeout=60s")
+    temp = session.temp_folder()
+    assert temp is not None
+    code, out = call("down", session=session)
+    assert code == 0, out
+    assert_nothing_is_left(session)
+    assert not temp.exists()
+    assert call("status", session=session)[0] == 1
+
+
+def test_operator_that_dies_is_started_again_and_a_crash_leaves_nothing(session: Session) -> None:
+    code, out = call("up", session=session)
+    assert code == 0, out
+    first = session.state().processes["operator"]
+    os.kill(first.pid, signal.SIGKILL)
+    wait_ended(first)
+    wait_for(has_replaced(session, first))
+    assert session.state().phase == READY
+
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    kubectl("apply", "-f", "-", stdin=POD)
+    kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/sleeper", "--timeout=60s")
+    processes = session.state().processes
+    os.kill(processes[SUPERVISOR].pid, signal.SIGKILL)
+    for identity in processes.values():
+        wait_ended(identity)
+    assert not session.is_up()
+    session.down()
+    assert_nothing_is_left(session)
+
+
+def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -> None:
+    code, out = call("up", session=session)
+    assert code == 0, out
+    processes = session.state().processes
+    os.kill(processes["kube-apiserver"].pid, signal.SIGKILL)
+    wait_ended(processes[SUPERVISOR])
+    state = session.state()
+    assert state.phase == FAILED
+    assert "kube-apiserver ended with code -9" in state.message
+    assert_nothing_is_left(session)
+
+
+@pytest.mark.parametrize("word", ["starting etcd", "installing", "starting the node agent"])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.Signals) -> None:
+    process = start("up", session=session)
+    read_until(process, word)
+    supervisor = session.state().processes[SUPERVISOR]
+    process.send_signal(sig)
+    process.communicate(timeout=LONG)
+    if sig == signal.SIGINT:
+        assert process.returncode == 130
+    else:
+        wait_ended(supervisor)  # the kernel told it
+    assert_nothing_is_left(session)
+
+
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_run_leaves_nothing(session: Session, tmp_path: Path, sig: signal.Signals) -> None:
+    (tmp_path / "job.yaml").write_text(WAITING_JOB)
+    process = start("run", "-f", str(tmp_path / "job.yaml"), session=session)
+    said = read_until(process, "example.com/rare")
+    assert "phase Pending" in said
+    supervisor = session.state().processes[SUPERVISOR]
+    process.send_signal(sig)
+    process.communicate(timeout=LONG)
+    if sig == signal.SIGINT:
+        assert process.returncode == 130
+    else:
+        wait_ended(supervisor)  # the kernel told it
+    assert_nothing_is_left(session)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    """Waits for what can only be seen in a file."""
+    import time
+
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
