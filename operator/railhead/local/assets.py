@@ -1,7 +1,7 @@
 """Finds the files that are not Python: the CRD and the manifests.
 
-In a checkout they lie at its root; an installed package carries copies of them in
-`railhead/data`.
+They lie at the root of the checkout; `railhead/data` links to them there, so that an
+installed package carries copies.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ import railhead
 
 
 class MissingAsset(RuntimeError):
-    """Neither the checkout nor the package has the folder."""
+    """The package lacks the folder."""
 
 
 def find_assets(name: str) -> Path:
-    """The folder `crds` or `manifests`.
+    """The folder `crds` or `manifests/operator`.
 
     Raises:
-        MissingAsset: with the places that were looked at.
+        MissingAsset: with the place that was looked at.
     """
-    package = Path(railhead.__file__).parent
-    places = [package.parents[1] / name, package / "data" / name]
-    for place in places:
-        if place.is_dir():
-            return place
-    looked = " and ".join(str(place) for place in places)
-    raise MissingAsset(f"no {name}: looked at {looked}; install Railhead again")
+    place = Path(railhead.__file__).parent / "data" / name
+    if not place.is_dir():
+        raise MissingAsset(f"{place} is missing; install Railhead again")
+    return place

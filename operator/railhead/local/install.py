@@ -105,7 +105,7 @@ def build_node_role(node: str) -> list[Any]:
 
 def install(kubectl: Kubectl, *, node: str) -> None:
     """Raises KubectlFailed or MissingAsset."""
-    operator = select_installed(load_documents(find_assets("manifests") / "operator"))
+    operator = select_installed(load_documents(find_assets("manifests/operator")))
     kubectl.apply([*load_documents(find_assets("crds")), *operator, *build_node_role(node)])
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 
@@ -116,6 +116,6 @@ def service_account_name(documents: Sequence[Any]) -> str:
 
 
 def make_operator_kubeconfig(kubectl: Kubectl, plane: ControlPlane, path: Path) -> None:
-    account = service_account_name(load_documents(find_assets("manifests") / "operator"))
+    account = service_account_name(load_documents(find_assets("manifests/operator")))
     token = kubectl("create", "token", account, "-n", NAMESPACE, f"--duration={TOKEN_DURATION}").strip()
     write_kubeconfig(path, server=plane.server, pki=plane.pki, token=token)

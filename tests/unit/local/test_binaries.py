@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import os
@@ -78,6 +79,22 @@ def test_build_comes_before_the_download(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(binaries, "find_go", lambda: ["/some/go"])
     monkeypatch.setattr(binaries, "build", fake_build)
     assert binaries.has_programs(resolve(print))
+
+
+def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second one waits, and takes what the first one has made."""
+    cache_folder().parent.mkdir(parents=True)
+    said: list[str] = []
+    with Path(f"{cache_folder()}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        def say(text: str) -> None:
+            said.append(text)
+            make_programs(cache_folder())
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+        assert resolve(say) == cache_folder()
+    assert said == ["waiting for another process that is making the control plane's programs"]
 
 
 def test_everything_that_was_tried_is_said() -> None:

@@ -22,21 +22,19 @@ from railhead.local.install import (
 )
 
 
-def test_manifests_are_found_in_the_checkout() -> None:
+def test_what_is_not_python_belongs_to_the_package() -> None:
     assert (find_assets("crds") / "railhead.dev_trainjobs.yaml").is_file()
+    assert (find_assets("manifests/operator") / "rbac.yaml").is_file()
 
 
-def test_installed_package_carries_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "lib" / "site-packages" / "railhead"
-    (package / "data" / "crds").mkdir(parents=True)
-    monkeypatch.setattr(assets.railhead, "__file__", str(package / "__init__.py"))
-    assert find_assets("crds") == package / "data" / "crds"
-    with pytest.raises(MissingAsset, match=r"no manifests: looked at .* and .*data/manifests"):
-        find_assets("manifests")
+def test_incomplete_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(assets.railhead, "__file__", str(tmp_path / "railhead" / "__init__.py"))
+    with pytest.raises(MissingAsset, match=r"data/crds is missing; install Railhead again"):
+        find_assets("crds")
 
 
 def test_operator_itself_is_not_installed_but_its_role_is() -> None:
-    documents = load_documents(find_assets("manifests") / "operator")
+    documents = load_documents(find_assets("manifests/operator"))
     kinds = [d["kind"] for d in select_installed(documents)]
     assert kinds[0] == "Namespace"
     assert {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
@@ -44,7 +42,7 @@ def test_operator_itself_is_not_installed_but_its_role_is() -> None:
 
 
 def test_service_account_of_the_manifests_is_used() -> None:
-    documents = load_documents(find_assets("manifests") / "operator")
+    documents = load_documents(find_assets("manifests/operator"))
     bound = next(d for d in documents if d["kind"] == "ClusterRoleBinding")["subjects"][0]["name"]
     assert service_account_name(documents) == bound
 

@@ -6,6 +6,7 @@ the pinned modules beside this file, and the official release binaries.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from railhead.local.control_plane.build import GO_VERSION, build
 from railhead.local.control_plane.releases import download
@@ -65,6 +67,26 @@ def resolve(say: Say) -> Path:
     cache = cache_folder()
     if has_programs(cache):
         return cache
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{cache}.lock").open("w") as lock:
+        if not _has_lock(lock):
+            say("waiting for another process that is making the control plane's programs")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not has_programs(cache):
+            _make(cache, say)
+    return cache
+
+
+def _has_lock(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _make(cache: Path, say: Say) -> None:
+    """Builds or fetches. Raises NoControlPlane."""
     tried = []
     go = find_go()
     if go is None:
@@ -72,12 +94,12 @@ def resolve(say: Say) -> Path:
     else:
         try:
             build(go, cache, kubernetes=KUBERNETES_VERSION, say=say)
-            return cache
+            return
         except subprocess.CalledProcessError as error:
             tried.append(f"the build with Go failed (exit code {error.returncode}); see {cache}.log")
     try:
         download(cache, kubernetes=KUBERNETES_VERSION, etcd=ETCD_VERSION, say=say)
-        return cache
+        return
     except (OSError, ValueError) as error:
         tried.append(f"the release binaries could not be had: {error}")
     raise NoControlPlane("no control plane: " + "; ".join(tried))
