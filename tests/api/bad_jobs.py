@@ -56,6 +56,7 @@ TOP = [
     _one("spec.image", "", "at least 1 chars"),
     _one("spec.image", "my image", "should match"),
     _one("spec.image", 7, "must be of type string"),
+    _one("spec.image", "x" * 513, "more than 512"),
     _one("spec.imagePullPolicy", "Sometimes", "supported values"),
     _one("spec.imagePullSecrets", [{}], "Required value", at="spec.imagePullSecrets[0].name"),
     _one("spec.imagePullSecrets", ["registry"], "must be of type object", at="spec.imagePullSecrets[0]"),
@@ -64,6 +65,7 @@ TOP = [
     _one("spec.backoffLimit", 901, "less than or equal to 900"),
     _one("spec.backoffLimit", "3", "must be of type integer"),
     _one("spec.managedBy", "kueue", "should match"),
+    _one("spec.managedBy", "", "at least 1 chars"),
     _unknown("spec.worker.replicas", 2),
     _unknown("spec.workers", 2),
 ]
@@ -72,6 +74,9 @@ TRAINER = [
     _one("spec.trainer.trainFunc", ABSENT, "Required value"),
     _one("spec.trainer.trainFunc", "digits.py", "should match"),
     _one("spec.trainer.trainFunc", "digits:", "should match"),
+    _one("spec.trainer.trainFunc", ":train_func", "should match"),
+    _one("spec.trainer.trainFunc", "a:b:c", "should match"),
+    _one("spec.trainer.trainFunc", "m:" + "f" * 300, "more than 256"),
     _one("spec.trainer.trainFunc", "digits.train_func", "should match"),
     _one("spec.trainer.trainFunc", "my-module:train", "should match"),
     _one("spec.trainer.trainFunc", "digits:train_func()", "should match"),
@@ -89,6 +94,7 @@ SOURCE = [
     _one("spec.source", {"inline": {"a.py": ""}, "configMap": {"name": "code"}}, "exactly one of"),
     _one("spec.source.inline", {}, "at least 1 properties"),
     _one("spec.source.inline", {"../a.py": ""}, "a key must match"),
+    _one("spec.source.inline", {".hidden": ""}, "a key must match"),
     _one("spec.source.inline", {"pkg/a.py": ""}, "a key must match"),
     _one("spec.source.inline", {"a.py": 1}, "must be of type string", at="spec.source.inline.a.py"),
     _one("spec.source.inline", {f"m{i}.py": "" for i in range(33)}, "at most 32"),
@@ -102,6 +108,11 @@ SCALING = [
     _one("spec.scaling.numWorkers", "two", "must be of type integer"),
     _one("spec.scaling.useGPU", "yes", "must be of type boolean"),
     _one("spec.scaling.workersPerPod", 0, "greater than or equal to 1"),
+    Bad(
+        "spec.scaling.workersPerPod",
+        "less than or equal to 64",
+        {"spec.scaling": {"numWorkers": 65, "workersPerPod": 65}},
+    ),
     Bad("spec.scaling.workersPerPod", "must divide", {"spec.scaling": {"numWorkers": 4, "workersPerPod": 3}}),
     _worker({"nvidia.com/gpu": 1}, "must be true when", at="spec.scaling.useGPU"),
     Bad(
@@ -227,6 +238,7 @@ PODS = [
     _one("spec.worker.extraResources", {"nvidia.com/gpu": 1}, "belong to scaling.resourcesPerWorker"),
     _one("spec.worker.overhead", {"cpu": "lots"}, "should match", at="spec.worker.overhead.cpu"),
     _one("spec.worker.objectStore", "10Mi", "at least 80Mi"),
+    _one("spec.worker.objectStore", -5, "at least 80Mi"),
     _one("spec.worker.objectStore", "big", "should match"),
     _one("spec.worker.sharedMemory", 512, "without a unit is in bytes"),
     _one(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +32,29 @@ def api_server(control_plane: ControlPlane) -> Iterator[ApiServer]:
         time.sleep(0.05)
     yield server
     server.close()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The control plane as a user with kubectl has it.
+
+    Attributes:
+        kubeconfig: of an administrator.
+        binaries: the folder with kubectl.
+    """
+
+    kubeconfig: Path
+    binaries: Path
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """What kubectl prints. Raises AssertionError with its words when it fails."""
+        command = [str(self.binaries / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def cluster(control_plane: ControlPlane, api_server: ApiServer) -> Cluster:
+    """kubectl for the API server that knows TrainJobs."""
+    return Cluster(control_plane.kubeconfig, control_plane.binaries)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from railhead.api.crd import build_crd
+from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import PATH, make_job
 
@@ -156,3 +158,20 @@ def test_the_kind_is_found_by_its_short_name_and_category(api_server: ApiServer)
     kinds = api_server.request("GET", "/apis/railhead.dev/v1alpha1").body["resources"]
     kind = next(k for k in kinds if k["name"] == "trainjobs")
     assert (kind["shortNames"], kind["categories"], kind["namespaced"]) == (["rtj"], ["railhead"], True)
+
+
+def test_kubectl_applies_lists_and_explains(cluster: Cluster) -> None:
+    job = json.dumps(make_job({"metadata.name": "shown"}))
+    assert "created" in cluster.kubectl("apply", "-f", "-", stdin=job)
+    assert "unchanged" in cluster.kubectl("apply", "-f", "-", stdin=job)
+    header = cluster.kubectl("get", "rtj", "shown", "-o", "wide").splitlines()[0].split()
+    assert header == ["NAME", "PHASE", "WORKERS", "ATTEMPT", "CHECKPOINT", "AGE", "LOSS", "HEAD", "URI"]
+    assert "trainjob.railhead.dev/shown" in cluster.kubectl("get", "railhead", "-o", "name")
+    assert "runs once per worker" in cluster.kubectl("explain", "rtj.spec.trainer.trainFunc")
+    cluster.kubectl("delete", "rtj", "shown", "--wait=false")
+
+
+def test_kubectl_says_the_name_of_a_mistyped_field(cluster: Cluster) -> None:
+    job = json.dumps(make_job({"spec.scaling.numWorker": 2}))
+    with pytest.raises(AssertionError, match=r'unknown field "spec\.scaling\.numWorker"'):
+        cluster.kubectl("apply", "-f", "-", stdin=job)
