@@ -28,7 +28,7 @@ STARTUP_LIMIT = 10  # group starts in a row that fail while all nodes live
 
 @dataclass(frozen=True)
 class RankError:
-    """One rank's error; `time` is None when unknown."""
+    """One rank's error, or the controller's with `rank` -1; `time` is None when unknown."""
 
     rank: int
     kind: str
@@ -110,7 +110,7 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are mostly its consequences."""
     first = min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
     others = sorted(error.rank for error in errors if error is not first)
-    text = f"rank {first.rank}: {first.text}"
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 else first.text
     if not others:
         return text
     ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")

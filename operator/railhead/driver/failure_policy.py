@@ -98,6 +98,9 @@ def translate_error(error: BaseException) -> FailureFacts:
         return FailureFacts(failure.WORKERS, errors, text=_cut(error))
     if "PreemptionError" in names:
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.PREEMPTED, _cut(error)),))
+    if _is_memory(error):  # Ray's monitor chose the controller: the head pod is too small
+        text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
+        return FailureFacts(failure.CONTROLLER, (RankError(-1, failure.KILLED_FOR_MEMORY, text),))
     inner = getattr(error, "controller_failure", None)
     if inner is None:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
@@ -119,11 +122,10 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))
-    if "OutOfMemoryError" in _class_names(cause):
-        return RankError(rank, failure.KILLED_FOR_MEMORY, _cut(cause))
+    if _is_memory(cause):
+        return RankError(rank, failure.KILLED_FOR_MEMORY, _begin(cause))
     if _is_actor_error(cause):
-        is_memory = any(word in str(cause) for word in _MEMORY_WORDS)
-        return RankError(rank, failure.KILLED_FOR_MEMORY if is_memory else failure.DIED, _cut(cause))
+        return RankError(rank, failure.DIED, _cut(cause))
     if "WorkerHealthCheckTimeoutError" in _class_names(cause):
         return RankError(rank, failure.DIED, _cut(cause))
     return RankError(rank, failure.RAISED, describe_exception(cause))
@@ -168,6 +170,18 @@ def _is_listening(address: str, port: int) -> bool:
 
 def _is_actor_error(error: BaseException) -> bool:
     return bool({"RayActorError", "ActorDiedError", "ActorUnavailableError"} & _class_names(error))
+
+
+def _is_memory(error: BaseException) -> bool:
+    """Killed by Ray's memory monitor. Ray's advice for any dead process speaks of memory too."""
+    if "OutOfMemoryError" in _class_names(error):
+        return not isinstance(error, TrainingError)
+    return _is_actor_error(error) and any(word in str(error) for word in _MEMORY_WORDS)
+
+
+def _begin(error: BaseException, *, room: int = 400) -> str:
+    """For texts that end in advice."""
+    return " ".join(str(error).split())[:room]
 
 
 def _class_names(error: Optional[BaseException]) -> set[str]:

@@ -20,6 +20,7 @@ DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",  # nothing scrapes them, and they cost a start
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one more actor to start
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # without the watcher nobody makes use of the wait
     "RAY_DEDUP_LOGS": "0",  # every line of every rank
     "RAY_COLOR_PREFIX": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or each line of `print` comes twice, as a log record too

@@ -35,7 +35,10 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     command = build_worker_command(pod, job, head_address=address)
     ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
 
+    asked_to_end = []
+
     def pass_on(*_: Any) -> None:
+        asked_to_end.append(True)
         if _is_listening(address, pod.head_port):
             ray.terminate()
         else:
@@ -48,7 +51,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         time.sleep(LOOK_INTERVAL)
     tail.poll()
     _say(f"Ray's node ended with code {ray.returncode}")
-    if ray.returncode > 0:
+    if ray.returncode > 0 and not asked_to_end:
         print(read_end(pod.temp / RAY_LOG), flush=True)
     sys.stdout.flush()
     sys.stderr.flush()
