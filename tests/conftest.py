@@ -14,6 +14,14 @@ from railhead.local.control_plane.binaries import resolve
 PROJECT = Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("railhead", "the cluster of tests/e2e; without --kubeconfig a local one of their own")
+    group.addoption("--kubeconfig", help="run tests/e2e against this cluster")
+    group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
+    group.addoption("--image", default="railhead/examples:0.1.0", help="image of the jobs' pods")
+    group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A real etcd, API server, controller manager and scheduler, without a node."""

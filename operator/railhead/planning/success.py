@@ -31,6 +31,24 @@ def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, An
     }
 
 
+def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
+    """The final progress, when the driver's last report has not come through (yet)."""
+    known = observed.status.progress
+    is_known = known.attempt == observed.attempt and known.state == "FINISHED"
+    if outcome is None or is_known:
+        return {}
+    return {
+        "progress": {
+            "attempt": observed.attempt,
+            "state": "FINISHED",
+            "reports": outcome.reports,
+            "joined": observed.desired_workers,
+            "metrics": outcome.metrics,
+            "updateTime": format_time(observed.now),
+        }
+    }
+
+
 def decide_success(observed: Observed) -> Plan | None:
     """The head ended well and says so: the job is complete, the workers go at once."""
     head = observed.head
@@ -50,6 +68,7 @@ def decide_success(observed: Observed) -> Plan | None:
         completionTime=format_time(head.finished_at or observed.now),
         head={"pod": head.name, "node": head.node},
         workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
+        **last_progress(observed, outcome),
         **last_checkpoint(observed, outcome),
     )
     deletes = tuple(Delete(pod.name, pod.uid) for pod in observed.pods if pod.role != "head" and not pod.is_deleting)

@@ -17,6 +17,9 @@ from railhead.api.spec import TrainJobSpec
 from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
 GPU = "nvidia.com/gpu"
+# Each pod has workersPerPod of these and each worker takes one: Ray, which knows whole CPUs
+# only and packs, would else put more workers into one pod and leave another one empty.
+WORKER_SLOT = "railhead_worker"
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}
@@ -76,7 +79,7 @@ def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
     """Ray names and numbers of one worker: CPU, GPU and custom resources; memory is the pod's affair."""
-    told = {}
+    told = {WORKER_SLOT: 1.0}
     for name, value in _worker_resources(spec).items():
         if name == "cpu":
             told["CPU"] = float(value)
@@ -96,11 +99,12 @@ def _worker(spec: TrainJobSpec) -> PodSize:
     shared = parse_quantity(spec.worker.shared_memory) + store
     total = _sum(mine, extra, overhead, {"memory": shared})
     cpus = mine.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
+    slots = {WORKER_SLOT: float(count)}
     custom = {n: float(v) for n, v in _sum(mine, extra).items() if "/" in n and n != GPU and v > 0}
     ray = RayNode(
         cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start takes whole CPUs only
         gpus=int(_sum(mine, extra).get(GPU, Decimal(0))),
-        resources=custom,
+        resources={**slots, **custom},
         object_store_bytes=int(store),
     )
     return _pod_size(total, shared=shared, ray=ray)

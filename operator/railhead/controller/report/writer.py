@@ -106,8 +106,8 @@ class ReportWriter:
 
     async def _write(self, key: JobKey, report: Report) -> None:
         facts = self._lookup(key)
-        if facts is None or facts.uid != report.uid:
-            return
+        if facts is None or facts.uid != report.uid or facts.status.is_finished:
+            return  # the leader has written the driver's last word already
         fields = status_fields(report, facts.status)
         if not fields:
             return

@@ -1,0 +1,169 @@
+"""A cluster that end-to-end tests run against: a local one of their own, or whatever KUBECONFIG names.
+
+The tests know only kubectl and this class; what differs between a local node and a real
+one (how an operator is killed, where a volume's folder is) is here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from railhead.local.install import Kubectl
+
+Object = dict[str, Any]
+OPERATOR_NAMESPACE = "railhead-system"
+ENDS = ("Succeeded", "Failed")
+
+
+class NotInTime(AssertionError):
+    """Something was awaited in vain; the text holds what was there instead."""
+
+
+def wait_until(what: str, ask: Callable[[], Any], *, seconds: float = 120.0, tell: Callable[[], str] = str) -> Any:
+    """The first answer that is true; asks again and again, because kubectl is all a user has."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        answer = ask()
+        if answer:
+            return answer
+        time.sleep(0.1)
+    raise NotInTime(f"{what}: not within {seconds:.0f} s\n{tell()}")
+
+
+@dataclass
+class Cluster:
+    """One namespace of one cluster.
+
+    Attributes:
+        image: of the jobs' pods.
+        volume_folder: where the tests' volume is on this machine (a real node), or None (local:
+            the claim's own folder).
+        operator_pid: how to find the local operator's process; None when it is a pod.
+    """
+
+    kubectl: Kubectl
+    namespace: str
+    image: str
+    volume_folder: Path | None = None
+    operator_pid: Callable[[], int] | None = None
+
+    def __call__(self, *arguments: str, stdin: str = "") -> str:
+        return self.kubectl("-n", self.namespace, *arguments, stdin=stdin)
+
+    def get(self, kind: str, name: str) -> Object:
+        """The object, or nothing."""
+        text = self(*("get", kind, name, "-o", "json", "--ignore-not-found"))
+        return json.loads(text) if text else {}
+
+    def apply(self, *documents: Object) -> None:
+        for document in documents:
+            self("apply", "-f", "-", stdin=json.dumps(document))
+
+    def job(self, name: str) -> Object:
+        return self.get("trainjobs.railhead.dev", name)
+
+    def status(self, name: str) -> Object:
+        return self.job(name).get("status") or {}
+
+    def pods(self, job: str) -> list[Object]:
+        items = json.loads(self("get", "pods", "-l", f"railhead.dev/job-name={job}", "-o", "json"))["items"]
+        return sorted(items, key=lambda p: str(p["metadata"]["name"]))
+
+    def pod_names(self, job: str) -> list[str]:
+        return [str(p["metadata"]["name"]) for p in self.pods(job)]
+
+    def log(self, pod: str) -> str:
+        return self("logs", pod)
+
+    def wait_phase(self, job: str, *phases: str, seconds: float = 180.0) -> Object:
+        """The status once the job is in one of these phases; fails at once when it has ended in another."""
+
+        def ask() -> Object | None:
+            status = self.status(job)
+            if status.get("phase") in phases:
+                return status
+            if status.get("phase") in ENDS:
+                raise NotInTime(f"{job} ended as {status['phase']}, wanted {phases}\n{self.tell(job)}")
+            return None
+
+        found: Object = wait_until(f"{job} in {phases}", ask, seconds=seconds, tell=lambda: self.tell(job))
+        return found
+
+    def wait_end(self, job: str, *, seconds: float = 240.0) -> Object:
+        return self.wait_phase(job, *ENDS, seconds=seconds)
+
+    def tell(self, job: str) -> str:
+        """Everything that a person would look at."""
+        words = [json.dumps(self.status(job), indent=1)]
+        for pod in self.pods(job):
+            name = pod["metadata"]["name"]
+            try:
+                words.append(f"--- {name} {pod['status'].get('phase')}\n{self('logs', name, '--tail=30')}")
+            except Exception as error:
+                words.append(f"--- {name}: {error}")
+        return "\n".join(words)
+
+    def delete_job(self, name: str) -> None:
+        self("delete", "trainjobs.railhead.dev", name, "--ignore-not-found", "--wait=true", "--timeout=60s")
+        wait_until(f"pods of {name} gone", lambda: not self.pods(name), seconds=90)
+
+    def kill_operator(self) -> None:
+        """SIGKILL, or the nearest thing to it that a cluster offers; returns when another one is ready."""
+        if self.operator_pid is not None:
+            pid = self.operator_pid()
+            os.kill(pid, signal.SIGKILL)
+            wait_until("another operator", lambda: self.operator_pid() not in (pid, 0), seconds=60)  # type: ignore[misc]
+            return
+        self.kubectl("-n", OPERATOR_NAMESPACE, "delete", "pods", "--all", "--grace-period=0", "--force")
+        self.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=60s")
+
+    def folder_of(self, claim: str) -> Path:
+        """The claim's folder on this machine."""
+        volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
+        spec = json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]
+        return Path(spec["hostPath"]["path"])
+
+    def provide_claim(self, name: str) -> None:
+        """A claim that pods on every node can write to; on a real node with a static volume behind it."""
+        spec: Object = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        if self.volume_folder is not None:
+            folder = self.volume_folder / self.namespace / name
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o777)
+            volume = f"{self.namespace}-{name}"
+            spec |= {"storageClassName": "", "volumeName": volume}
+            self.apply(
+                {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolume",
+                    "metadata": {"name": volume},
+                    "spec": {
+                        "capacity": {"storage": "1Gi"},
+                        "accessModes": ["ReadWriteMany"],
+                        "storageClassName": "",
+                        "hostPath": {"path": str(folder)},
+                    },
+                }
+            )
+        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+        self.apply(claim)
+
+    def remove(self) -> None:
+        """The namespace with all that is in it, and the volumes behind it."""
+        self.kubectl("delete", "namespace", self.namespace, "--wait=true", "--timeout=120s")
+        if self.volume_folder is not None:
+            self.kubectl("delete", "pv", "-l", "railhead.dev/test=e2e", "--ignore-not-found")
+            shutil.rmtree(self.volume_folder / self.namespace, ignore_errors=True)
+
+
+def run_command(*command: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(command), capture_output=True, text=True, timeout=timeout, check=False)

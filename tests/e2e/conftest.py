@@ -1,0 +1,60 @@
+"""The cluster of the end-to-end tests: KUBECONFIG's when --kubeconfig is given, else a local one of their own."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.install import Kubectl, KubectlFailed
+from railhead.local.session import Session, default_capacity
+from tests.e2e.cluster import Cluster, wait_until
+
+NAMESPACE = "railhead-e2e"
+
+
+@pytest.fixture(scope="session")
+def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    kubeconfig = request.config.getoption("--kubeconfig")
+    image = request.config.getoption("--image")
+    if kubeconfig:
+        kubectl = Kubectl(Path(request.config.getoption("--kubectl")), Path(kubeconfig))
+        folder = request.config.getoption("--volume-folder")
+        yield Cluster(kubectl, NAMESPACE, image, volume_folder=Path(folder) if folder else None)
+        return
+    with tempfile.TemporaryDirectory(prefix="railhead-e2e-", ignore_cleanup_errors=True) as name:
+        session = Session(Path(name))
+        say = lambda text: print(text, file=sys.stderr)  # noqa: E731
+        session.up(default_capacity(gpus=4), binaries=resolve(say), say=say, is_ours_only=True)
+        try:
+
+            def operator_pid() -> int:
+                found = session.state().processes.get("operator")
+                return found.pid if found else 0
+
+            yield Cluster(Kubectl(session.kubectl, session.kubeconfig), NAMESPACE, image, operator_pid=operator_pid)
+        finally:
+            session.down()
+
+
+@pytest.fixture(scope="session")
+def cluster(session_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster with a namespace that enforces Pod Security "restricted", and a claim named runs."""
+    kubectl = session_cluster.kubectl
+    kubectl("create", "namespace", NAMESPACE)
+    kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
+    session_cluster.provide_claim("runs")
+
+    def has_account() -> bool:
+        try:
+            return bool(session_cluster.get("serviceaccounts", "default"))
+        except KubectlFailed:
+            return False
+
+    wait_until("the default service account", has_account, seconds=30)
+    yield session_cluster
+    session_cluster.remove()

@@ -1,0 +1,73 @@
+"""TrainJobs of the end-to-end tests: small training functions with something to see from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+Object = dict[str, Any]
+
+# Counts epochs and commits each; writes down from which epoch each start of the group went on.
+COUNTING = """
+import json, os, tempfile, time
+import ray.train
+
+
+def train_func(config):
+    context = ray.train.get_context()
+    rank = context.get_world_rank()
+    first = 0
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            first = json.load(open(os.path.join(folder, "epoch.json"))) + 1
+    if rank == 0:
+        with open(os.path.join(config["notes"], "starts"), "a") as notes:
+            notes.write(f"{first}\\n")
+    for epoch in range(first, config["epochs"]):
+        print(f"line of rank {rank} epoch {epoch}", flush=True)
+        time.sleep(config.get("seconds", 0.2))
+        if epoch == config.get("raise_at") and not first:
+            raise ValueError("the lorry is empty")
+        with tempfile.TemporaryDirectory() as folder:
+            json.dump(epoch, open(os.path.join(folder, "epoch.json"), "w"))
+            mine = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+            ray.train.report({"epoch": epoch, "loss": 1.0 / (epoch + 1)}, checkpoint=mine)
+"""
+
+
+def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "steps:train_func", **spec: Any) -> Object:
+    """A job of two workers; keyword arguments take the place of top-level spec fields."""
+    fields: Object = {
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "trainer": {"trainFunc": function, "backend": {"name": "gloo"}},
+        "source": {"inline": {"steps.py": code}},
+        "scaling": {"numWorkers": 2, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}},
+        "run": {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": "runs"}}},
+        "head": {"resources": {"cpu": "200m", "memory": "3Gi"}},
+        **spec,
+    }
+    return {
+        "apiVersion": "railhead.dev/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": {key: value for key, value in fields.items() if value is not None},
+    }
+
+
+def with_config(job: Object, **config: Any) -> Object:
+    """The job with this train_loop_config."""
+    trainer = {**job["spec"]["trainer"], "trainLoopConfig": config}
+    return {**job, "spec": {**job["spec"], "trainer": trainer}}
+
+
+def read_starts(folder: Path) -> list[int]:
+    """From which epoch each start of the worker group went on."""
+    return [int(line) for line in (folder / "starts").read_text().split()]
+
+
+def read_snapshot(uri: Path) -> Object:
+    found: Object = json.loads((uri / "checkpoint_manager_snapshot.json").read_text())
+    return found

@@ -1,0 +1,104 @@
+"""The example as a user applies it: what is learned, what the status and the logs say, what it leaves behind."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from tests.e2e.cluster import Cluster, wait_until
+
+PROJECT = Path(__file__).resolve().parents[2]
+EXAMPLES = PROJECT / "manifests" / "examples"
+
+
+def load_documents(cluster: Cluster) -> list[dict[str, Any]]:
+    """The example's documents; only the image is the cluster's own."""
+    documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
+    for document in documents:
+        if document["kind"] == "TrainJob":
+            document["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    return [d for d in documents if d["kind"] != "PersistentVolumeClaim"]
+
+
+@pytest.fixture(scope="module")
+def digits(cluster: Cluster) -> dict[str, Any]:
+    """The job after it has succeeded, and what was to be seen on the way."""
+    cluster.provide_claim("digits-runs")
+    cluster.apply(*load_documents(cluster))
+    wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
+    cluster.wait_phase("digits", "Running", "Succeeded")
+    workers = [n for n in cluster.pod_names("digits") if "-w" in n]
+    with ThreadPoolExecutor() as pool:
+        # Followed until the containers end: worker pods are deleted as soon as the job has succeeded.
+        logs = list(pool.map(lambda name: cluster("logs", "-f", name), workers))
+    worker_logs = dict(zip(workers, logs, strict=True))
+    status = cluster.wait_end("digits")
+    assert status["phase"] == "Succeeded", cluster.tell("digits")
+    return {"job": cluster.job("digits"), "status": status, "worker_logs": worker_logs}
+
+
+def test_it_learns_and_its_checkpoint_gives_that_accuracy(cluster: Cluster, digits: dict[str, Any]) -> None:
+    status = digits["status"]
+    accuracy = float(status["progress"]["metrics"]["accuracy"])
+    assert accuracy >= 0.95
+    assert status["progress"]["reports"] == 10
+    assert status["checkpoint"]["index"] == 9
+    run = Path(status["checkpoint"]["uri"]).relative_to(Path(status["runURI"]).parent)
+    folder = cluster.folder_of("digits-runs") / run
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "src" / "digits.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    model = example.build_model()
+    model.load_state_dict(torch.load(folder / "state.pt", weights_only=True)["model"])
+    assert example.measure_accuracy(model, example.split_digits()[1]) == pytest.approx(accuracy, abs=1e-4)
+
+
+def test_the_head_log_has_every_line_of_all_ranks(cluster: Cluster, digits: dict[str, Any]) -> None:
+    log = cluster.log(digits["status"]["head"]["pod"])
+    wanted = {f"epoch {epoch} rank {rank} " for epoch in range(10) for rank in range(2)}
+    seen = Counter(part for line in log.splitlines() for part in wanted if part in line)
+    assert set(seen) == wanted
+
+
+def test_a_workers_log_has_its_own_rank(digits: dict[str, Any]) -> None:
+    ranks = []
+    for log in digits["worker_logs"].values():
+        mine = {rank for rank in (0, 1) if f"rank {rank} loss" in log}
+        assert len(mine) == 1, "a worker's log shows its own rank and no other"
+        ranks += mine
+    assert sorted(ranks) == [0, 1]
+
+
+def test_the_status_is_complete(digits: dict[str, Any]) -> None:
+    status = digits["status"]
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    assert conditions == {"Complete": "True", "Running": "False"}
+    assert status["observedGeneration"] == digits["job"]["metadata"]["generation"]
+    assert status["attempt"] == 1 and status["round"] == 0
+    assert "failure" not in status
+    assert status["completionTime"] >= status["startTime"]
+
+
+def test_workers_go_and_the_head_stays_for_its_log(cluster: Cluster, digits: dict[str, Any]) -> None:
+    wait_until("the workers gone", lambda: cluster.pod_names("digits") == [digits["status"]["head"]["pod"]], seconds=60)
+
+
+def test_events_tell_the_story_once(cluster: Cluster, digits: dict[str, Any]) -> None:
+    text = cluster("get", "events", "--field-selector", "involvedObject.kind=TrainJob,involvedObject.name=digits", "-o",
+                   "jsonpath={range .items[*]}{.reason} {end}")  # fmt: skip
+    assert Counter(text.split()) == {"Created": 1, "Started": 1, "Succeeded": 1}
+
+
+def test_training_pods_hold_no_right_in_the_cluster(cluster: Cluster, digits: dict[str, Any]) -> None:
+    [head] = cluster.pods("digits")
+    assert head["spec"]["automountServiceAccountToken"] is False
+    sources = [s for v in head["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]]
+    assert [s["serviceAccountToken"]["audience"] for s in sources] == ["railhead.dev/report"]

@@ -1,0 +1,55 @@
+"""What goes wrong for good: said at once, in the words of whoever knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.jobs import make_job, with_config
+
+
+def _seconds_from_driver_to_status(cluster: Cluster, name: str) -> float:
+    status = cluster.status(name)
+    [head] = [p for p in cluster.pods(name) if p["metadata"]["name"] == status["failure"]["pod"]]
+    ended = head["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"]
+    times = [datetime.fromisoformat(t.replace("Z", "+00:00")) for t in (ended, status["completionTime"])]
+    return (times[1] - times[0]).total_seconds()
+
+
+def test_an_entrypoint_that_does_not_exist(cluster: Cluster) -> None:
+    cluster.apply(make_job("nowhere", cluster.image, function="steps:no_such_function"))
+    status = cluster.wait_end("nowhere")
+    assert status["phase"] == "Failed"
+    assert status["failure"]["class"] == "Configuration"
+    assert "no_such_function" in status["failure"]["message"]
+    assert status["attempt"] == 1
+    assert _seconds_from_driver_to_status(cluster, "nowhere") <= 30
+    cluster.delete_job("nowhere")
+
+
+def test_a_train_func_that_raises(cluster: Cluster) -> None:
+    job = make_job(
+        "raises",
+        cluster.image,
+        code="def train_func(config):\n    raise ValueError('the lorry is empty')\n",
+        backoffLimit=0,
+    )
+    cluster.apply(with_config(job))
+    status = cluster.wait_end("raises")
+    assert status["phase"] == "Failed"
+    assert status["failure"]["class"] == "Application"
+    assert "ValueError" in status["failure"]["message"] and "the lorry is empty" in status["failure"]["message"]
+    conditions = {c["type"]: c["status"] for c in status["conditions"]}
+    assert conditions == {"Failed": "True", "Stalled": "True", "Running": "False"}
+    assert _seconds_from_driver_to_status(cluster, "raises") <= 30
+    cluster.delete_job("raises")
+
+
+def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
+    cluster.apply(make_job("unwritable", cluster.image, run={"storagePath": "/proc/railhead"}))
+    status = cluster.wait_end("unwritable")
+    assert status["phase"] == "Failed"
+    assert status["failure"]["class"] == "Configuration"
+    assert "/proc/railhead" in status["failure"]["message"]
+    assert _seconds_from_driver_to_status(cluster, "unwritable") <= 30
+    cluster.delete_job("unwritable")

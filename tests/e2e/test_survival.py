@@ -1,0 +1,96 @@
+"""What a job survives: its own error, a lost worker pod, an operator killed in each phase."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.jobs import Object, make_job, read_starts, with_config
+
+
+def _notes(cluster: Cluster, name: str) -> Path:
+    folder = cluster.folder_of("runs") / f"notes-{name}"
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o777)
+    return folder
+
+
+def _counting(cluster: Cluster, name: str, *, epochs: int, seconds: float, **config: object) -> Object:
+    """A job that notes its starts; local pods see the folder itself, pods on a real node the mount."""
+    folder = _notes(cluster, name)
+    notes = str(folder) if cluster.volume_folder is None else f"/runs/{folder.name}"
+    job = make_job(name, cluster.image)
+    return with_config(job, epochs=epochs, seconds=seconds, notes=notes, **config)
+
+
+def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster: Cluster) -> None:
+    cluster.apply(_counting(cluster, "retried", epochs=5, seconds=0.2, raise_at=3))
+    status = cluster.wait_end("retried")
+    assert status["phase"] == "Succeeded", cluster.tell("retried")
+    assert status["attempt"] == 2
+    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0}
+    assert status["failure"]["attempt"] == 1 and "the lorry is empty" in status["failure"]["message"]
+    assert read_starts(_notes(cluster, "retried")) == [0, 3]
+    assert status["checkpoint"]["index"] == 4
+    cluster.delete_job("retried")
+
+
+def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
+    cluster.apply(_counting(cluster, "loses", epochs=30, seconds=0.5))
+    wait_until(
+        "three commits", lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2, seconds=120
+    )
+    [head] = [n for n in cluster.pod_names("loses") if n.endswith("-head")]
+    [lost] = [n for n in cluster.pod_names("loses") if n.endswith("-w1-0")]
+    cluster("delete", "pod", lost, "--grace-period=0", "--force")
+    cluster.wait_phase("loses", "Restarting")
+    status = cluster.wait_end("loses")
+    assert status["phase"] == "Succeeded", cluster.tell("loses")
+    assert status["attempt"] == 1 and status["round"] == 1
+    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0}
+    assert status["head"]["pod"] == head
+    starts = read_starts(_notes(cluster, "loses"))
+    assert starts[0] == 0 and len(starts) >= 2 and min(starts[1:]) >= 3, starts
+    cluster.delete_job("loses")
+
+
+def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> None:
+    cluster.apply(_counting(cluster, "orphan", epochs=12, seconds=0.5))
+    cluster.wait_phase("orphan", "Pending", "Starting", "Running")
+    cluster.kill_operator()
+    cluster.wait_phase("orphan", "Starting", "Running")
+    uids = {p["metadata"]["uid"] for p in cluster.pods("orphan")}
+    cluster.kill_operator()
+    cluster.wait_phase("orphan", "Running")
+    cluster.kill_operator()
+    assert {p["metadata"]["uid"] for p in cluster.pods("orphan")} == uids
+    status = cluster.wait_end("orphan")
+    assert status["phase"] == "Succeeded", cluster.tell("orphan")
+    assert status["attempt"] == 1 and status["round"] == 0
+    assert read_starts(_notes(cluster, "orphan")) == [0]
+    [head] = [p for p in cluster.pods("orphan") if p["metadata"]["name"].endswith("-head")]
+    assert head["metadata"]["uid"] in uids
+    cluster.kill_operator()
+    assert cluster.status("orphan")["phase"] == "Succeeded"
+    cluster.delete_job("orphan")
+
+
+def test_pretended_gpus_are_scheduled_and_shown_to_their_pods(cluster: Cluster) -> None:
+    if cluster.operator_pid is None:
+        return  # a real node has the GPUs that it has
+    code = (
+        "import os, ray.train\ndef train_func():\n    print('sees', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n"
+    )
+    gpus = {
+        "numWorkers": 2,
+        "useGPU": True,
+        "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi", "nvidia.com/gpu": "2"},
+    }
+    cluster.apply(make_job("gpus", cluster.image, code=code, scaling=gpus))
+    cluster.wait_phase("gpus", "Starting", "Running", "Succeeded")
+    status = cluster.wait_end("gpus")
+    assert status["phase"] == "Succeeded", cluster.tell("gpus")
+    log = cluster.log(status["head"]["pod"])
+    seen = sorted({line.rsplit("sees ", 1)[1].strip() for line in log.splitlines() if "sees " in line})
+    assert seen == ["0,1", "2,3"], seen
+    cluster.delete_job("gpus")
