@@ -48,6 +48,7 @@ class Publisher:
         self._say = say
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._given_up = threading.Event()
         self._sent: Optional[Report] = None
         self._connection: Optional[http.client.HTTPConnection] = None
         self._socket = spool.open_socket()
@@ -80,15 +81,16 @@ class Publisher:
         self._spool.wake()
 
     def wait_stopped(self, timeout: float) -> None:
-        """The last state has been sent, or `timeout` seconds have passed."""
+        """The last state has been sent, or `timeout` seconds have passed; no further try is made then."""
         self._thread.join(timeout)
+        self._given_up.set()
 
     def _run(self) -> None:
         if self._endpoint is None:
             return
         failures = 0
         wait: Optional[float] = 0.0
-        while True:
+        while not self._given_up.is_set():
             self._wait(wait)
             report = self.build_report()
             if report == self._sent:

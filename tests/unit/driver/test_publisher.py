@@ -75,6 +75,10 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(publisher_module, "FIRST_WAIT", 0.01)
     found = Server(tmp_path)
     yield found
+    for thread in threading.enumerate():
+        if thread.name == "railhead-publisher":
+            thread.join(5)
+            assert not thread.is_alive(), "a publisher that was stopped goes on"
     found.stop()
 
 

@@ -21,14 +21,16 @@ STUBBORN = [
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)",
 ]
 
-# Daemonises itself: another session, and no parent that is known.
+# Daemonises itself: another session, and no parent that is known; the one between is waited for.
 DAEMON = """
 import os, time
-if os.fork() == 0:
+between = os.fork()
+if between == 0:
     os.setsid()
     if os.fork() == 0:
         time.sleep(600)
     os._exit(0)
+os.waitpid(between, 0)
 """
 # Its child has no environment.
 PARENT_OF_HIDER = f"""
