@@ -59,6 +59,15 @@ test: check ## Everything that a commit must pass
 
 test-all: test ## Everything, also what takes long
 
+e2e: $(READY) ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
+	@test -n "$(KUBECONFIG)" -a -n "$(JOB_IMAGE)" || { echo "KUBECONFIG= and JOB_IMAGE= are needed"; exit 2; }
+	$(BIN)/pytest -q tests/e2e --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
+		$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \
+		$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)") $(E2E_ARGS)
+
+e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this machine where it allows that
+	@$(BIN)/python tools/e2e_node.py
+
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py
 

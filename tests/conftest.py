@@ -19,6 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kubeconfig", help="run tests/e2e against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
     group.addoption("--image", default="railhead/examples:0.1.0", help="image of the jobs' pods")
+    group.addoption("--operator-image", help="with --kubeconfig: install the operator with this image first")
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
 
 

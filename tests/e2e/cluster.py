@@ -1,16 +1,16 @@
 """A cluster that end-to-end tests run against: a local one of their own, or whatever KUBECONFIG names.
 
 The tests know only kubectl and this class; what differs between a local node and a real
-one (how an operator is killed, where a volume's folder is) is here and nowhere else.
+one (how an operator is killed, how a volume is read) is here and nowhere else.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ from railhead.local.install import Kubectl
 
 Object = dict[str, Any]
 OPERATOR_NAMESPACE = "railhead-system"
+OPERATOR_LABEL = "app.kubernetes.io/name=railhead,app.kubernetes.io/component=operator"
 ENDS = ("Succeeded", "Failed")
+READER = "reader"
 
 
 class NotInTime(AssertionError):
@@ -45,8 +47,7 @@ class Cluster:
 
     Attributes:
         image: of the jobs' pods.
-        volume_folder: where the tests' volume is on this machine (a real node), or None (local:
-            the claim's own folder).
+        volume_folder: a folder of the node for volumes of the tests; None where claims get theirs by themselves.
         operator_pid: how to find the local operator's process; None when it is a pod.
     """
 
@@ -123,14 +124,34 @@ class Cluster:
             os.kill(pid, signal.SIGKILL)
             wait_until("another operator", lambda: self.operator_pid() not in (pid, 0), seconds=60)  # type: ignore[misc]
             return
-        self.kubectl("-n", OPERATOR_NAMESPACE, "delete", "pods", "--all", "--grace-period=0", "--force")
-        self.kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=60s")
+        before = self._operator_pods()
+        self.kubectl("-n", OPERATOR_NAMESPACE, "delete", "pods", *before, "--grace-period=0", "--force")
+        wait_until(
+            "another operator", lambda: any(self._operator_pods()[n] for n in self._operator_pods().keys() - before)
+        )
 
-    def folder_of(self, claim: str) -> Path:
-        """The claim's folder on this machine."""
-        volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
-        spec = json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]
-        return Path(spec["hostPath"]["path"])
+    def _operator_pods(self) -> dict[str, bool]:
+        """Whether each pod of the operator is ready."""
+        text = self.kubectl("-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATOR_LABEL, "-o", "json")
+        return {str(pod["metadata"]["name"]): _is_ready(pod) for pod in json.loads(text)["items"]}
+
+    @property
+    def is_local(self) -> bool:
+        return self.operator_pid is not None
+
+    def read_file(self, claim: str, path: str) -> bytes:
+        """A file of a volume: from its folder in local mode, elsewhere by a pod that mounts the claim."""
+        if self.is_local:
+            volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
+            spec = json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]
+            return (Path(spec["hostPath"]["path"]) / path).read_bytes()
+        self.apply(build_reader(self.image, claim=claim, path=path))
+        try:
+            over = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
+            wait_until(f"{path} of {claim} read", over, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
+            return base64.b64decode(self.log(READER), validate=True)
+        finally:
+            self("delete", "pod", READER, "--grace-period=0", "--force")
 
     def provide_claim(self, name: str) -> None:
         """A claim that pods on every node can write to; on a real node with a static volume behind it."""
@@ -145,7 +166,7 @@ class Cluster:
                 {
                     "apiVersion": "v1",
                     "kind": "PersistentVolume",
-                    "metadata": {"name": volume},
+                    "metadata": {"name": volume, "labels": {"railhead.dev/test": "e2e"}},
                     "spec": {
                         "capacity": {"storage": "1Gi"},
                         "accessModes": ["ReadWriteMany"],
@@ -165,5 +186,31 @@ class Cluster:
             shutil.rmtree(self.volume_folder / self.namespace, ignore_errors=True)
 
 
-def run_command(*command: str, timeout: float = 300.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(list(command), capture_output=True, text=True, timeout=timeout, check=False)
+def build_reader(image: str, *, claim: str, path: str) -> Object:
+    """A pod whose log is a file of the claim, in base64."""
+    code = f"import base64; print(base64.b64encode(open('/volume/{path}', 'rb').read()).decode())"
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": READER},
+        "spec": {
+            "restartPolicy": "Never",
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [
+                {
+                    "name": "reader",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["python3", "-c", code],
+                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
+                }
+            ],
+            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}],
+        },
+    }
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

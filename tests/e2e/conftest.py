@@ -10,22 +10,25 @@ from pathlib import Path
 import pytest
 
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.install import Kubectl, KubectlFailed
+from railhead.local.install import Kubectl, KubectlFailed, load_documents
 from railhead.local.session import Session, default_capacity
-from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.cluster import OPERATOR_NAMESPACE, Cluster, wait_until
 
+PROJECT = Path(__file__).resolve().parents[2]
 NAMESPACE = "railhead-e2e"
 
 
 @pytest.fixture(scope="session")
 def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    kubeconfig = request.config.getoption("--kubeconfig")
-    image = request.config.getoption("--image")
-    if kubeconfig:
-        kubectl = Kubectl(Path(request.config.getoption("--kubectl")), Path(kubeconfig))
-        folder = request.config.getoption("--volume-folder")
-        yield Cluster(kubectl, NAMESPACE, image, volume_folder=Path(folder) if folder else None)
+    option = request.config.getoption
+    if option("--kubeconfig"):
+        kubectl = Kubectl(Path(option("--kubectl")), Path(option("--kubeconfig")))
+        folder = option("--volume-folder")
+        if option("--operator-image"):
+            install_operator(kubectl, option("--operator-image"))
+        yield Cluster(kubectl, NAMESPACE, option("--image"), volume_folder=Path(folder) if folder else None)
         return
+    image = option("--image")
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-", ignore_cleanup_errors=True) as name:
         session = Session(Path(name))
         say = lambda text: print(text, file=sys.stderr)  # noqa: E731
@@ -39,6 +42,18 @@ def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
             yield Cluster(Kubectl(session.kubectl, session.kubeconfig), NAMESPACE, image, operator_pid=operator_pid)
         finally:
             session.down()
+
+
+def install_operator(kubectl: Kubectl, image: str) -> None:
+    """The CRD and the manifests as they are in the tree; only the image is another one."""
+    documents = [d for d in load_documents(PROJECT / "manifests" / "operator") if d["kind"] != "Kustomization"]
+    for document in documents:
+        if document["kind"] == "Deployment":
+            [container] = document["spec"]["template"]["spec"]["containers"]
+            container |= {"image": image, "imagePullPolicy": "IfNotPresent"}
+    documents.sort(key=lambda d: d["kind"] != "Namespace")
+    kubectl.apply([*load_documents(PROJECT / "crds"), *documents])
+    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")
 
 
 @pytest.fixture(scope="session")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
-Object = dict[str, Any]
+from tests.e2e.cluster import Cluster, Object
 
 # Counts epochs and commits each; writes down from which epoch each start of the group went on.
 COUNTING = """
@@ -23,7 +21,8 @@ def train_func(config):
         with checkpoint.as_directory() as folder:
             first = json.load(open(os.path.join(folder, "epoch.json"))) + 1
     if rank == 0:
-        with open(os.path.join(config["notes"], "starts"), "a") as notes:
+        os.makedirs(os.environ["NOTES"], exist_ok=True)
+        with open(os.path.join(os.environ["NOTES"], "starts"), "a") as notes:
             notes.write(f"{first}\\n")
     for epoch in range(first, config["epochs"]):
         print(f"line of rank {rank} epoch {epoch}", flush=True)
@@ -47,6 +46,7 @@ def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "st
         "scaling": {"numWorkers": 2, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}},
         "run": {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": "runs"}}},
         "head": {"resources": {"cpu": "200m", "memory": "3Gi"}},
+        "env": [{"name": "NOTES", "value": f"/runs/notes-{name}"}],
         **spec,
     }
     return {
@@ -63,11 +63,6 @@ def with_config(job: Object, **config: Any) -> Object:
     return {**job, "spec": {**job["spec"], "trainer": trainer}}
 
 
-def read_starts(folder: Path) -> list[int]:
+def read_starts(cluster: Cluster, name: str) -> list[int]:
     """From which epoch each start of the worker group went on."""
-    return [int(line) for line in (folder / "starts").read_text().split()]
-
-
-def read_snapshot(uri: Path) -> Object:
-    found: Object = json.loads((uri / "checkpoint_manager_snapshot.json").read_text())
-    return found
+    return [int(line) for line in cluster.read_file("runs", f"notes-{name}/starts").split()]

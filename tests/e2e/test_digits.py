@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -51,13 +52,13 @@ def test_it_learns_and_its_checkpoint_gives_that_accuracy(cluster: Cluster, digi
     assert status["progress"]["reports"] == 10
     assert status["checkpoint"]["index"] == 9
     run = Path(status["checkpoint"]["uri"]).relative_to(Path(status["runURI"]).parent)
-    folder = cluster.folder_of("digits-runs") / run
+    state = io.BytesIO(cluster.read_file("digits-runs", f"{run}/state.pt"))
     spec = importlib.util.spec_from_file_location("digits", EXAMPLES / "src" / "digits.py")
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     model = example.build_model()
-    model.load_state_dict(torch.load(folder / "state.pt", weights_only=True)["model"])
+    model.load_state_dict(torch.load(state, weights_only=True)["model"])
     assert example.measure_accuracy(model, example.split_digits()[1]) == pytest.approx(accuracy, abs=1e-4)
 
 

@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import pytest
 
 from tests.e2e.cluster import Cluster, wait_until
-from tests.e2e.jobs import Object, make_job, read_starts, with_config
-
-
-def _notes(cluster: Cluster, name: str) -> Path:
-    folder = cluster.folder_of("runs") / f"notes-{name}"
-    folder.mkdir(exist_ok=True)
-    folder.chmod(0o777)
-    return folder
-
-
-def _counting(cluster: Cluster, name: str, *, epochs: int, seconds: float, **config: object) -> Object:
-    """A job that notes its starts; local pods see the folder itself, pods on a real node the mount."""
-    folder = _notes(cluster, name)
-    notes = str(folder) if cluster.volume_folder is None else f"/runs/{folder.name}"
-    job = make_job(name, cluster.image)
-    return with_config(job, epochs=epochs, seconds=seconds, notes=notes, **config)
+from tests.e2e.jobs import make_job, read_starts, with_config
 
 
 def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster: Cluster) -> None:
-    cluster.apply(_counting(cluster, "retried", epochs=5, seconds=0.2, raise_at=3))
+    cluster.apply(with_config(make_job("retried", cluster.image), epochs=5, seconds=0.2, raise_at=3))
     status = cluster.wait_end("retried")
     assert status["phase"] == "Succeeded", cluster.tell("retried")
     assert status["attempt"] == 2
     assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0}
     assert status["failure"]["attempt"] == 1 and "the lorry is empty" in status["failure"]["message"]
-    assert read_starts(_notes(cluster, "retried")) == [0, 3]
+    assert read_starts(cluster, "retried") == [0, 3]
     assert status["checkpoint"]["index"] == 4
     cluster.delete_job("retried")
 
 
 def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
-    cluster.apply(_counting(cluster, "loses", epochs=30, seconds=0.5))
+    cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))
     wait_until(
         "three commits", lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2, seconds=120
     )
@@ -49,13 +34,13 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
     assert status["attempt"] == 1 and status["round"] == 1
     assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0}
     assert status["head"]["pod"] == head
-    starts = read_starts(_notes(cluster, "loses"))
+    starts = read_starts(cluster, "loses")
     assert starts[0] == 0 and len(starts) >= 2 and min(starts[1:]) >= 3, starts
     cluster.delete_job("loses")
 
 
 def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> None:
-    cluster.apply(_counting(cluster, "orphan", epochs=12, seconds=0.5))
+    cluster.apply(with_config(make_job("orphan", cluster.image), epochs=12, seconds=0.5))
     cluster.wait_phase("orphan", "Pending", "Starting", "Running")
     cluster.kill_operator()
     cluster.wait_phase("orphan", "Starting", "Running")
@@ -67,7 +52,7 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
     status = cluster.wait_end("orphan")
     assert status["phase"] == "Succeeded", cluster.tell("orphan")
     assert status["attempt"] == 1 and status["round"] == 0
-    assert read_starts(_notes(cluster, "orphan")) == [0]
+    assert read_starts(cluster, "orphan") == [0]
     [head] = [p for p in cluster.pods("orphan") if p["metadata"]["name"].endswith("-head")]
     assert head["metadata"]["uid"] in uids
     cluster.kill_operator()
@@ -76,8 +61,8 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
 
 
 def test_pretended_gpus_are_scheduled_and_shown_to_their_pods(cluster: Cluster) -> None:
-    if cluster.operator_pid is None:
-        return  # a real node has the GPUs that it has
+    if not cluster.is_local:
+        pytest.skip("a real node has the GPUs that it has")
     code = (
         "import os, ray.train\ndef train_func():\n    print('sees', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n"
     )

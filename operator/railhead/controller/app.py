@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import kopf
@@ -141,6 +141,8 @@ async def _run_parts(config: OperatorConfig, client: KubeClient, store: Store, v
                 registry=build_registry(views.on_job),
                 settings=build_settings(),
                 standalone=True,
+                # Unused without peering; but kopf would ask for a user name, which a numeric user has not.
+                identity=cast(Any, "railhead"),
                 clusterwide=not config.watch_namespaces,
                 namespaces=config.watch_namespaces,
             )

@@ -1,0 +1,135 @@
+"""`make e2e-node`: the end-to-end tests on a real kubelet and containerd, on this machine.
+
+Starts a single-node cluster with the scripts in RAILHEAD_NODE_SCRIPTS (default: a folder
+beside the checkout), makes an image of our own tree and one for the jobs, runs `make e2e`
+against it, and ends the cluster again. Where the machine does not allow it (no root, no
+scripts, no apt) it says so and is a success: nothing was tried.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[1]
+SCRIPTS = Path(os.environ.get("RAILHEAD_NODE_SCRIPTS") or PROJECT.parent / "shared" / "node")
+CACHE = Path(os.environ.get("RAILHEAD_NODE_DIR") or Path.home() / ".cache" / "railhead-node")
+UV = PROJECT / ".venv" / "bin" / "uv"
+OPERATOR_IMAGE = "localhost/railhead-operator:e2e"
+JOB_IMAGE = "localhost/railhead-examples:e2e"
+PROGRAMS = ("containerd", "runc", "nft", "conntrack", "debootstrap", "gcc", "openssl", "ip", "iptables")
+# What the base image lacks; it has Ray, torch, kopf, kubernetes and pydantic.
+OPERATOR_NEEDS = ("cryptography", "cffi", "pycparser")
+EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "threadpoolctl", "narwhals")
+BEGAN = time.monotonic()
+
+
+def say(text: str) -> None:
+    print(f"e2e-node [{time.monotonic() - BEGAN:4.0f} s] {text}", flush=True)
+
+
+def find_obstacle() -> str | None:
+    """Why no node can be started here, in words."""
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return f"the node's scripts are for Linux on x86_64, this is {platform.system()} on {platform.machine()}"
+    if os.geteuid() != 0:
+        return "a kubelet and containerd need root"
+    if not (SCRIPTS / "20-up.sh").is_file():
+        return "the scripts that start a node are not here (RAILHEAD_NODE_SCRIPTS names their folder)"
+    if shutil.which("go") is None:
+        return "Go is needed to build Kubernetes"
+    if not _has_programs() and shutil.which("apt-get") is None:
+        return f"containerd and its companions ({', '.join(PROGRAMS)}) are not installed, and there is no apt-get"
+    if (CACHE / "run" / "pids" / "containerd").exists():
+        return "a node is up already (90-down.sh of its scripts ends it)"
+    return None
+
+
+def _has_programs() -> bool:
+    return all(shutil.which(program) for program in PROGRAMS)
+
+
+def step(script: str, *arguments: str) -> None:
+    """Runs one of the node's scripts. Raises CalledProcessError."""
+    say(" ".join((script.removesuffix(".sh"), *arguments[-1:])))
+    subprocess.run([str(SCRIPTS / script), *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def prepare() -> None:
+    """Programs and the base image: minutes the first time, nothing afterwards."""
+    os.environ["PATH"] = f"{UV.parent}:{os.environ['PATH']}"
+    if not _has_programs():
+        step("00-packages.sh")
+    if not (CACHE / "bin" / "coredns").exists():
+        say("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
+    step("10-build.sh")
+    step("30-rootfs.sh")
+
+
+def install_into(folder: Path, *needs: str, is_ours: bool = False) -> None:
+    """A layer over the base image's environment: packages at the pinned versions, and our tree as a package."""
+    packages = folder / "lib" / "python3.11" / "site-packages"
+    command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11", "--target", str(packages)]
+    subprocess.run([*command, "--constraint", str(PROJECT / "constraints.txt"), *needs], check=True)
+    if is_ours:
+        subprocess.run([*command, str(PROJECT)], check=True)
+        program = folder / "bin" / "railhead"
+        program.parent.mkdir()
+        program.write_text("#!/opt/venv/bin/python\nimport sys\nfrom railhead.cli.main import main\nsys.exit(main())\n")
+        program.chmod(0o755)
+    shutil.rmtree(packages / "bin", ignore_errors=True)
+
+
+def make_images(folder: Path) -> None:
+    say("an image of our tree, and one for the jobs")
+    install_into(folder / "operator", *OPERATOR_NEEDS, is_ours=True)
+    install_into(folder / "examples", *EXAMPLES_NEED)
+    step("45-derived.sh", str(folder / "operator"), "/opt/venv", OPERATOR_IMAGE)
+    step("45-derived.sh", str(folder / "examples"), "/opt/venv", JOB_IMAGE)
+
+
+def run_tests(volumes: Path, arguments: list[str]) -> int:
+    """`make e2e` as anyone runs it against a cluster of theirs."""
+    variables = {
+        "KUBECONFIG": str(CACHE / "run" / "admin.kubeconfig"),
+        "KUBECTL": str(CACHE / "bin" / "kubectl"),
+        "OPERATOR_IMAGE": OPERATOR_IMAGE,
+        "JOB_IMAGE": JOB_IMAGE,
+        "VOLUME_FOLDER": str(volumes),
+        "E2E_ARGS": " ".join(arguments),
+    }
+    say("make e2e")
+    make = ["make", "--no-print-directory", "-C", str(PROJECT), "e2e"]
+    return subprocess.run([*make, *(f"{k}={v}" for k, v in variables.items())], check=False).returncode
+
+
+def main(arguments: list[str]) -> int:
+    obstacle = find_obstacle()
+    if obstacle:
+        say(f"NOT RUN: {obstacle}")
+        return 1 if os.environ.get("RAILHEAD_NODE_REQUIRED") else 0
+    with tempfile.TemporaryDirectory(prefix="railhead-e2e-node-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the volumes below are the pods' too, who are other users
+        try:
+            prepare()
+            step("20-up.sh")
+            step("40-images.sh")
+            make_images(folder / "images")
+            return run_tests(folder / "volumes", arguments)
+        except subprocess.CalledProcessError as error:
+            say(f"{error.cmd[0]} ended with code {error.returncode}; its words are above")
+            return 1
+        finally:
+            say("down")
+            subprocess.run([str(SCRIPTS / "90-down.sh"), "--purge"], check=False, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
