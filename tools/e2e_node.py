@@ -26,7 +26,7 @@ JOB_IMAGE = "localhost/railhead-examples:e2e"
 PROGRAMS = ("containerd", "runc", "nft", "conntrack", "debootstrap", "gcc", "openssl", "ip", "iptables")
 # What the base image lacks; it has Ray, torch, kopf, kubernetes and pydantic.
 OPERATOR_NEEDS = ("cryptography", "cffi", "pycparser")
-EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "threadpoolctl", "narwhals")
+EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "cloudpickle", "threadpoolctl", "narwhals")
 BEGAN = time.monotonic()
 
 

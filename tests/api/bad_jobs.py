@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tests.api.trainjobs import ABSENT
@@ -22,7 +22,7 @@ class Bad:
 
     field: str
     words: str
-    changes: dict[str, Any] = field(default_factory=dict)
+    changes: dict[str, Any]
 
 
 def _one(path: str, value: Any, words: str, *, at: str = "") -> Bad:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -13,6 +14,7 @@ from railhead.local.control_plane import ControlPlane
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+IDLE_SECONDS = 30  # an API server closes a connection that was idle for 90 s, and the next request finds out
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,23 @@ class ApiServer:
         context.load_cert_chain(plane.pki / "admin.crt", plane.pki / "admin.key")
         address = urlsplit(plane.server)
         self._connection = http.client.HTTPSConnection(str(address.hostname), address.port, context=context, timeout=30)
+        self._used = time.monotonic()
 
     def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON, **query: str
     ) -> Answer:
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": content_type, "Accept": accept}
-        self._connection.request(method, target, json.dumps(body) if body is not None else None, headers)
-        response = self._connection.getresponse()
-        text = response.read()
+        if time.monotonic() - self._used > IDLE_SECONDS:
+            self._connection.close()  # the next request opens it again
+        try:
+            self._connection.request(method, target, json.dumps(body) if body is not None else None, headers)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()  # or every later request would fail for this one
+            raise
+        self._used = time.monotonic()
         is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
         return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
 

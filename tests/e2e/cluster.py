@@ -149,7 +149,7 @@ class Cluster:
         try:
             over = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
             wait_until(f"{path} of {claim} read", over, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
-            return base64.b64decode(self.log(READER), validate=True)
+            return base64.b64decode(self.log(READER).strip(), validate=True)
         finally:
             self("delete", "pod", READER, "--grace-period=0", "--force")
 

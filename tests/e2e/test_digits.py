@@ -70,7 +70,7 @@ def test_the_head_log_has_every_line_of_all_ranks(cluster: Cluster, digits: dict
 
 
 def test_a_workers_log_has_its_own_rank(digits: dict[str, Any]) -> None:
-    ranks = []
+    ranks: list[int] = []
     for log in digits["worker_logs"].values():
         mine = {rank for rank in (0, 1) if f"rank {rank} loss" in log}
         assert len(mine) == 1, "a worker's log shows its own rank and no other"

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -88,7 +88,7 @@ class Pods:
     def start(self, *, workers: int = 2, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
         self.start_head(attempt=attempt, checkpoint_index=checkpoint_index, **env)
         for slot in range(workers):
-            self.start_worker(slot, **env)
+            self.start_worker(slot, env=env)
 
     def start_head(self, *, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
         port = self._server.server_address[1]
@@ -101,8 +101,8 @@ class Pods:
         }
         self._start("head", f"{self._net}.2", {**own, **env})
 
-    def start_worker(self, slot: int, *, round_: int = 0, **env: str) -> None:
-        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", env)
+    def start_worker(self, slot: int, *, round_: int = 0, env: Mapping[str, str] | None = None) -> None:
+        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", dict(env or {}))
 
     def _start(self, name: str, ip: str, env: dict[str, str]) -> None:
         role = "head" if name == "head" else "worker"

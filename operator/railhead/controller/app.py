@@ -29,7 +29,7 @@ from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
 from railhead.kube.client import KubeClient, connect
-from railhead.kube.informer import Informer
+from railhead.kube.informer import Informer, version_of
 from railhead.kube.kinds import POD
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings
@@ -50,7 +50,8 @@ class Views:
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
             metadata = raw.get("metadata") or {}
-            self._store.drop_job(JobKey(str(metadata.get("namespace")), str(metadata.get("name"))), metadata["uid"])
+            key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+            self._store.drop_job(key, metadata["uid"], version=version_of(raw))
         else:
             self.job(raw)
 
@@ -117,8 +118,10 @@ async def run_operator(config: OperatorConfig) -> None:
             serve_reports(config.report_listen, certificates, handler),
             serve_probes(config.probe_listen, lambda: views.are_synced),
         ):
-            await _run_parts(config, client, store, views, loop)
-        await writer.close()
+            try:
+                await _run_parts(config, client, store, views, loop)
+            finally:
+                await writer.close()
 
 
 async def _run_parts(config: OperatorConfig, client: KubeClient, store: Store, views: Views, loop: Loop) -> None:

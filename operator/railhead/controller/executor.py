@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
+from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone
 from railhead.kube.kinds import CHILDREN, POD, TRAIN_JOB
@@ -103,16 +104,28 @@ class Executor:
         kind = CHILDREN[create.kind]
         try:
             answer = await self.client.create(kind, self._complete(create), namespace=key.namespace)
-        except Conflict:
-            if create.kind == "Pod":  # our own, made before an answer was lost; the name carries the job's uid
-                self.learn.pod(await self.client.get(POD, create.name, namespace=key.namespace))
+        except Conflict as error:
+            if error.reason != "AlreadyExists":
+                raise  # a quota that others use at the same moment answers so; nothing was made
+            if create.kind == "Pod":
+                await self._meet(key, uid, create)
             return
         except (Denied, Gone) as error:
-            words = f"{create.kind} {create.name} was refused: {error.message}"
-            await self.events.record(key, uid, Event("Warning", "CreateRefused", words))
-            raise Refused(words) from error
+            raise await self._refusal(key, uid, create, error.message) from error
         if create.kind == "Pod":
             self.learn.pod(answer)
+
+    async def _meet(self, key: JobKey, uid: str, create: Create) -> None:
+        """A pod of this name exists: our own, made before an answer was lost, or a stranger in its place."""
+        existing = await self.client.get(POD, create.name, namespace=key.namespace)
+        if owner_uid(existing) != uid:
+            raise await self._refusal(key, uid, create, "a pod of this name exists that is not the job's; delete it")
+        self.learn.pod(existing)
+
+    async def _refusal(self, key: JobKey, uid: str, create: Create, why: str) -> Refused:
+        words = f"{create.kind} {create.name} was refused: {why}"
+        await self.events.record(key, uid, Event("Warning", "CreateRefused", words))
+        return Refused(words)
 
     def _complete(self, create: Create) -> Object:
         if create.kind != "Secret":

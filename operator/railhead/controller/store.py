@@ -17,6 +17,7 @@ from railhead.api.job import JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
+from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
 from railhead.planning.observed import Observed, PodView
 from railhead.resources.settings import OperatorSettings
@@ -45,6 +46,7 @@ class Store:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
         self._keys: dict[str, JobKey] = {}
+        self._buried = Buried()
 
     def job(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
@@ -63,6 +65,8 @@ class Store:
         old = self._jobs.get(key)
         if old is not None and version_of(raw) <= old.version:
             return None
+        if self._buried.covers(uid, version_of(raw)):
+            return None  # an answer to our own write that was read after the deletion was seen
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
         spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
@@ -79,8 +83,9 @@ class Store:
         )
         return key
 
-    def drop_job(self, key: JobKey, uid: str) -> None:
-        """Forgets a deleted job, unless its name belongs to a new one already."""
+    def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
+        """Forgets a job that is gone since `version`, unless its name belongs to a new one already."""
+        self._buried.add(uid, version)
         record = self._jobs.get(key)
         if record is not None and record.uid == uid:
             del self._jobs[key]
@@ -88,19 +93,18 @@ class Store:
 
     def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
         """A pod came, changed or went; the key of its job."""
-        pod = new if new is not None else old
-        if pod is None:
-            return None
-        uid, name = owner_uid(pod), str(pod["metadata"]["name"])
-        if not uid:
-            return None
-        if new is not None:
-            self._pods[uid][name] = observe_pod(new)
-        else:
-            self._pods[uid].pop(name, None)
-            if not self._pods[uid]:
-                del self._pods[uid]
-        return self._keys.get(uid)
+        before = owner_uid(old) if old is not None else ""
+        after = owner_uid(new) if new is not None else ""
+        if old is not None and before and before != after:  # gone, or orphaned by `kubectl delete --cascade=orphan`
+            self._forget_pod(before, str(old["metadata"]["name"]))
+        if new is not None and after:
+            self._pods[after][str(new["metadata"]["name"])] = observe_pod(new)
+        return self._keys.get(after or before)
+
+    def _forget_pod(self, uid: str, name: str) -> None:
+        self._pods[uid].pop(name, None)
+        if not self._pods[uid]:
+            del self._pods[uid]
 
     def pods(self, uid: str) -> tuple[PodView, ...]:
         return tuple(self._pods.get(uid, {}).values())

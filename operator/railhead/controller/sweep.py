@@ -9,6 +9,7 @@ from railhead.api.job import JobKey
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
+from railhead.kube.informer import version_of
 from railhead.kube.kinds import TRAIN_JOB
 
 log = logging.getLogger(__name__)
@@ -19,12 +20,14 @@ async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ..
     """Forgets the jobs that are not there any more; their keys."""
     before = {key: record for key in store.all_keys() if (record := store.job(key))}
     there: set[str] = set()
+    versions: list[int] = []
     for namespace in namespaces or (None,):
         page = await client.list(TRAIN_JOB, namespace=namespace, metadata_only=True)
+        versions.append(version_of(page))
         there.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
     lost = [key for key, record in before.items() if record.uid not in there]
     for key in lost:
-        store.drop_job(key, before[key].uid)
+        store.drop_job(key, before[key].uid, version=min(versions))
     return lost
 
 

@@ -17,11 +17,12 @@ import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
 
-from railhead.kube.errors import KubeError, RetryAfter, classify_response
+from railhead.kube.errors import RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 
 REQUEST_TIMEOUT_SECONDS = 30
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for so long is dead
+NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PATCH_TYPES = {
     "json": "application/json-patch+json",
@@ -146,8 +147,8 @@ class KubeClient:
         }
         path = _with_query(kind.path(namespace=namespace), query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send("GET", path, timeout=timeout)
         self.requests["watch", kind.plural] += 1
+        response = await self._send("GET", path, timeout=timeout)
         try:
             if response.status >= 400:
                 raise classify_response(
@@ -167,7 +168,7 @@ class KubeClient:
     async def raw_get(self, path: str) -> bytes:
         """The body of any path (for /readyz, logs)."""
         response = await self._send("GET", path, timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS))
-        body = bytes(await response.read())
+        body = await _read(response)
         if response.status >= 400:
             raise classify_response(response.status, body)
         return body
@@ -185,20 +186,11 @@ class KubeClient:
     ) -> dict[str, Any]:
         self.requests[verb, kind.plural] += 1
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        try:
-            response = await self._send(
-                method, path, body=body, content_type=content_type, accept=accept, timeout=timeout
-            )
-            async with response:
-                data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
+        response = await self._send(method, path, body=body, content_type=content_type, accept=accept, timeout=timeout)
+        data = await _read(response)
         if response.status >= 400:
             raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
-        values = json.loads(data)
-        if not isinstance(values, dict):
-            raise KubeError(response.status, "NotAnObject", data[:100].decode(errors="replace"))
-        return values
+        return _parse_object(response.status, data)
 
     async def _send(
         self,
@@ -213,9 +205,32 @@ class KubeClient:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "railhead"}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
         url = self._api.configuration.host + path
-        answer = await self._api.rest_client.request(method, url, headers=headers, body=body, _request_timeout=timeout)
+        send = self._api.rest_client.request
+        try:
+            answer = await send(method, url, headers=headers, body=body, _request_timeout=timeout)
+        except NO_ANSWER as error:
+            raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    try:
+        async with response:
+            return bytes(await response.read())
+    except NO_ANSWER as error:
+        raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
+
+
+def _parse_object(status: int, data: bytes) -> dict[str, Any]:
+    """A good answer that is no object comes from something in between, not from the API server."""
+    try:
+        values = json.loads(data)
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise RetryAfter(status, "NotAnObject", data[:100].decode(errors="replace"))
+    return values
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -27,7 +27,7 @@ class Gone(KubeError):
 
 
 class Conflict(KubeError):
-    """Somebody was first: it exists already, or the compare did not hold (409, a failed JSON Patch test)."""
+    """Somebody was first: it exists already, or a precondition did not hold (409). A failed JSON Patch is `Denied`."""
 
 
 class RetryAfter(KubeError):
@@ -43,7 +43,7 @@ class RetryAfter(KubeError):
 
 
 class Denied(KubeError):
-    """The request will not succeed as it is (400, 401, 403, 422)."""
+    """The request will not succeed as it is (400, 401, 403; 422, which a failed JSON Patch test is as well)."""
 
 
 def classify_response(status: int, body: bytes, *, retry_after: str | None = None) -> KubeError:
@@ -69,7 +69,5 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _seconds(text: str | None) -> float | None:
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return None
+    """Of Retry-After in its form as a number; Kubernetes sends no date."""
+    return float(text) if text and text.isascii() and text.isdigit() else None

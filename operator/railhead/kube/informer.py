@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from railhead.kube.buried import Buried
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
@@ -46,6 +47,7 @@ class View:
         self._objects: dict[tuple[str, str], Object] = {}
         self._on_change = on_change
         self._slim = slim
+        self._buried = Buried()
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self._objects.get((namespace, name))
@@ -54,7 +56,9 @@ class View:
         return list(self._objects.values())
 
     def put(self, obj: Object) -> None:
-        """Takes an object in, unless a newer one of the same uid is known."""
+        """Takes an object in, unless a newer one is known, or that it is gone."""
+        if self._buried.covers(str(obj["metadata"].get("uid")), version_of(obj)):
+            return
         old = self._objects.get(key_of(obj))
         is_same = old is not None and old["metadata"].get("uid") == obj["metadata"].get("uid")
         if old is not None and version_of(obj) <= version_of(old) and (is_same or version_of(obj) < version_of(old)):
@@ -65,6 +69,10 @@ class View:
 
     def drop(self, obj: Object) -> None:
         """Forgets an object that was deleted, unless its name belongs to a newer one."""
+        self._drop(obj, version=version_of(obj))
+
+    def _drop(self, obj: Object, *, version: int) -> None:
+        self._buried.add(str(obj["metadata"].get("uid")), version)
         old = self._objects.get(key_of(obj))
         if old is None or old["metadata"].get("uid") != obj["metadata"].get("uid"):
             return
@@ -76,7 +84,7 @@ class View:
         listed = {key_of(obj) for obj in objects}
         for key, old in list(self._objects.items()):
             if key not in listed and version_of(old) <= version:
-                self.drop(old)
+                self._drop(old, version=version)
         for obj in objects:
             self.put(obj)
 
@@ -94,7 +102,9 @@ class Informer:
         label_selector: str = "",
         field_selector: str = "",
         slim: Callable[[Object], Object] = drop_nothing,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._sleep = sleep
         self.namespace = namespace
         self._client = client
         self._kind = kind
@@ -128,21 +138,30 @@ class Informer:
         failures = 0
         version: str | None = None
         while True:
+            seen = 0
             try:
                 if version is None:
                     version = await self._list()
                 async for event in self._client.watch(self._kind, resource_version=version, **self._scope):  # type: ignore[arg-type]
-                    failures = 0
+                    seen, failures = seen + 1, 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
-            except Gone:
+                if not seen:  # the API server sends bookmarks; what ends without one is no API server
+                    raise RetryAfter(0, "WatchEmpty", "the watch ended without an event")
+            except Gone as error:
                 version = None
+                failures += 1
+                if failures > 1:  # the first list after a watch that came too late need not wait
+                    await self._pause(error, failures)
             except KubeError as error:
                 failures += 1
-                asked = error.seconds if isinstance(error, RetryAfter) else None
-                delay = asked or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
-                log.warning("watch of %s: %s; again in %.1f s", self._kind.plural, error, delay)
-                await asyncio.sleep(delay)
+                await self._pause(error, failures)
+
+    async def _pause(self, error: KubeError, failures: int) -> None:
+        asked = error.seconds if isinstance(error, RetryAfter) else None
+        delay = asked or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
+        log.warning("watch of %s: %s; again in %.1f s", self._kind.plural, error, delay)
+        await self._sleep(delay)
 
     async def _list(self) -> str:
         page = await self._client.list(self._kind, **self._scope)  # type: ignore[arg-type]

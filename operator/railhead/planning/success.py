@@ -6,6 +6,7 @@ from typing import Any
 
 from railhead.api import conditions as c
 from railhead.contract.outcome import Outcome
+from railhead.planning.driver_words import count_of, metrics_of, newer_checkpoint
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Delete, Event, Plan
 from railhead.planning.status_write import build_condition, build_status_write, format_time
@@ -14,21 +15,9 @@ from railhead.planning.status_write import build_condition, build_status_write, 
 def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
     """The status fields for a checkpoint that only the driver's last word tells of."""
     told = outcome.checkpoint if outcome else None
-    if not told or not isinstance(told.get("index"), int) or not told.get("uri"):
-        return {}
-    known = observed.status.checkpoint
-    if known is not None and known.index >= told["index"]:
-        return {}
-    metrics = told.get("metrics") if isinstance(told.get("metrics"), dict) else {}
-    return {
-        "checkpoint": {
-            "uri": str(told["uri"]),
-            "index": told["index"],
-            "time": str(told.get("time") or format_time(observed.now)),
-            "metrics": {str(k): str(v) for k, v in (metrics or {}).items()},
-            "attempt": observed.attempt,
-        }
-    }
+    time = format_time(observed.now)
+    checkpoint = newer_checkpoint(told, observed.status, attempt=observed.attempt, time=time)
+    return {"checkpoint": checkpoint} if checkpoint else {}
 
 
 def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
@@ -41,9 +30,9 @@ def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]
         "progress": {
             "attempt": observed.attempt,
             "state": "FINISHED",
-            "reports": outcome.reports,
+            "reports": count_of(outcome.reports),
             "joined": observed.desired_workers,
-            "metrics": outcome.metrics,
+            "metrics": metrics_of(outcome.metrics),
             "updateTime": format_time(observed.now),
         }
     }

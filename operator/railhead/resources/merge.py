@@ -1,4 +1,8 @@
-"""Merges a pod template over another, as a strategic merge would: by name where lists have names."""
+"""Merges a pod template over another, much as a strategic merge would: by name where lists have names.
+
+What may hold one of several things (an environment variable's value or source, a volume's
+kind, a probe's handler) is replaced whole: two of them in one is refused by the API server.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +19,25 @@ MERGE_KEYS = {
     "ports": "containerPort",
     "hostAliases": "ip",
 }
+WHOLE_ITEMS = frozenset({"volumes", "env", "volumeMounts"})
+WHOLE = frozenset(
+    {
+        "seccompProfile",
+        "appArmorProfile",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "postStart",
+        "preStop",
+    }
+)
 APPENDED = frozenset({"tolerations", "envFrom", "topologySpreadConstraints"})
 
 
 def merge(base: Any, over: Any, *, key: str = "") -> Any:
     """`over` laid on `base`. Maps merge by key, named lists by name, everything else is replaced."""
+    if key in WHOLE:
+        return over
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         merged = dict(base)
         for name, value in over.items():
@@ -29,17 +47,24 @@ def merge(base: Any, over: Any, *, key: str = "") -> Any:
         if key in APPENDED:
             return [*base, *over]
         if key in MERGE_KEYS:
-            return _merge_named(base, over, by=MERGE_KEYS[key])
+            return _merge_named(base, over, by=MERGE_KEYS[key], is_whole=key in WHOLE_ITEMS)
     return over
 
 
-def _merge_named(base: list[Any], over: list[Any], *, by: str) -> list[Any]:
+def _merge_named(base: list[Any], over: list[Any], *, by: str, is_whole: bool) -> list[Any]:
     merged = list(base)
-    places = {item.get(by): index for index, item in enumerate(base) if isinstance(item, Mapping)}
+    places = {name: index for index, item in enumerate(base) if (name := _name(item, by)) is not None}
     for item in over:
-        name = item.get(by) if isinstance(item, Mapping) else None
-        if name is not None and name in places:
-            merged[places[name]] = merge(merged[places[name]], item)
-        else:
+        name = _name(item, by)
+        place = places.get(name) if name is not None else None
+        if place is None:
             merged.append(item)
+        else:
+            merged[place] = item if is_whole else merge(merged[place], item)
     return merged
+
+
+def _name(item: Any, by: str) -> str | int | None:
+    """What an item is known by. A template may hold anything there: what is no name is nobody's."""
+    name = item.get(by) if isinstance(item, Mapping) else None
+    return name if isinstance(name, str | int) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from decimal import ROUND_CEILING, Decimal
 
@@ -19,18 +20,15 @@ SUFFIXES = {
     "Ti": Decimal(2) ** 40,
     "Pi": Decimal(2) ** 50,
 }
+QUANTITY = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(SUFFIXES)})", re.ASCII)
 
 
 def parse_quantity(text: str) -> Decimal:
     """The number that a quantity means. Raises ValueError for anything that is none."""
-    number = text.rstrip("mkMGTPi")
-    suffix = text[len(number) :]
-    if suffix not in SUFFIXES or not number:
+    match = QUANTITY.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not a quantity")
-    try:
-        return Decimal(number) * SUFFIXES[suffix]
-    except ArithmeticError:
-        raise ValueError(f"{text!r} is not a quantity") from None
+    return Decimal(match[1]) * SUFFIXES[match[2]]
 
 
 def format_cpu(value: Decimal) -> str:

@@ -218,7 +218,7 @@ def fake_site(tamper: str = "") -> Callable[[str], bytes]:
 
 def test_release_binaries_are_taken_when_there_is_no_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "_fetch", fake_site())
-    monkeypatch.setattr(releases.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     folder = resolve(print)
     assert binaries.has_programs(folder)
     assert (folder / "etcd").read_bytes() == b"etcd"
@@ -228,13 +228,13 @@ def test_release_binaries_are_taken_when_there_is_no_go(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("tamper", ["kube-scheduler", "kubectl", "etcd"])
 def test_file_with_another_checksum_is_not_kept(monkeypatch: pytest.MonkeyPatch, tamper: str) -> None:
     monkeypatch.setattr(releases, "_fetch", fake_site(tamper))
-    monkeypatch.setattr(releases.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(NoControlPlane, match=f"checksum of .*{tamper}.* does not match"):
         resolve(print)
     assert not cache_folder().exists()
 
 
 def test_machine_without_releases_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases.platform, "machine", lambda: "riscv64")
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(NoControlPlane, match="no release for riscv64"):
         resolve(print)

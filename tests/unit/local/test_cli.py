@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from railhead.cli import local_run
-from railhead.cli import main as cli
 from railhead.cli.local_options import uninterrupted
 from railhead.cli.main import main
 from railhead.local.session import SessionError
@@ -77,7 +76,7 @@ def test_known_errors_become_exit_codes(
         raise error
 
     monkeypatch.setattr(local_run, "run", fail)
-    monkeypatch.setattr(cli.os, "dup2", lambda new, old: None)  # stdout is pytest's
+    monkeypatch.setattr("os.dup2", lambda new, old: None)  # stdout is pytest's
     assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == code
 
 

@@ -9,7 +9,6 @@ import pytest
 import yaml
 from cryptography import x509
 
-from railhead.local import assets
 from railhead.local.assets import MissingAsset, find_assets
 from railhead.local.control_plane.identities import write_identities, write_kubeconfig
 from railhead.local.install import (
@@ -28,7 +27,7 @@ def test_what_is_not_python_belongs_to_the_package() -> None:
 
 
 def test_incomplete_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(assets.railhead, "__file__", str(tmp_path / "railhead" / "__init__.py"))
+    monkeypatch.setattr("railhead.__file__", str(tmp_path / "railhead" / "__init__.py"))
     with pytest.raises(MissingAsset, match=r"data/crds is missing; install Railhead again"):
         find_assets("crds")
 

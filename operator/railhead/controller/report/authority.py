@@ -42,7 +42,7 @@ def read_review(review: Mapping[str, Any]) -> Speaker | None:
     extra = user.get("extra") or {}
     names_, uids = extra.get(POD_NAME) or [], extra.get(POD_UID) or []
     parts = str(user.get("username") or "").split(":")  # system:serviceaccount:<namespace>:<name>
-    if len(parts) != 4 or len(names_) != 1 or len(uids) != 1:
+    if parts[:2] != ["system", "serviceaccount"] or len(parts) != 4 or len(names_) != 1 or len(uids) != 1:
         return None
     return Speaker(namespace=parts[2], pod=str(names_[0]), pod_uid=str(uids[0]))
 
@@ -58,6 +58,6 @@ def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int
         return 403, "only the head pod of the job may report"
     if report.attempt != job.status.attempt or head.attempt != job.status.attempt:
         return 409, f"the job is in attempt {job.status.attempt}"
-    if job.status.is_finished or (job.status.failure and job.status.failure.attempt == report.attempt):
+    if head.is_over or job.status.is_finished or (job.status.failure and job.status.failure.attempt == report.attempt):
         return 409, "the attempt is over"
     return None

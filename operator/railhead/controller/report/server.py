@@ -40,7 +40,7 @@ class ReportHandler:
 
     async def __call__(self, request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
+        if scheme.lower() != "bearer" or not token.isascii() or not token:
             return _answer(401, "a bearer token is needed")
         try:
             async with asyncio.timeout(BODY_SECONDS):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from railhead.api.job import JobKey
@@ -16,19 +16,14 @@ from railhead.api.status import JobStatus
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Conflict, Denied, Gone, KubeError
+from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
+from railhead.planning.driver_words import MAX_TIME, count_of, metrics_of, newer_checkpoint, uri_of
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 1.0
 WRITES_AT_A_TIME = 8
-MAX_METRICS = 64
-
-
-def metrics_of(values: Any) -> dict[str, str]:
-    """At most 64 metrics of bounded length."""
-    items = list(values.items())[:MAX_METRICS] if isinstance(values, dict) else []
-    return {str(key)[:128]: str(value)[:256] for key, value in items}
+CLOSE_SECONDS = 3.0
 
 
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
@@ -38,27 +33,19 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
         "progress": {
             "attempt": report.attempt,
             "state": report.state,
-            "reports": max(report.reports, 0),
-            "joined": max(report.joined, 0),
+            "reports": count_of(report.reports),
+            "joined": count_of(report.joined),
             "metrics": metrics_of(report.metrics),
-            "updateTime": report.time[:64],
+            "updateTime": report.time[:MAX_TIME],
         }
     }
-    checkpoint = report.checkpoint or {}
-    index = checkpoint.get("index")
-    is_newer = isinstance(index, int) and (status.checkpoint is None or index > status.checkpoint.index)
-    if is_newer and checkpoint.get("uri"):
-        wanted["checkpoint"] = {
-            "uri": str(checkpoint["uri"])[:2048],
-            "index": index,
-            "time": str(checkpoint.get("time") or report.time)[:64],
-            "metrics": metrics_of(checkpoint.get("metrics")),
-            "attempt": report.attempt,
-        }
-    if report.run_uri:
-        wanted["runURI"] = report.run_uri[:2048]
-    if report.resumed_from and report.resumed_from.get("uri"):
-        wanted["resumedFrom"] = {"uri": str(report.resumed_from["uri"])[:2048]}
+    checkpoint = newer_checkpoint(report.checkpoint, status, attempt=report.attempt, time=report.time)
+    if checkpoint:
+        wanted["checkpoint"] = checkpoint
+    if run := uri_of(report.run_uri):
+        wanted["runURI"] = run
+    if resumed := uri_of((report.resumed_from or {}).get("uri")):
+        wanted["resumedFrom"] = {"uri": resumed}
     return {key: value for key, value in wanted.items() if current.get(key) != value}
 
 
@@ -72,7 +59,9 @@ class ReportWriter:
         lookup: Callable[[JobKey], JobFacts | None],
         learn: Callable[[dict[str, Any]], None],
         period: float = PERIOD_SECONDS,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        self._sleep = sleep
         self._client = client
         self._lookup = lookup
         self._learn = learn
@@ -89,18 +78,29 @@ class ReportWriter:
             self._tasks[key] = asyncio.create_task(self._write_until_quiet(key))
 
     async def close(self) -> None:
+        """Writes what was taken and not written yet: the driver will not say it again."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        left, self._latest = self._latest, {}
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*(self._write(key, report) for key, report in left.items()))
+        except TimeoutError:
+            log.warning("reports of %d jobs were not written before the end", len(left))
 
     async def _write_until_quiet(self, key: JobKey) -> None:
         """Writes at once, then what has come within the period, until nothing comes."""
         try:
             while (report := self._latest.pop(key, None)) is not None:
-                async with self._gate:
-                    await self._write(key, report)
-                await asyncio.sleep(self._period)
+                try:
+                    async with self._gate:
+                        await self._write(key, report)
+                except asyncio.CancelledError:
+                    self._latest.setdefault(key, report)
+                    raise
+                await self._sleep(self._period)
         finally:
             self._tasks.pop(key, None)
 
@@ -120,7 +120,7 @@ class ReportWriter:
             answer = await self._client.patch(
                 TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"
             )
-        except (Gone, Conflict, Denied) as error:
+        except (Gone, Denied) as error:  # the job is gone, or in another attempt: a failed test is `Denied`
             log.info("%s/%s: a report was dropped: %s", key.namespace, key.name, error)
         except KubeError as error:
             log.warning("%s/%s: %s; the report is tried again", key.namespace, key.name, error)

@@ -1,0 +1,57 @@
+"""A driver's words, cut to what the status can hold.
+
+They come from a pod, so they may be anything; a single value beyond the CRD's bounds
+would have the whole status write refused, again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api.status import JobStatus
+
+MAX_METRICS = 64
+MAX_KEY = 128
+MAX_VALUE = 256
+MAX_URI = 2048
+MAX_TIME = 64
+MAX_NUMBER = 2**31 - 1
+
+
+def metrics_of(values: Any) -> dict[str, str]:
+    """At most 64 metrics of bounded length."""
+    items = list(values.items())[:MAX_METRICS] if isinstance(values, dict) else []
+    return {str(key)[:MAX_KEY]: str(value)[:MAX_VALUE] for key, value in items}
+
+
+def count_of(value: Any) -> int:
+    """A count that fits, 0 for what is none."""
+    return min(max(value, 0), MAX_NUMBER) if isinstance(value, int) else 0
+
+
+def newer_checkpoint(told: Any, status: JobStatus, *, attempt: int, time: str) -> dict[str, Any] | None:
+    """The status's checkpoint when the driver tells of a later commit than is known; `time` when it tells none."""
+    if not isinstance(told, dict):
+        return None
+    index, uri = index_of(told.get("index")), uri_of(told.get("uri"))
+    known = status.checkpoint.index if status.checkpoint else -1
+    if index is None or uri is None or index <= known:
+        return None
+    return {
+        "uri": uri,
+        "index": index,
+        "time": str(told.get("time") or time)[:MAX_TIME],
+        "metrics": metrics_of(told.get("metrics")),
+        "attempt": attempt,
+    }
+
+
+def index_of(value: Any) -> int | None:
+    """A commit's number, or None: a number that was changed would be another commit's."""
+    is_index = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER
+    return value if is_index else None
+
+
+def uri_of(value: Any) -> str | None:
+    """The URI, or None: one that was cut would lead elsewhere."""
+    return value if isinstance(value, str) and 0 < len(value) <= MAX_URI else None

@@ -1,0 +1,267 @@
+"""The executor: status first, then deletes, then children; and what each refusal means for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.api.job import JobKey
+from railhead.controller.events import EventRecorder
+from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.planning.plan import Create, Delete, Event, Plan, StatusWrite
+from railhead.planning.planner import plan
+from railhead.resources.secret import TOKEN_TO_BE_GENERATED
+from tests.unit.builders import UID, make_observed
+from tests.unit.controller.fake_client import FakeClient
+
+KEY = JobKey("default", "digits")
+WRITE = StatusWrite(
+    fields={"phase": "Pending", "attempt": 1},
+    tests={"/metadata/uid": UID, "/status/attempt": 0},
+)
+WRITTEN = {"kind": "TrainJob", "metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 1}}
+FAILED_TEST = Denied(422, "Invalid", "the server rejected our request due to an error in our request")
+EXISTS = Conflict(409, "AlreadyExists", "already exists")
+
+
+@dataclass
+class Learnt:
+    """Where the executor's answers go."""
+
+    jobs: list[Any] = field(default_factory=list)
+    gone: list[tuple[JobKey, str]] = field(default_factory=list)
+    pods: list[str] = field(default_factory=list)
+
+    def job(self, raw: dict[str, Any]) -> None:
+        self.jobs.append(raw)
+
+    def job_gone(self, key: JobKey, uid: str) -> None:
+        self.gone.append((key, uid))
+
+    def pod(self, raw: dict[str, Any]) -> None:
+        self.pods.append(raw["metadata"]["name"])
+
+
+@pytest.fixture
+def learnt() -> Learnt:
+    return Learnt()
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient({("patch/status", "digits"): [WRITTEN]})
+
+
+@pytest.fixture
+def executor(client: FakeClient, learnt: Learnt) -> Executor:
+    return Executor(client, learnt, EventRecorder(client), make_token=lambda: "f00d")
+
+
+def make_child(kind: Any, name: str, **body: Any) -> Create:
+    owner = {"kind": names.KIND, "uid": UID, "controller": True}
+    return Create(kind, {"kind": kind, "metadata": {"name": name, "ownerReferences": [owner]}, **body})
+
+
+def make_secret() -> Create:
+    return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
+
+
+WHOLE = Plan(
+    status=WRITE,
+    creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),
+    deletes=(Delete("old", "uid-old", grace_seconds=5),),
+    events=(Event("Normal", "Created", "Starting"),),
+)
+
+
+async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events(
+    client: FakeClient, executor: Executor, learnt: Learnt
+) -> None:
+    await executor.execute(KEY, UID, WHOLE)
+    asked = [(r.verb, r.plural) for r in client.asked]
+    assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
+    assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
+    assert asked[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
+    assert learnt.jobs == [WRITTEN]
+    assert learnt.pods == ["head", "worker"]
+
+
+async def test_status_is_a_compare_and_set(client: FakeClient, executor: Executor) -> None:
+    await executor.execute(KEY, UID, Plan(status=WRITE))
+    assert client.asked[0].path == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
+    assert client.asked[0].body == [
+        {"op": "test", "path": "/metadata/uid", "value": UID},
+        {"op": "test", "path": "/status/attempt", "value": 0},
+        {"op": "add", "path": "/status/phase", "value": "Pending"},
+        {"op": "add", "path": "/status/attempt", "value": 1},
+    ]
+
+
+CHANGED = {"metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 2}}
+UNCHANGED = {"metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 0}}
+SUCCESSOR = {"metadata": {"name": "digits", "uid": "another"}, "status": {"attempt": 0}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "looked_at", "raised"),
+    [
+        (RetryAfter(0, "NoAnswer", "connection reset"), None, RetryAfter),
+        (RetryAfter(429, "TooManyRequests", "slow down", seconds=3), None, RetryAfter),
+        (Gone(404, "NotFound", "not found"), None, LostCompare),
+        (FAILED_TEST, CHANGED, LostCompare),
+        (FAILED_TEST, SUCCESSOR, LostCompare),
+        (FAILED_TEST, Gone(404, "NotFound", "not found"), LostCompare),
+        (FAILED_TEST, UNCHANGED, Denied),
+        (Denied(403, "Forbidden", "not allowed"), UNCHANGED, Denied),
+        (Conflict(409, "Conflict", "the object has been modified"), CHANGED, LostCompare),
+    ],
+)
+async def test_nothing_is_done_when_the_status_was_not_written(
+    client: FakeClient, executor: Executor, answer: KubeError, looked_at: Any, raised: type[Exception]
+) -> None:
+    client.script = {("patch/status", "digits"): [answer], ("get", "digits"): [looked_at] if looked_at else []}
+    with pytest.raises(raised):
+        await executor.execute(KEY, UID, WHOLE)
+    assert {r.verb for r in client.asked} <= {"patch/status", "get"}
+
+
+async def test_a_job_that_is_gone_is_forgotten(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
+    client.script = {("patch/status", "digits"): [Gone(404, "NotFound", "not found")]}
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, WHOLE)
+    assert learnt.gone == [(KEY, UID)]
+
+
+async def test_what_somebody_else_wrote_is_learnt(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
+    client.script = {("patch/status", "digits"): [FAILED_TEST], ("get", "digits"): [CHANGED]}
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, WHOLE)
+    assert learnt.jobs == [CHANGED]
+
+
+async def test_delete_names_the_uid_that_it_means(client: FakeClient, executor: Executor) -> None:
+    await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old", grace_seconds=5), Delete("b", "uid-b"))))
+    first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
+    assert first["preconditions"] == {"uid": "uid-old"}
+    assert first["gracePeriodSeconds"] == 5
+    assert second["preconditions"] == {"uid": "uid-b"}
+    assert "gracePeriodSeconds" not in second
+
+
+@pytest.mark.parametrize("answer", [Gone(404, "NotFound", "gone"), Conflict(409, "Conflict", "the UID does not match")])
+async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
+    client: FakeClient, executor: Executor, answer: KubeError
+) -> None:
+    client.script = {("delete", "old"): [answer]}
+    await executor.execute(KEY, UID, replace(WHOLE, status=None))
+    assert client.names("create", "pods") == ["head", "worker"]
+
+
+async def test_a_pod_on_its_way_out_is_learnt(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
+    client.script = {("delete", "old"): [{"kind": "Pod", "metadata": {"name": "old"}}]}
+    await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
+    assert learnt.pods == ["old"]
+
+
+async def test_a_delete_without_an_answer_stops_the_plan(client: FakeClient, executor: Executor) -> None:
+    client.script = {("delete", "old"): [RetryAfter(0, "NoAnswer", "reset")]}
+    with pytest.raises(RetryAfter):
+        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+    assert client.names("create") == []
+
+
+async def test_an_own_pod_that_exists_is_good_and_learnt(
+    client: FakeClient, executor: Executor, learnt: Learnt
+) -> None:
+    head = make_child("Pod", "head")
+    client.script = {("create", "head"): [EXISTS], ("get", "head"): [dict(head.body)]}
+    await executor.execute(KEY, UID, Plan(creates=(head, make_child("Pod", "worker"))))
+    assert sorted(learnt.pods) == ["head", "worker"]
+
+
+async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
+    client: FakeClient, executor: Executor, learnt: Learnt
+) -> None:
+    client.script = {("create", "head"): [EXISTS], ("get", "head"): [{"metadata": {"name": "head"}}]}
+    with pytest.raises(Refused, match=r"head .* not the job's"):
+        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
+    assert learnt.pods == []
+
+
+async def test_an_existing_secret_is_good_and_never_read(client: FakeClient, executor: Executor) -> None:
+    client.script = {("create", "auth"): [EXISTS]}
+    await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
+    assert [r.verb for r in client.asked] == ["create", "create"]
+
+
+@pytest.mark.parametrize("name", ["auth", "head"])
+async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
+    client: FakeClient, executor: Executor, name: str
+) -> None:
+    quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
+    client.script = {("create", name): [quota]}
+    with pytest.raises(Conflict):
+        await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
+    assert client.names("get") == []
+
+
+async def test_no_pod_is_made_before_all_that_pods_refer_to(client: FakeClient, executor: Executor) -> None:
+    client.script = {("create", "auth"): [RetryAfter(503, "ServiceUnavailable", "starting")]}
+    with pytest.raises(RetryAfter):
+        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
+    assert client.names("create", "pods") == []
+
+
+@pytest.mark.parametrize(
+    "answer", [Denied(403, "Forbidden", "exceeded quota: pods"), Gone(404, "NotFound", 'namespaces "x" not found')]
+)
+async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
+    client: FakeClient, executor: Executor, learnt: Learnt, answer: KubeError
+) -> None:
+    client.script = {("create", "head"): [answer]}
+    with pytest.raises(Refused, match="Pod head was refused: ") as caught:
+        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+    assert answer.message in str(caught.value)
+    assert learnt.pods == ["worker"]  # the others are made all the same
+    events = [r.body for r in client.asked if r.plural == "events"]
+    assert [(e["reason"], e["type"]) for e in events] == [("CreateRefused", "Warning")]
+    assert answer.message in events[0]["message"]
+
+
+async def test_the_token_is_made_here_and_nothing_else_changes(client: FakeClient, executor: Executor) -> None:
+    secret = make_secret()
+    await executor.execute(KEY, UID, Plan(creates=(secret,)))
+    assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
+    assert secret.body["stringData"]["token"] == TOKEN_TO_BE_GENERATED
+
+
+def test_tokens_are_long_and_differ(client: FakeClient, learnt: Learnt) -> None:
+    make_token = Executor(client, learnt, EventRecorder(client)).make_token
+    first, second = make_token(), make_token()
+    assert first != second
+    assert len(first) == 64
+
+
+async def test_a_large_plan_asks_a_few_things_at_a_time(client: FakeClient, executor: Executor) -> None:
+    workers = tuple(make_child("Pod", f"w{n}") for n in range(100))
+    await executor.execute(KEY, UID, Plan(creates=workers))
+    assert len(client.names("create")) == 100
+    assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
+
+
+async def test_doing_a_whole_plan_again_after_lost_answers_asks_for_the_same_names(
+    client: FakeClient, executor: Executor
+) -> None:
+    wanted = plan(make_observed())
+    await executor.execute(KEY, UID, wanted)
+    first = client.names("create")
+    client.asked.clear()
+    client.script = {("create", name): [EXISTS] for name in first}
+    client.script.update({("get", c.name): [dict(c.body)] for c in wanted.creates if c.kind == "Pod"})
+    await executor.execute(KEY, UID, replace(wanted, status=None))
+    assert sorted(client.names("create")) == sorted(first)
+    assert len(set(first)) == len(first)

@@ -1,0 +1,194 @@
+"""The keyed queue: one run per key at a time, later and later after failures, woken by a clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from railhead.controller.queue import LAST_BACKOFF_SECONDS, KeyedQueue, Timer
+
+
+class FakeTimer(Timer):
+    """One call that is to come."""
+
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at = at
+        self.call = call
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+@dataclass
+class FakeClock:
+    """Time passes only when a test says so."""
+
+    now: float = 0.0
+    timers: list[FakeTimer] = field(default_factory=list)
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> FakeTimer:
+        assert seconds >= 0
+        self.timers.append(FakeTimer(self.now + seconds, call))
+        return self.timers[-1]
+
+    def pass_seconds(self, seconds: float) -> None:
+        self.now += seconds
+        due = [t for t in self.timers if t.at <= self.now]
+        self.timers = [t for t in self.timers if t.at > self.now]
+        for timer in sorted(due, key=lambda t: t.at):
+            if not timer.is_cancelled:
+                timer.call()
+
+    @property
+    def pending(self) -> list[float]:
+        return [t.at for t in self.timers if not t.is_cancelled]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def queue(clock: FakeClock) -> KeyedQueue[str]:
+    return KeyedQueue(clock.call_later)
+
+
+async def take_all(queue: KeyedQueue[str]) -> list[str]:
+    """The keys that are due now, each taken into work."""
+    taken: list[str] = []
+    while True:
+        getting = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        if not getting.done():
+            getting.cancel()
+            return taken
+        taken.append(getting.result())
+
+
+async def test_a_key_that_waits_is_not_queued_twice(queue: KeyedQueue[str]) -> None:
+    for key in ("a", "b", "a", "a"):
+        queue.add(key)
+    assert await take_all(queue) == ["a", "b"]
+
+
+async def test_a_key_in_work_is_due_again_once_after_it(queue: KeyedQueue[str]) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.add("a")
+    queue.add("a")
+    assert await take_all(queue) == []
+    queue.done("a")
+    assert await take_all(queue) == ["a"]
+    queue.done("a")
+    assert await take_all(queue) == []
+
+
+async def test_a_key_is_never_in_work_twice_at_once(queue: KeyedQueue[str]) -> None:
+    """Three workers, and a key that is added again by each pass over it."""
+    working: set[str] = set()
+    passes: list[str] = []
+
+    async def work() -> None:
+        while len(passes) < 60:
+            key = await queue.get()
+            assert key not in working
+            working.add(key)
+            queue.add(key)
+            await asyncio.sleep(0)
+            passes.append(key)
+            working.discard(key)
+            queue.done(key)
+
+    for key in ("a", "b", "c", "d"):
+        queue.add(key)
+    await asyncio.gather(*(work() for _ in range(3)))
+    assert min(passes.count(key) for key in ("a", "b", "c", "d")) >= 10  # and none starves
+
+
+async def test_workers_bound_what_is_in_work(queue: KeyedQueue[str]) -> None:
+    for number in range(10):
+        queue.add(f"job-{number}")
+    in_work = [await queue.get() for _ in range(3)]
+    assert in_work == ["job-0", "job-1", "job-2"]
+    for key in in_work:
+        queue.done(key)
+    assert await take_all(queue) == [f"job-{n}" for n in range(3, 10)]
+
+
+async def test_a_failed_key_comes_back_later_each_time(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    delays = [queue.fail("a") for _ in range(12)]
+    assert delays[:4] == [0.25, 0.5, 1.0, 2.0]
+    assert delays[-1] == LAST_BACKOFF_SECONDS
+    assert clock.pending == [LAST_BACKOFF_SECONDS]  # one timer: the last takes the place of the others
+    clock.pass_seconds(LAST_BACKOFF_SECONDS - 0.1)
+    assert await take_all(queue) == []
+    clock.pass_seconds(0.1)
+    assert await take_all(queue) == ["a"]
+
+
+async def test_what_the_server_asked_for_is_the_least(queue: KeyedQueue[str]) -> None:
+    assert queue.fail("a", at_least=7.0) == 7.0
+    assert queue.fail("a", at_least=0.0) == 0.5
+
+
+async def test_success_ends_the_backoff(queue: KeyedQueue[str]) -> None:
+    queue.fail("a")
+    queue.fail("a")
+    queue.succeed("a")
+    assert queue.fail("a") == 0.25
+
+
+async def test_one_keys_failures_are_not_anothers(queue: KeyedQueue[str]) -> None:
+    queue.fail("a")
+    queue.fail("a")
+    assert queue.fail("b") == 0.25
+
+
+async def test_a_failed_key_with_news_does_not_wait(queue: KeyedQueue[str]) -> None:
+    queue.fail("a")
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+
+
+async def test_a_key_is_woken_when_its_time_has_come(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.wake("a", 30)
+    queue.wake("a", 10)
+    clock.pass_seconds(10)
+    assert await take_all(queue) == ["a"]
+    queue.done("a")
+    clock.pass_seconds(60)
+    assert await take_all(queue) == []
+
+
+async def test_a_time_that_has_passed_is_now(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.wake("a", -5)
+    clock.pass_seconds(0)
+    assert await take_all(queue) == ["a"]
+
+
+async def test_a_key_woken_while_in_work_is_done_after(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.wake("a", 1)
+    clock.pass_seconds(1)
+    assert await take_all(queue) == []
+    queue.done("a")
+    assert await take_all(queue) == ["a"]
+
+
+async def test_a_forgotten_key_leaves_nothing(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.fail("a")
+    queue.add("a")
+    queue.forget("a")
+    queue.done("a")
+    clock.pass_seconds(600)
+    assert await take_all(queue) == []
+    assert clock.pending == []
+    assert queue.fail("a") == 0.25
