@@ -155,12 +155,12 @@ class KubeClient:
                     response.status, await response.read(), retry_after=response.headers.get("Retry-After")
                 )
             async for line in _lines(response):
-                event = json.loads(line)
+                event = _parse_event(line)
                 if event.get("type") == "ERROR":
-                    status = event.get("object") or {}
+                    status = event["object"]
                     raise classify_response(int(status.get("code") or 500), json.dumps(status).encode())
                 yield event
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        except (*NO_ANSWER, ValueError) as error:
             raise RetryAfter(0, "WatchBroken", f"{type(error).__name__}: {error}") from error
         finally:
             response.close()
@@ -231,6 +231,14 @@ def _parse_object(status: int, data: bytes) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise RetryAfter(status, "NotAnObject", data[:100].decode(errors="replace"))
     return values
+
+
+def _parse_event(line: bytes) -> dict[str, Any]:
+    """Raises ValueError for what is no event: that comes from something in between, too."""
+    event = json.loads(line)
+    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+        raise ValueError(f"not an event: {line[:100].decode(errors='replace')}")
+    return event
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -1,0 +1,239 @@
+"""The client over real HTTP: what it asks, and what becomes of good, bad and broken answers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from railhead.kube.client import METADATA_ONLY, KubeClient
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.kube.kinds import NODE, POD, TRAIN_JOB
+from tests.unit.kube.api_stub import ApiStub, make_api, serve_stub
+
+OBJECT = {"kind": "Pod", "metadata": {"name": "p"}}
+PODS = "/api/v1/namespaces/ns/pods"
+JOBS = "/apis/railhead.dev/v1alpha1/namespaces/ns/trainjobs"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
+    async with serve_stub() as both:
+        yield both
+
+
+@pytest.fixture
+def stub(pair: tuple[ApiStub, KubeClient]) -> ApiStub:
+    return pair[0]
+
+
+@pytest.fixture
+def client(pair: tuple[ApiStub, KubeClient]) -> KubeClient:
+    return pair[1]
+
+
+async def watch_all(client: KubeClient) -> list[dict[str, Any]]:
+    return [event async for event in client.watch(POD, resource_version="5", namespace="ns", label_selector="a=b")]
+
+
+def make_event(version: int, *, size: int = 0) -> dict[str, Any]:
+    metadata = {"name": "p", "resourceVersion": str(version), "annotations": {"long": "x" * size}}
+    return {"type": "MODIFIED", "object": {"metadata": metadata}}
+
+
+def to_line(event: Any) -> bytes:
+    return json.dumps(event).encode() + b"\n"
+
+
+async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer(OBJECT)
+    await client.get(POD, "p", namespace="ns")
+    await client.get(NODE, "n")
+    await client.create(POD, OBJECT, namespace="ns")
+    await client.create(POD, OBJECT, namespace="ns", name="p", subresource="binding")
+    await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
+    await client.patch(POD, "p", OBJECT, type_="apply", namespace="ns", field_manager="me")
+    await client.delete(POD, "p", namespace="ns")
+    assert [(a.method, a.path, a.query) for a in stub.asked] == [
+        ("GET", f"{PODS}/p", {}),
+        ("GET", "/api/v1/nodes/n", {}),
+        ("POST", PODS, {}),
+        ("POST", f"{PODS}/p/binding", {}),
+        ("PATCH", f"{JOBS}/j/status", {"fieldManager": "me"}),
+        ("PATCH", f"{PODS}/p", {"fieldManager": "me", "force": "true"}),
+        ("DELETE", f"{PODS}/p", {}),
+    ]
+    assert json.loads(stub.asked[2].body) == OBJECT
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "content_type"),
+    [
+        ("json", [{"op": "test", "path": "/a", "value": 1}], "application/json-patch+json"),
+        ("merge", {"data": {"a": "1"}}, "application/merge-patch+json"),
+        ("strategic", {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
+        ("apply", {"data": {"a": "1"}}, "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_of_which_type_it_is(
+    stub: ApiStub, client: KubeClient, type_: str, body: Any, content_type: str
+) -> None:
+    stub.answer(OBJECT)
+    assert await client.patch(POD, "p", body, type_=type_, namespace="ns") == OBJECT
+    assert stub.asked[0].headers["Content-Type"] == content_type
+    assert json.loads(stub.asked[0].body) == body
+
+
+async def test_a_delete_says_which_uid_and_how_long_it_may_take(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer(OBJECT)
+    await client.delete(POD, "p", namespace="ns", uid="u-1", grace_seconds=0)
+    await client.delete(POD, "p", namespace="ns")
+    exact, any_ = (json.loads(a.body) for a in stub.asked)
+    assert exact["preconditions"] == {"uid": "u-1"}
+    assert exact["gracePeriodSeconds"] == 0
+    assert not {"preconditions", "gracePeriodSeconds"} & any_.keys()
+
+
+async def test_all_pages_of_a_list_are_one_list_from_the_first_pages_version(stub: ApiStub, client: KubeClient) -> None:
+    token = "a+b/c=&d"
+    stub.answer({"metadata": {"resourceVersion": "9", "continue": token}, "items": [{"n": 1}]})
+    stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": None})
+    stub.answer({"metadata": {"resourceVersion": "12"}, "items": [{"n": 2}]})
+    selector = "railhead.dev/role in (head,worker)"
+    page = await client.list(POD, label_selector=selector, field_selector="spec.nodeName=n", metadata_only=True)
+    assert page["items"] == [{"n": 1}, {"n": 2}]
+    assert page["metadata"]["resourceVersion"] == "9"
+    query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
+    assert [a.query for a in stub.asked] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
+    assert {(a.path, a.headers["Accept"]) for a in stub.asked} == {("/api/v1/pods", METADATA_ONLY)}
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(404, Gone), (409, Conflict), (403, Denied), (422, Denied), (500, RetryAfter)]
+)
+async def test_a_refusal_is_raised_with_the_servers_words(
+    stub: ApiStub, client: KubeClient, status: int, outcome: type[KubeError]
+) -> None:
+    stub.answer({"kind": "Status", "reason": "Because", "message": "of this"}, status=status)
+    with pytest.raises(outcome) as caught:
+        await client.get(POD, "p", namespace="ns")
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Because", "of this")
+
+
+async def test_the_server_says_when_to_come_back(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer(b"slow down", status=429, headers={"Retry-After": "3"})
+    for asking in (client.get(POD, "p"), watch_all(client)):
+        with pytest.raises(RetryAfter) as caught:
+            await asking
+        assert (caught.value.seconds, caught.value.message) == (3.0, "slow down")
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>log in</html>", b"[]", b"null", b'"text"', b'{"kind":', b"\xff"])
+async def test_a_good_answer_that_is_no_object_is_no_answer(stub: ApiStub, client: KubeClient, body: bytes) -> None:
+    stub.answer(body)
+    with pytest.raises(RetryAfter) as caught:
+        await client.get(POD, "p", namespace="ns")
+    assert caught.value.reason == "NotAnObject"
+
+
+async def test_a_body_that_breaks_off_is_no_answer(stub: ApiStub, client: KubeClient) -> None:
+    stub.stream(b'{"kind": "Pod",', is_cut=True)
+    with pytest.raises(RetryAfter) as caught:
+        await client.get(POD, "p", namespace="ns")
+    assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
+
+
+async def test_a_server_that_is_not_there_is_no_answer() -> None:
+    with socket.socket() as unused:  # bound, and nobody listens
+        unused.bind(("127.0.0.1", 0))
+        async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
+            client = KubeClient(api)
+            for asking in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
+                with pytest.raises(RetryAfter) as caught:
+                    await asking
+                assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
+
+
+async def test_a_watch_asks_from_its_version_on_and_for_bookmarks(stub: ApiStub, client: KubeClient) -> None:
+    stub.stream(to_line(make_event(6)))
+    assert await watch_all(client) == [make_event(6)]
+    assert stub.asked[0].path == PODS
+    wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "a=b"}
+    assert stub.asked[0].query.items() >= wanted.items()
+
+
+async def test_events_are_whole_however_the_bytes_come(stub: ApiStub, client: KubeClient) -> None:
+    events = [make_event(version) for version in range(6, 9)]
+    data = b"\n".join(map(to_line, events))  # with empty lines in between
+    stub.stream(*(data[i : i + 7] for i in range(0, len(data), 7)))
+    assert await watch_all(client) == events
+
+
+async def test_an_event_longer_than_the_readers_buffer_is_whole(stub: ApiStub, client: KubeClient) -> None:
+    events = [make_event(6, size=5 * 2**20), make_event(7)]
+    stub.stream(*map(to_line, events))
+    assert await watch_all(client) == events
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(410, Gone), (500, RetryAfter), (429, RetryAfter), (None, RetryAfter)])
+async def test_an_error_within_a_watch_is_raised_after_the_events_before_it(
+    stub: ApiStub, client: KubeClient, code: int | None, outcome: type[KubeError]
+) -> None:
+    status = {"kind": "Status", "code": code, "reason": "Expired", "message": "too old"}
+    stub.stream(to_line(make_event(6)), to_line({"type": "ERROR", "object": status}), to_line(make_event(7)))
+    seen = []
+    with pytest.raises(outcome, match="Expired: too old"):
+        async for event in client.watch(POD, resource_version="5"):
+            seen.append(event)
+    assert seen == [make_event(6)]
+
+
+async def test_a_watch_from_too_old_a_version_is_gone(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer({"reason": "Expired", "message": "too old"}, status=410)
+    with pytest.raises(Gone):
+        await watch_all(client)
+
+
+async def test_a_watch_that_breaks_off_is_raised_after_the_events_before(stub: ApiStub, client: KubeClient) -> None:
+    stub.stream(to_line(make_event(6)), b'{"type": "ADDED", "obj', is_cut=True)
+    seen = []
+    with pytest.raises(RetryAfter):
+        async for event in client.watch(POD, resource_version="5"):
+            seen.append(event)
+    assert seen == [make_event(6)]
+
+
+@pytest.mark.parametrize(
+    "line", [b"<html>", b"[]", b"null", b"{}", b'{"type": "ADDED"}', b'{"type": "ADDED", "object": []}', b"\xff"]
+)
+async def test_a_line_of_a_watch_that_is_no_event_breaks_the_watch(
+    stub: ApiStub, client: KubeClient, line: bytes
+) -> None:
+    stub.stream(line + b"\n")
+    with pytest.raises(RetryAfter) as caught:
+        await watch_all(client)
+    assert caught.value.reason == "WatchBroken"
+
+
+async def test_requests_are_counted_by_verb_and_resource(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer(OBJECT)
+    await client.get(POD, "p")
+    await client.get(POD, "q")
+    await client.patch(TRAIN_JOB, "j", [], type_="json", subresource="status")
+    assert client.requests == {("get", "pods"): 2, ("patch/status", "trainjobs"): 1}
+
+
+async def test_a_raw_path_is_bytes_or_an_error(stub: ApiStub, client: KubeClient) -> None:
+    stub.answer(b"ok")
+    stub.answer(b"not yet", status=503)
+    assert await client.raw_get("/readyz") == b"ok"
+    with pytest.raises(RetryAfter, match="not yet"):
+        await client.raw_get("/readyz")

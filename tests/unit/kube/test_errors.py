@@ -1,0 +1,76 @@
+"""Answers of the API server become one of four outcomes, whatever their body is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, classify_response
+
+STATUS = json.dumps({"kind": "Status", "reason": "Expired", "message": "too old resource version"}).encode()
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (400, Denied),
+        (401, Denied),
+        (403, Denied),
+        (404, Gone),
+        (405, Denied),
+        (409, Conflict),
+        (410, Gone),
+        (413, Denied),
+        (415, Denied),
+        (422, Denied),
+        (429, RetryAfter),
+        (500, RetryAfter),
+        (503, RetryAfter),
+        (504, RetryAfter),
+    ],
+)
+def test_each_code_is_one_of_four_outcomes(status: int, outcome: type[KubeError]) -> None:
+    error = classify_response(status, STATUS)
+    assert type(error) is outcome
+    assert (error.status, error.reason, error.message) == (status, "Expired", "too old resource version")
+    assert str(error) == f"{status} Expired: too old resource version"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", ""),
+        (b"<html>bad gateway</html>", "<html>bad gateway</html>"),
+        (b'["a list"]', '["a list"]'),
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b'{"message": null, "reason": null}', '{"message": null, "reason": null}'),
+        (b"x" * 10_000, "x" * 300),
+    ],
+)
+def test_a_body_that_is_no_status_is_its_own_message(body: bytes, message: str) -> None:
+    error = classify_response(502, body)
+    assert (error.reason, error.message) == ("", message)
+
+
+@given(st.integers(400, 599), st.binary(max_size=50), st.none() | st.text(max_size=8))
+def test_any_answer_has_an_outcome(status: int, body: bytes, retry_after: str | None) -> None:
+    assert classify_response(status, body, retry_after=retry_after).status == status
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7.0), ("0", 0.0), (None, None), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)],
+)
+def test_what_the_server_asks_for_is_kept_when_it_is_a_number(header: str | None, seconds: float | None) -> None:
+    error = classify_response(429, STATUS, retry_after=header)
+    assert isinstance(error, RetryAfter)
+    assert error.seconds == seconds
+
+
+def test_digits_of_another_script_are_no_seconds() -> None:
+    error = classify_response(429, b"", retry_after="²")
+    assert isinstance(error, RetryAfter)
+    assert error.seconds is None
