@@ -1,0 +1,143 @@
+"""Documents stay true: links, tests, make targets, fields and examples that they name exist."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railhead.api.job import parse_spec
+from railhead.cli import operator
+
+PROJECT = Path(__file__).resolve().parents[2]
+CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
+REFERENCE = PROJECT / "docs" / "trainjob.md"
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = sorted([*(PROJECT / name for name in TOP), *PROJECT.glob("docs/**/*.md")])
+# What Kubernetes describes itself.
+FOREIGN = re.compile(r"(podTemplate|\.valueFrom|\.configMapRef|\.secretRef)\.")
+
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(\w+))?")
+MAKE = re.compile(r"(?:^|`|\$ )make (?:-\S+ )*([a-z][a-z0-9-]*(?:\.txt)?)", re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ROW = re.compile(r"^\| `((?:spec|status)\.[^`]+)` \| ([^|]*) \| ([^|]*) \|", re.MULTILINE)
+FLAG = re.compile(r"^\| `(--[a-z-]+)` \|", re.MULTILINE)
+
+per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(PROJECT)))
+
+
+@per_document
+def test_links_lead_to_files(path: Path) -> None:
+    targets = (link.partition("#")[0] for link in LINK.findall(path.read_text()) if "://" not in link)
+    missing = [target for target in targets if target and not (path.parent / target).exists()]
+    assert not missing
+
+
+@per_document
+def test_tests_that_are_named_exist(path: Path) -> None:
+    missing = []
+    for file, name in TEST.findall(path.read_text()):
+        text = (PROJECT / file).read_text() if (PROJECT / file).is_file() else None
+        if text is None or (name and not re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE)):
+            missing.append(f"{file}::{name}")
+    assert not missing
+
+
+@per_document
+def test_make_targets_that_are_named_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
+    assert set(MAKE.findall(path.read_text())) <= targets
+
+
+@per_document
+def test_train_jobs_that_are_shown_are_good(path: Path) -> None:
+    for language, text in FENCE.findall(path.read_text()):
+        documents = yaml.safe_load_all(text) if language == "yaml" else ()
+        for document in documents:
+            if isinstance(document, dict) and document.get("kind") == "TrainJob":
+                parse_spec(document["spec"], name=document["metadata"]["name"])
+
+
+def walk(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field below a schema, with its path; `[]` stands for an item of a list."""
+    for name, field in (node.get("properties") or {}).items():
+        yield f"{path}.{name}", field
+        yield from walk(field, f"{path}.{name}")
+        if isinstance(field.get("items"), dict):
+            yield from walk(field["items"], f"{path}.{name}[]")
+
+
+def fields() -> dict[str, dict[str, Any]]:
+    """The CRD's own fields by their path."""
+    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    found = {path: field for part in ("spec", "status") for path, field in walk(schema[part], part)}
+    return {path: field for path, field in found.items() if not FOREIGN.search(path)}
+
+
+def test_the_reference_names_every_field_and_no_other() -> None:
+    named = {path for path, _, _ in ROW.findall(REFERENCE.read_text())}
+    assert named == set(fields())
+
+
+def test_the_reference_tells_types_and_defaults() -> None:
+    known = fields()
+    wrong = []
+    for path, type_, default in ROW.findall(REFERENCE.read_text()):
+        field = known[path]
+        if type_.strip() != describe_type(field):
+            wrong.append(f"{path} is {describe_type(field)}")
+        if path.startswith("spec.") and "default" in field and default.strip() not in describe_default(field):
+            wrong.append(f"{path}: the default is {field['default']}")
+    assert not wrong
+
+
+def describe_type(field: dict[str, Any]) -> str:
+    values = field.get("additionalProperties")
+    if field.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    if field["type"] == "object" and isinstance(values, dict):
+        return "map of quantities" if values.get("x-kubernetes-int-or-string") else "map"
+    return {"array": "list"}.get(field["type"], str(field["type"]))
+
+
+def describe_default(field: dict[str, Any]) -> tuple[str, ...]:
+    """As the reference may write it; an object's defaults are its fields'."""
+    default = field["default"]
+    if isinstance(default, dict) and default:
+        return ("see below",)
+    return (f"`{default if isinstance(default, str) else json.dumps(default)}`",)
+
+
+def test_the_flags_of_the_operator_are_described() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    operator.add_arguments(parser)
+    flags = {word for action in parser._actions for word in action.option_strings}
+    assert set(FLAG.findall((PROJECT / "docs" / "install.md").read_text())) == flags
+
+
+def committable() -> list[Path]:
+    """Files that are, or would be, part of a commit."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    paths = done.stdout.splitlines() if done.returncode == 0 else [str(p) for p in DOCUMENTS]
+    return [PROJECT / path for path in paths if (PROJECT / path).is_file()]
+
+
+def test_no_file_names_a_place_of_this_machine_or_an_index() -> None:
+    # Put together here, so that this file holds none of them.
+    places = ["/wor" + "k/", "/ro" + "ot/"]
+    hosts = ["pypi" + ".org", "files.python" + "hosted.org", "proxy.go" + "lang.org", "registry.npm" + "js.org"]
+    hosts += [f"{word}docker" + ".io" for word in ("registry-1.", "index.", "//")]
+    found = []
+    for path in committable():
+        text = path.read_text(errors="replace")
+        found += [f"{path.relative_to(PROJECT)}: {word}" for word in (*places, *hosts) if word in text]
+    assert not found
