@@ -48,6 +48,7 @@ class View:
         self._on_change = on_change
         self._slim = slim
         self._buried = Buried()
+        self._listed = 0
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self._objects.get((namespace, name))
@@ -57,6 +58,10 @@ class View:
 
     def put(self, obj: Object) -> None:
         """Takes an object in, unless a newer one is known, or that it is gone."""
+        if version_of(obj) > self._listed:  # else the last list has it, or it was gone by then
+            self._put(obj)
+
+    def _put(self, obj: Object) -> None:
         if self._buried.covers(str(obj["metadata"].get("uid")), version_of(obj)):
             return
         old = self._objects.get(key_of(obj))
@@ -86,7 +91,8 @@ class View:
             if key not in listed and version_of(old) <= version:
                 self._drop(old, version=version)
         for obj in objects:
-            self.put(obj)
+            self._put(obj)
+        self._listed = max(self._listed, version)
 
 
 class Informer:

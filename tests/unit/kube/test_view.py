@@ -1,0 +1,145 @@
+"""The view: lists, the watch and late answers to own writes, in any order, end in the server's truth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railhead.kube.informer import View, key_of, version_of
+from tests.unit.kube.server_model import Object, ServerModel, Watcher, make_object
+
+NAMES = st.sampled_from(["a", "b"])
+STEPS = st.one_of(
+    st.tuples(st.just("write"), NAMES),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("list"), st.none()),
+    st.tuples(st.just("watch"), st.integers(1, 4)),
+    st.tuples(st.just("answer"), st.integers(0, 30)),
+)
+
+
+class Told:
+    """Who is told of changes: the same objects, from the changes alone."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Object | None, Object | None]] = []
+        self.objects: dict[tuple[str, str], Object] = {}
+
+    def __call__(self, old: Object | None, new: Object | None) -> None:
+        self.calls.append((old, new))
+        some = new or old
+        assert some is not None
+        assert self.objects.get(key_of(some)) == old, "a change begins where the last one ended"
+        self.objects.pop(key_of(some), None)
+        if new is not None:
+            self.objects[key_of(new)] = new
+
+
+def do(step: tuple[str, Any], server: ServerModel, watcher: Watcher) -> None:
+    verb, value = step
+    if verb == "write":
+        server.write(value)
+    elif verb == "delete":
+        server.delete(value)
+    elif verb == "list":
+        watcher.list()
+    elif verb == "watch":
+        watcher.watch(value)
+    elif server.answers:
+        watcher.view.put(dict(server.answers[value % len(server.answers)]))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(STEPS, max_size=30), st.lists(st.integers(0, 30), max_size=6), st.booleans())
+def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
+    """A gap in the watch is a list; an answer may come late, twice, or before the watch tells of it."""
+    server, told = ServerModel(), Told()
+    watcher = Watcher(server, View(told))
+    for step in steps:
+        do(step, server, watcher)
+    if ends_in_list:
+        watcher.list()
+    else:
+        watcher.watch(len(server.log))
+    for number in late:
+        do(("answer", number), server, watcher)
+    truth = {key_of(obj): obj for obj in server.objects.values()}
+    assert {key_of(obj): obj for obj in watcher.view.items()} == truth
+    assert told.objects == truth
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(STEPS, max_size=30))
+def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
+    """Of one name, versions only rise, also from one object to its successor."""
+    server, told = ServerModel(), Told()
+    watcher = Watcher(server, View(told))
+    for step in steps:
+        do(step, server, watcher)
+    for old, new in told.calls:
+        assert old is None or new is None or version_of(old) < version_of(new)
+
+
+def test_whoever_is_told_gets_the_old_and_the_new() -> None:
+    told = Told()
+    view = View(told)
+    first, second = make_object("a", "u", 1), make_object("a", "u", 2)
+    view.put(first)
+    view.put(second)
+    view.put(first)
+    view.drop(make_object("a", "u", 3))
+    view.drop(make_object("a", "u", 3))
+    assert told.calls == [(None, first), (first, second), (second, None)]
+
+
+def test_what_the_list_lacks_is_gone_but_not_what_was_learnt_since() -> None:
+    told = Told()
+    view = View(told)
+    gone, young = make_object("gone", "u1", 3), make_object("young", "u2", 8)
+    view.put(gone)
+    view.put(young)
+    view.replace([], version=5)
+    assert list(view.items()) == [young]
+    assert told.calls[-1] == (gone, None)
+
+
+def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
+    view = View(Told())
+    view.put(make_object("a", "first", 1))
+    view.put(make_object("a", "second", 3))
+    view.drop(make_object("a", "first", 2))
+    assert view.get("ns", "a") == make_object("a", "second", 3)
+
+
+def test_a_predecessor_stays_gone_also_when_its_deletion_was_never_told() -> None:
+    view = View(Told())
+    view.put(make_object("a", "first", 1))
+    view.replace([make_object("a", "second", 10)], version=10)
+    view.drop(make_object("a", "second", 11))
+    view.put(make_object("a", "first", 5))  # an answer that was long on its way
+    assert list(view.items()) == []
+
+
+def test_what_came_and_went_while_nobody_watched_is_not_brought_in_by_its_late_answer() -> None:
+    view = View(Told())
+    view.replace([], version=10)
+    view.put(make_object("a", "short-lived", 5))
+    assert list(view.items()) == []
+
+
+def test_an_object_whose_labels_match_again_is_back() -> None:
+    """For a selector, leaving it is a deletion; the uid stays and the version rises."""
+    view = View(Told())
+    view.put(make_object("a", "u", 1))
+    view.drop(make_object("a", "u", 2))
+    view.put(make_object("a", "u", 3))
+    assert view.get("ns", "a") == make_object("a", "u", 3)
+
+
+def test_only_the_slim_form_is_kept_and_told() -> None:
+    told = Told()
+    view = View(told, slim=lambda obj: {"metadata": obj["metadata"]})
+    view.put({**make_object("a", "u", 1), "spec": {"large": True}})
+    assert list(view.items()) == [make_object("a", "u", 1)] == [new for _, new in told.calls]
