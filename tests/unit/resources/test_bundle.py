@@ -1,0 +1,101 @@
+"""The bundle: the same sources give the same bytes and name, and a bare Python can begin to run it."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import dataclasses
+import io
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from railhead.resources.bundle import BUNDLE_FILE, build_bundle, build_bundle_config_map, bundle_name
+from tests.unit.builders import SETTINGS
+
+CONFIG_MAP_BYTES = 2**20
+INSIDE_OF_RAY = {"railhead.driver.callback"}
+IMPORT_ALL = """
+import pkgutil, sys
+sys.path.insert(0, sys.argv[1])
+import railhead, railhead.contract, railhead.driver
+for package in (railhead.contract, railhead.driver):
+    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+        if not module.name.endswith("__main__"):
+            try:
+                __import__(module.name)
+            except ModuleNotFoundError as error:
+                print(module.name, error.name)
+            else:
+                print(module.name)
+"""
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    path = tmp_path / BUNDLE_FILE
+    path.write_bytes(build_bundle())
+    return path
+
+
+def run_bare(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Without site-packages, environment and working directory."""
+    command = [sys.executable, "-I", "-S", "-B", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={})
+
+
+def read_files() -> dict[str, str]:
+    with zipfile.ZipFile(io.BytesIO(build_bundle())) as archive:
+        return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_the_same_sources_give_the_same_bytes_and_name() -> None:
+    again = build_bundle.__wrapped__()
+    assert again == build_bundle()
+    assert bundle_name(again) == bundle_name(build_bundle())
+
+
+def test_other_bytes_have_another_name() -> None:
+    name = bundle_name(build_bundle())
+    assert name != bundle_name(build_bundle() + b" ")
+    assert name == name.lower() and len(name) <= 63 and "." not in name
+
+
+def test_it_tells_a_stranger_what_it_is(bundle: Path) -> None:
+    done = run_bare(str(bundle), "--help")
+    assert done.returncode == 1
+    assert "this is the entry point of a TrainJob's pods" in done.stderr
+
+
+def test_a_pod_begins_with_nothing_installed(bundle: Path) -> None:
+    """Only what runs inside of Ray imports it on top: an image without Ray is told so in a sentence."""
+    done = run_bare("-c", IMPORT_ALL, str(bundle))
+    assert done.returncode == 0, done.stderr
+    found = dict([*line.split(), ""][:2] for line in done.stdout.splitlines())
+    assert {name for name, missing in found.items() if missing} <= INSIDE_OF_RAY
+    assert set(found.values()) <= {"", "ray"}
+    assert {"railhead.driver.head", "railhead.driver.worker", "railhead.contract.job_input"} <= found.keys()
+
+
+def test_it_carries_contract_and_driver_and_nothing_else() -> None:
+    folders = {name.rpartition("/")[0] for name in read_files()}
+    assert folders == {"", "railhead", "railhead/contract", "railhead/driver"}
+
+
+def test_its_syntax_is_that_of_the_oldest_python_in_images() -> None:
+    for name, text in read_files().items():
+        ast.parse(text, filename=name, feature_version=(3, 9))
+
+
+def test_config_map_is_immutable_belongs_to_no_job_and_holds_the_bytes() -> None:
+    bundle = build_bundle()
+    settings = dataclasses.replace(SETTINGS, bundle=bundle, bundle_name=bundle_name(bundle))
+    made = build_bundle_config_map(settings, namespace="team")
+    assert base64.b64decode(made["binaryData"][BUNDLE_FILE]) == bundle
+    assert len(made["binaryData"][BUNDLE_FILE]) < CONFIG_MAP_BYTES
+    assert made["immutable"] is True
+    assert (made["metadata"]["name"], made["metadata"]["namespace"]) == (settings.bundle_name, "team")
+    assert "ownerReferences" not in made["metadata"]

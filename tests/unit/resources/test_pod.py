@@ -1,0 +1,188 @@
+"""Head and worker pods of several specs: who they are, what they may, what they are given, whose word is the last."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.contract.report import AUDIENCE
+from railhead.resources.owner import JobRef
+from railhead.resources.pod_head import build_head_pod
+from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.sizes import compute_sizes
+from tests.unit.builders import SETTINGS, UID, make_spec
+
+Object = dict[str, Any]
+JOB = JobRef("team", "digits", UID)
+CLAIM = {"persistentVolumeClaim": {"claimName": "shared"}}
+SPECS: dict[str, Object] = {
+    "smallest": {},
+    "gpus": {"scaling": {"numWorkers": 8, "workersPerPod": 4, "useGPU": True}},
+    "inline": {"source": {"inline": {"train.py": "x = 1", "more.py": ""}}},
+    "config-map": {"source": {"configMap": {"name": "code"}}},
+    "volume": {"run": {"storagePath": "/mnt/runs", "storageVolume": CLAIM}},
+    "template": {"podTemplate": {"spec": {"containers": [{"name": "side", "image": "side"}]}}},
+}
+ROLES = ("head", "worker")
+all_pods = pytest.mark.parametrize("spec", SPECS)
+both_roles = pytest.mark.parametrize("role", ROLES)
+
+
+def build(role: str, *, attempt: int = 2, **changes: Any) -> Object:
+    spec = make_spec(**changes)
+    if role == "head":
+        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, checkpoint_index=7)
+    return build_worker_pod(JOB, spec, settings=SETTINGS, attempt=attempt, slot=3, round_=1)
+
+
+def ray(pod: Object) -> Object:
+    [container] = [c for c in pod["spec"]["containers"] if c["name"] == "ray"]
+    return dict(container)
+
+
+def env(pod: Object) -> dict[str, Any]:
+    items = ray(pod)["env"]
+    assert len({item["name"] for item in items}) == len(items), "each name once"
+    return {item["name"]: item.get("value", item.get("valueFrom")) for item in items}
+
+
+def volumes(pod: Object) -> dict[str, Object]:
+    return {v["name"]: {key: value for key, value in v.items() if key != "name"} for v in pod["spec"]["volumes"]}
+
+
+def mounts(pod: Object) -> dict[str, str]:
+    return {mount["mountPath"]: mount["name"] for mount in ray(pod)["volumeMounts"]}
+
+
+@all_pods
+@both_roles
+def test_the_same_job_gives_the_same_bytes(role: str, spec: str) -> None:
+    assert json.dumps(build(role, **SPECS[spec])) == json.dumps(build(role, **SPECS[spec]))
+
+
+@all_pods
+def test_names_and_labels_say_which_pod_of_which_job(spec: str) -> None:
+    head, worker = (build(role, **SPECS[spec])["metadata"] for role in ROLES)
+    job = {names.LABEL_JOB_NAME: "digits", names.LABEL_JOB_UID: UID, names.LABEL_ATTEMPT: "2"}
+    assert (head["name"], worker["name"]) == ("digits-0f1e2d-2-head", "digits-0f1e2d-2-w3-1")
+    assert head["namespace"] == worker["namespace"] == "team"
+    assert head["labels"].items() >= {**job, names.LABEL_ROLE: "head"}.items()
+    assert names.LABEL_SLOT not in head["labels"]
+    slot = {names.LABEL_ROLE: "worker", names.LABEL_SLOT: "3", names.LABEL_ROUND: "1"}
+    assert worker["labels"].items() >= {**job, **slot}.items()
+
+
+@all_pods
+@both_roles
+def test_the_job_owns_its_pods_and_controls_them(role: str, spec: str) -> None:
+    [owner] = build(role, **SPECS[spec])["metadata"]["ownerReferences"]
+    assert owner == {
+        "apiVersion": "railhead.dev/v1alpha1",
+        "kind": "TrainJob",
+        "name": "digits",
+        "uid": UID,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+@all_pods
+@both_roles
+def test_pods_have_no_right_that_they_do_not_need(role: str, spec: str) -> None:
+    pod = build(role, **SPECS[spec])
+    security = pod["spec"]["securityContext"]
+    assert security["runAsNonRoot"] is True and security["runAsUser"] != 0
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert ray(pod)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert pod["spec"]["automountServiceAccountToken"] is False
+
+
+@all_pods
+def test_only_the_head_has_a_token_and_only_for_the_report_endpoint(spec: str) -> None:
+    head, worker = (build(role, **SPECS[spec]) for role in ROLES)
+    [source] = volumes(head)["railhead-token"]["projected"]["sources"]
+    assert source == {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
+    assert mounts(head)["/var/run/railhead"] == "railhead-token"
+    assert env(head)["RAILHEAD_REPORT_TOKEN"] == "/var/run/railhead/token"
+    assert json.dumps(head).count("serviceAccountToken") == 1
+    assert "serviceAccountToken" not in json.dumps(worker)
+    assert not [name for name in env(worker) if name.startswith("RAILHEAD_REPORT")]
+
+
+@all_pods
+@both_roles
+def test_resources_are_the_sizes_and_limits_are_requests_but_for_cpu(role: str, spec: str) -> None:
+    size = getattr(compute_sizes(make_spec(**SPECS[spec])), role)
+    resources = ray(build(role, **SPECS[spec]))["resources"]
+    assert resources["requests"] == size.requests
+    assert resources["limits"] == {name: text for name, text in resources["requests"].items() if name != "cpu"}
+
+
+@all_pods
+@both_roles
+def test_the_entry_point_is_the_bundle_in_the_users_image(role: str, spec: str) -> None:
+    pod = build(role, **SPECS[spec])
+    container = ray(pod)
+    assert container["command"] == ["python3", "/opt/railhead/railhead.pyz", role]
+    assert (container["args"], container["image"]) == ([], "example/train:1")
+    assert volumes(pod)[mounts(pod)["/opt/railhead"]] == {"configMap": {"name": SETTINGS.bundle_name}}
+    assert pod["spec"]["restartPolicy"] == "Never"
+
+
+@all_pods
+@both_roles
+def test_environment_says_where_everything_is(role: str, spec: str) -> None:
+    pod = build(role, **SPECS[spec])
+    said, there = env(pod), mounts(pod)
+    assert said["RAILHEAD_ATTEMPT"] == "2"
+    assert said["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.digits-0f1e2d.team.svc"
+    assert said["RAILHEAD_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert there[said["RAILHEAD_INPUT"]] == "railhead-input"
+    assert there[said["RAILHEAD_TEMP"]] == there[said["HOME"]] == "railhead-temp"
+    assert there[said["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"
+    assert said["RAY_AUTH_MODE"] == "token"
+    assert "CUDA_VISIBLE_DEVICES" not in said if role == "worker" else said["CUDA_VISIBLE_DEVICES"] == ""
+    assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
+
+
+def test_the_head_is_found_by_its_host_name() -> None:
+    head = build("head")
+    host = f"{head['spec']['hostname']}.{head['spec']['subdomain']}.team.svc"
+    assert env(build("worker"))["RAILHEAD_HEAD_HOST"] == host
+    assert env(head)["RAILHEAD_HEAD_PORT"] == env(build("worker"))["RAILHEAD_HEAD_PORT"]
+    assert env(build("head", attempt=3))["RAILHEAD_HEAD_PORT"] != env(head)["RAILHEAD_HEAD_PORT"]
+
+
+@all_pods
+@both_roles
+def test_every_mount_has_its_volume_and_every_volume_its_mount(role: str, spec: str) -> None:
+    pod = build(role, **SPECS[spec])
+    assert set(mounts(pod).values()) == set(volumes(pod))
+    assert len(mounts(pod)) == len(volumes(pod)) == len(pod["spec"]["volumes"])
+
+
+@both_roles
+def test_volumes_of_input_auth_shm_and_storage(role: str) -> None:
+    pod = build(role, **SPECS["volume"])
+    there = volumes(pod)
+    assert there["railhead-input"]["configMap"]["name"] == names.input_name("digits", UID)
+    assert {item["key"] for item in there["railhead-input"]["configMap"]["items"]} == {"job.json", "report-ca.crt"}
+    assert there["railhead-auth"] == {"secret": {"secretName": names.secret_name("digits", UID), "defaultMode": 0o440}}
+    shared = getattr(compute_sizes(make_spec()), role).shared_memory
+    assert there[mounts(pod)["/dev/shm"]] == {"emptyDir": {"medium": "Memory", "sizeLimit": shared}}
+    assert there[mounts(pod)["/mnt/runs"]] == CLAIM
+    assert env(pod)["RAILHEAD_STORAGE"] == "/mnt/runs"
+    assert "railhead-storage" not in volumes(build(role))
+
+
+@both_roles
+def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> None:
+    inline, config_map = build(role, **SPECS["inline"]), build(role, **SPECS["config-map"])
+    items = [{"key": "source.more.py", "path": "more.py"}, {"key": "source.train.py", "path": "train.py"}]
+    assert volumes(inline)["railhead-source"]["configMap"]["items"] == items
+    assert volumes(config_map)["railhead-source"] == {"configMap": {"name": "code"}}
+    assert mounts(inline)[env(inline)["RAILHEAD_SOURCE"]] == "railhead-source"
+    assert "RAILHEAD_SOURCE" not in env(build(role))

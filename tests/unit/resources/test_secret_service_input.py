@@ -1,0 +1,94 @@
+"""The job's other children: what they hold, and that they belong to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.resources.input import build_input, build_job_input
+from railhead.resources.owner import JobRef
+from railhead.resources.pod_head import build_head_pod
+from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.secret import TOKEN_TO_BE_GENERATED, build_secret
+from railhead.resources.service import build_service
+from railhead.resources.sizes import WORKER_SLOT, compute_sizes
+from tests.unit.builders import SETTINGS, UID, make_spec
+
+JOB = JobRef("team", "digits", UID)
+
+
+def test_children_have_names_labels_and_owner_of_the_job() -> None:
+    made = [build_secret(JOB), build_service(JOB), build_input(JOB, make_spec(), settings=SETTINGS)]
+    assert [(m["kind"], m["metadata"]["name"]) for m in made] == [
+        ("Secret", names.secret_name("digits", UID)),
+        ("Service", names.service_name("digits", UID)),
+        ("ConfigMap", names.input_name("digits", UID)),
+    ]
+    for child in made:
+        metadata = child["metadata"]
+        assert metadata["namespace"] == "team"
+        assert metadata["labels"] == names.child_labels("digits", UID)
+        [owner] = metadata["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == ("TrainJob", UID, True)
+
+
+def test_the_secret_waits_for_its_token_and_never_changes_then() -> None:
+    secret = build_secret(JOB)
+    assert secret["stringData"] == {"token": TOKEN_TO_BE_GENERATED}
+    assert secret["immutable"] is True
+
+
+def test_the_service_names_heads_of_this_job_before_they_are_ready() -> None:
+    spec = build_service(JOB)["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, checkpoint_index=-1)
+    worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
+    other = build_head_pod(
+        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, checkpoint_index=-1
+    )
+    selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
+    assert selected == [True, False, False]
+
+
+def test_input_holds_the_job_the_ca_and_the_code() -> None:
+    spec = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}})
+    made = build_input(JOB, spec, settings=SETTINGS)
+    assert made["immutable"] is True
+    assert JobInput.from_json(made["data"].pop(FILE)) == build_job_input(JOB, spec)
+    assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
+
+
+def test_input_is_the_spec_in_rays_words() -> None:
+    scaling = {"numWorkers": 8, "workersPerPod": 4, "useGPU": True, "resourcesPerWorker": {"cpu": "500m"}}
+    spec = make_spec(
+        scaling=scaling,
+        trainer={"trainFunc": "m:f", "trainLoopConfig": {"lr": 0.1}, "backend": {"name": "gloo", "timeoutSeconds": 9}},
+        run={"storagePath": "s3://bucket/x", "checkpoint": {"numToKeep": 2}, "failure": {"maxFailures": 3}},
+    )
+    said = build_job_input(JOB, spec)
+    assert said.scaling == {
+        "numWorkers": 8,
+        "useGPU": True,
+        "resourcesPerWorker": {"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
+    }
+    assert said.worker_pods == 2
+    assert said.train_loop_config == {"lr": 0.1}
+    assert said.backend == {"name": "gloo", "timeoutSeconds": 9}
+    assert (said.checkpoint, said.max_failures) == ({"numToKeep": 2}, 3)
+    assert said.ray_node["worker"] == compute_sizes(spec).worker.ray.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "path"),
+    [
+        ({"storagePath": "/runs"}, f"digits-{UID[:8]}", None),
+        ({"storagePath": "s3://b/p", "name": "mine"}, "mine", "s3://b/p"),
+    ],
+)
+def test_a_path_is_left_to_the_environment_and_a_uri_is_said(run: dict[str, Any], name: str, path: str | None) -> None:
+    """A local node rewrites paths, which it could not do within a file."""
+    said = build_job_input(JOB, make_spec(run=run))
+    assert (said.run_name, said.storage_path) == (name, path)

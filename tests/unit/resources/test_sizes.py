@@ -1,0 +1,97 @@
+"""What a pod asks Kubernetes for, and what Ray is told of it, are one account."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.resources.quantity import parse_quantity
+from railhead.resources.sizes import GPU, WORKER_SLOT, compute_sizes
+from tests.unit.builders import make_spec
+
+MIB = 2**20
+cpus = st.one_of(st.integers(1, 64).map(str), st.integers(1, 8000).map(lambda n: f"{n}m"))
+memory = st.integers(64, 65536).map(lambda n: f"{n}Mi")
+added = st.fixed_dictionaries({}, optional={"cpu": cpus, "memory": memory})
+
+
+@st.composite
+def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
+    use_gpu, per_pod = draw(st.booleans()), draw(st.integers(1, 8))
+    optional = {"cpu": cpus, "memory": memory, "example.com/nic": st.integers(1, 4).map(str)}
+    if use_gpu:
+        optional[GPU] = st.integers(1, 8).map(str)
+    scaling: dict[str, Any] = {
+        "numWorkers": per_pod * draw(st.integers(1, 4)),
+        "workersPerPod": per_pod,
+        "useGPU": use_gpu,
+    }
+    scaling["resourcesPerWorker"] = draw(st.fixed_dictionaries({}, optional=optional))
+    worker = {"extraResources": draw(added), "overhead": draw(added), "sharedMemory": draw(memory)}
+    return {"scaling": scaling, "worker": {**worker, "objectStore": draw(memory)}}
+
+
+def number(quantities: Any, name: str) -> Any:
+    return parse_quantity(quantities.get(name, "0"))
+
+
+@given(raw_specs())
+def test_what_ray_is_told_and_its_overhead_are_what_the_pod_asks_for(raw: dict[str, Any]) -> None:
+    worker = compute_sizes(make_spec(**raw)).worker
+    overhead = raw["worker"]["overhead"]
+    assert worker.ray.cpus == math.ceil(number(worker.requests, "cpu") - number(overhead, "cpu"))
+    assert worker.ray.gpus == number(worker.requests, GPU)
+    assert worker.ray.resources.get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
+
+
+@given(raw_specs())
+def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str, Any]) -> None:
+    worker = compute_sizes(make_spec(**raw)).worker
+    scaling, given_ = raw["scaling"], raw["worker"]
+    store = max(number(given_, "objectStore"), 80 * MIB)
+    workers = scaling["workersPerPod"] * parse_quantity(scaling["resourcesPerWorker"].get("memory", "2Gi"))
+    extra = number(given_["extraResources"], "memory")
+    overhead = parse_quantity(given_["overhead"].get("memory", "1536Mi"))
+    assert worker.ray.object_store_bytes == store
+    assert parse_quantity(worker.shared_memory) == number(given_, "sharedMemory") + store
+    assert number(worker.requests, "memory") == workers + extra + overhead + parse_quantity(worker.shared_memory)
+
+
+@given(raw_specs())
+def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
+    sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
+    ray = sizes.worker.ray
+    room = {**ray.resources, "CPU": ray.cpus, "GPU": ray.gpus}
+    assert all(value * count <= room[name] + 1e-6 for name, value in sizes.per_worker.items())
+    assert room[WORKER_SLOT] == count * sizes.per_worker[WORKER_SLOT]
+
+
+@given(raw_specs())
+def test_limits_are_the_requests_without_cpu(raw: dict[str, Any]) -> None:
+    sizes = compute_sizes(make_spec(**raw))
+    for size in (sizes.head, sizes.worker):
+        assert size.limits == {name: text for name, text in size.requests.items() if name != "cpu"}
+        assert "cpu" in size.requests
+
+
+def test_the_head_never_trains() -> None:
+    sizes = compute_sizes(make_spec(scaling={"numWorkers": 2, "useGPU": True}, head={"resources": {"cpu": "8"}}))
+    assert sizes.head.requests == {"cpu": "8", "memory": "4Gi"}
+    assert (sizes.head.ray.cpus, sizes.head.ray.gpus, sizes.head.ray.resources) == (0, 0, {})
+
+
+def test_use_gpu_is_one_gpu_each_and_without_it_there_is_none() -> None:
+    with_gpus = compute_sizes(make_spec(scaling={"numWorkers": 8, "workersPerPod": 4, "useGPU": True}))
+    assert (with_gpus.worker.requests[GPU], with_gpus.per_worker["GPU"]) == ("4", 1.0)
+    without = compute_sizes(make_spec())
+    assert GPU not in without.worker.requests
+    assert "GPU" not in without.per_worker
+
+
+@pytest.mark.parametrize(("wanted", "bytes_"), [("1Mi", 80 * MIB), ("80Mi", 80 * MIB), ("1Gi", 1024 * MIB)])
+def test_the_object_store_is_no_smaller_than_ray_takes(wanted: str, bytes_: int) -> None:
+    assert compute_sizes(make_spec(worker={"objectStore": wanted})).worker.ray.object_store_bytes == bytes_
