@@ -69,6 +69,7 @@ class Store:
             return None  # an answer to our own write that was read after the deletion was seen
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
+            self._buried.add(old.uid, version_of(raw))  # its deletion may never be told
         spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
         self._keys[uid] = key
         self._jobs[key] = JobRecord(

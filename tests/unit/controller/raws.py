@@ -1,0 +1,36 @@
+"""Raw objects as the API server sends them: TrainJobs and their pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import names
+from tests.unit.builders import UID
+
+Object = dict[str, Any]
+SPEC: Object = {
+    "image": "example/train:1",
+    "trainer": {"trainFunc": "train:train_func"},
+    "scaling": {"numWorkers": 2},
+    "run": {"storagePath": "/runs"},
+}
+
+
+def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generation: int = 1, **changes: Any) -> Object:
+    """A TrainJob; keyword arguments take the place of its top-level fields, `metadata` is added to."""
+    metadata = {"namespace": "default", "name": name, "uid": uid, "generation": generation}
+    metadata |= {"resourceVersion": str(version), **changes.pop("metadata", {})}
+    return {"kind": names.KIND, "metadata": metadata, "spec": SPEC, **changes}
+
+
+def make_pod(name: str = "head", *, owner: str | None = UID, status: Object | None = None, **metadata: Any) -> Object:
+    """A pod of the job with this uid, or of nobody."""
+    owners = [{"kind": names.KIND, "uid": owner, "controller": True}] if owner else []
+    labels = {names.LABEL_ROLE: names.HEAD, names.LABEL_ATTEMPT: "1"}
+    whole = {"namespace": "default", "name": name, "uid": f"uid-{name}", "labels": labels, "ownerReferences": owners}
+    return {"metadata": {**whole, **metadata}, "spec": {"nodeName": "node-1"}, "status": status or {}}
+
+
+def make_container(*, name: str = names.CONTAINER, **state: Any) -> Object:
+    """A container's status: `running={...}`, `waiting={...}` or `terminated={...}`."""
+    return {"name": name, "state": state}

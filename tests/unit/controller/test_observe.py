@@ -1,0 +1,195 @@
+"""Raw pods become views: which pod it is, how it is, and why it is not better."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.api import names
+from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.outcome import Outcome
+from railhead.controller.observe import observe_pod, owner_uid, slim_pod
+from railhead.planning.observed import PodView, Problem
+from tests.unit.builders import UID
+from tests.unit.controller.raws import Object, make_container, make_pod
+
+
+def observe_status(**status: Any) -> PodView:
+    return observe_pod(make_pod(status=status))
+
+
+def observe_end(**terminated: Any) -> PodView:
+    return observe_status(phase="Failed", containerStatuses=[make_container(terminated=terminated)])
+
+
+def test_labels_say_which_pod_it_is() -> None:
+    labels = {names.LABEL_ROLE: names.WORKER, names.LABEL_ATTEMPT: "2", names.LABEL_SLOT: "3", names.LABEL_ROUND: "4"}
+    view = observe_pod(make_pod("w", labels=labels))
+    assert (view.name, view.uid, view.node) == ("w", "uid-w", "node-1")
+    assert (view.role, view.attempt, view.slot, view.round) == (names.WORKER, 2, 3, 4)
+
+
+@pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])
+def test_labels_that_are_no_numbers_are_no_pod_of_any_slot_or_attempt(value: str) -> None:
+    labels = {names.LABEL_ATTEMPT: value, names.LABEL_SLOT: value, names.LABEL_ROUND: value}
+    view = observe_pod(make_pod(labels=labels))
+    assert (view.role, view.attempt, view.slot, view.round) == ("", 0, -1, 0)
+
+
+def test_a_pod_that_has_just_been_made_is_pending_and_nowhere() -> None:
+    view = observe_pod({"metadata": {"name": "p", "uid": "u"}})
+    assert view == PodView("p", "u", role="", attempt=0)
+    assert view.phase == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("phase", "containers", "is_running"),
+    [
+        ("Running", [make_container(running={"startedAt": "2026-01-01T12:00:00Z"})], True),
+        ("Running", [make_container(name="sidecar", running={"startedAt": "x"})], False),
+        ("Running", [make_container(terminated={"exitCode": 1})], False),
+        ("Pending", [make_container(running={"startedAt": "x"})], False),
+        ("Running", [], False),
+    ],
+)
+def test_a_pod_runs_when_its_ray_container_does(phase: str, containers: list[Object], is_running: bool) -> None:
+    assert observe_status(phase=phase, containerStatuses=containers).is_running == is_running
+
+
+def test_the_drivers_last_word_is_read_from_the_termination_message() -> None:
+    word = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
+    code = CODE_OF_CLASS["Application"]
+    view = observe_end(exitCode=code, message=word, reason="Error", finishedAt="2026-01-01T12:00:00Z")
+    assert view.outcome == Outcome.from_json(word)
+    assert view.exit_code == code
+    assert view.reason == ""
+    assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
+    assert view.is_over
+
+
+def test_only_the_ray_containers_end_counts() -> None:
+    sidecar = make_container(name="sidecar", terminated={"exitCode": 3, "reason": "OOMKilled", "message": "m"})
+    view = observe_status(phase="Running", containerStatuses=[sidecar, make_container(running={"startedAt": "x"})])
+    assert (view.exit_code, view.reason, view.message) == (None, "", "")
+
+
+def test_exit_code_zero_is_an_exit_code() -> None:
+    assert observe_end(exitCode=0, reason="Completed").exit_code == 0
+
+
+def test_killed_for_memory_is_the_reason() -> None:
+    view = observe_end(exitCode=137, reason="OOMKilled")
+    assert (view.exit_code, view.reason) == (137, "OOMKilled")
+
+
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"conditions": [DISRUPTED]}, "PreemptionByScheduler"),
+        ({"conditions": [DISRUPTED], "reason": "Terminated"}, "PreemptionByScheduler"),
+        ({"conditions": [{**DISRUPTED, "reason": None}]}, "Evicted"),
+        ({"conditions": [{**DISRUPTED, "status": "False"}], "reason": "Evicted"}, "Evicted"),
+        ({"reason": "NodeLost"}, "NodeLost"),
+        ({}, ""),
+    ],
+)
+def test_what_the_cluster_did_to_the_pod_goes_before_that_it_failed(status: Object, reason: str) -> None:
+    ended = [make_container(terminated={"exitCode": 143, "reason": "Error"})]
+    assert observe_status(phase="Failed", containerStatuses=ended, **status).reason == reason
+
+
+def test_an_evicted_pod_says_so_in_its_own_message() -> None:
+    view = observe_status(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    assert (view.reason, view.message) == ("Evicted", "The node was low on resource: memory.")
+
+
+def test_a_pod_with_a_deletion_timestamp_is_deleting_and_not_live() -> None:
+    view = observe_pod(make_pod(deletionTimestamp="2026-01-01T12:00:00Z", status={"phase": "Running"}))
+    assert view.is_deleting
+    assert not view.is_live
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", 7])
+def test_an_end_without_a_time_has_none(text: Any) -> None:
+    assert observe_end(exitCode=1, finishedAt=text).finished_at is None
+
+
+def test_an_unschedulable_pod_says_why() -> None:
+    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert observe_status(conditions=[refused]).problem == Problem("Unschedulable", "0/3 nodes")
+    assert observe_status(conditions=[{**refused, "reason": "SchedulingGated"}]).problem is None
+    assert observe_status(conditions=[{**refused, "status": "True"}]).problem is None
+
+
+@pytest.mark.parametrize("statuses", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize(
+    "reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "InvalidImageName"]
+)
+def test_a_container_that_cannot_start_says_which_and_why(statuses: str, reason: str) -> None:
+    waiting = make_container(name="c", waiting={"reason": reason, "message": "no such thing"})
+    assert observe_status(**{statuses: [waiting]}).problem == Problem(reason, "container c: no such thing")
+    wordless = make_container(name="c", waiting={"reason": reason})
+    assert observe_status(**{statuses: [wordless]}).problem == Problem(reason, f"container c: {reason}")
+
+
+@pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing", None])
+def test_a_container_that_only_takes_its_time_is_no_problem(reason: str | None) -> None:
+    assert observe_status(containerStatuses=[make_container(waiting={"reason": reason})]).problem is None
+
+
+JOB_OWNER = {"kind": names.KIND, "uid": UID, "controller": True}
+
+
+@pytest.mark.parametrize(
+    ("owners", "uid"),
+    [
+        ([JOB_OWNER], UID),
+        ([{"kind": "Node", "uid": "n", "controller": False}, JOB_OWNER], UID),
+        ([{**JOB_OWNER, "controller": False}], ""),
+        ([{**JOB_OWNER, "kind": "ReplicaSet"}], ""),
+        ([], ""),
+        (None, ""),
+    ],
+)
+def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) -> None:
+    assert owner_uid(make_pod(ownerReferences=owners)) == uid
+
+
+def test_the_slim_pod_looks_the_same_and_is_without_what_is_large() -> None:
+    status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]}
+    pod = make_pod(status=status, resourceVersion="7", deletionTimestamp="2026-01-01T12:00:00Z")
+    pod["metadata"] |= {"managedFields": ["large"], "annotations": {"a": "large"}}
+    pod["spec"]["containers"] = ["large"]
+    slim = slim_pod(pod)
+    assert observe_pod(slim) == observe_pod(pod)
+    assert owner_uid(slim) == UID
+    assert slim["metadata"]["resourceVersion"] == "7"
+    assert "large" not in str(slim)
+
+
+def maybe(**parts: Any) -> Any:
+    """An object with some of these, some of them null."""
+    return st.fixed_dictionaries({}, optional={key: st.none() | part for key, part in parts.items()})
+
+
+WORD = st.text(max_size=5)
+STATE = maybe(running=maybe(startedAt=WORD), waiting=maybe(reason=WORD), terminated=maybe(exitCode=st.integers()))
+CONTAINERS = st.lists(maybe(name=st.just(names.CONTAINER), state=STATE), max_size=2)
+POD = maybe(
+    metadata=maybe(name=WORD, labels=maybe(), ownerReferences=st.lists(maybe(kind=WORD), max_size=2)),
+    spec=maybe(nodeName=WORD),
+    status=maybe(phase=WORD, conditions=st.lists(maybe(type=WORD), max_size=2), containerStatuses=CONTAINERS),
+)
+
+
+@given(POD)
+def test_a_pod_with_holes_in_it_is_a_view_all_the_same(pod: Object) -> None:
+    assert observe_pod(slim_pod(pod)) == observe_pod(pod)
+    assert owner_uid(pod) == ""

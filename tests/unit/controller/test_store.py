@@ -1,0 +1,221 @@
+"""The store: versions go one way whatever comes first, and a pod leads to its job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railhead.api.job import JobKey
+from railhead.controller.store import Store
+from tests.unit.builders import NOW, SETTINGS, UID
+from tests.unit.controller.raws import SPEC, Object, make_job, make_pod
+
+KEY = JobKey("default", "digits")
+BAD_SPEC = {**SPEC, "scaling": {"numWorkers": 0}}
+
+
+def version_of_job(store: Store) -> int | None:
+    record = store.job(KEY)
+    return record.version if record else None
+
+
+def pod_names(store: Store, uid: str = UID) -> list[str]:
+    return sorted(pod.name for pod in store.pods(uid))
+
+
+def test_a_job_is_news_once() -> None:
+    store = Store()
+    assert store.put_job(make_job(3)) == KEY
+    assert store.put_job(make_job(3)) is None
+    assert store.put_job(make_job(2)) is None
+    assert store.put_job(make_job(4)) == KEY
+    assert list(store.all_keys()) == [KEY]
+    assert store.key_of(UID) == KEY
+
+
+def test_a_record_holds_what_the_planner_asks_for() -> None:
+    store = Store()
+    metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z"}
+    store.put_job(make_job(3, generation=2, metadata=metadata, status={"attempt": 4, "phase": "Running"}))
+    store.change_pod(None, make_pod("head"))
+    observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert observed is not None
+    assert (observed.uid, observed.generation, observed.is_deleting) == (UID, 2, True)
+    assert (observed.status.attempt, observed.status.phase) == (4, "Running")
+    assert observed.spec is not None
+    assert observed.spec.scaling.num_workers == 2
+    assert [pod.name for pod in observed.pods] == ["head"]
+    assert (observed.now, observed.settings) == (NOW, SETTINGS)
+
+
+def test_a_job_that_is_not_there_is_not_observed() -> None:
+    assert Store().observe(KEY, now=NOW, settings=SETTINGS) is None
+
+
+def test_a_spec_is_parsed_once_per_generation() -> None:
+    store = Store()
+
+    def put(version: int, **changes: Any) -> Any:
+        store.put_job(make_job(version, **changes))
+        record = store.job(KEY)
+        assert record is not None
+        return record.spec
+
+    first = put(1)
+    assert put(2, status={"attempt": 1}) is first
+    changed = put(3, generation=2, spec={**SPEC, "scaling": {"numWorkers": 5}})
+    assert changed.scaling.num_workers == 5
+    other = put(4, uid="another", generation=2)
+    assert other.scaling.num_workers == 2
+
+
+@pytest.mark.parametrize("spec", [BAD_SPEC, None, {}, "text", {**SPEC, "unknown": 1}])
+def test_a_bad_spec_is_an_error_and_no_exception(spec: Any) -> None:
+    store = Store()
+    assert store.put_job(make_job(1, spec=spec)) == KEY
+    record = store.job(KEY)
+    assert record is not None
+    assert record.spec is None
+    assert record.error is not None
+    assert record.error.field.startswith("spec")
+
+
+def test_a_mended_spec_has_no_error_any_more() -> None:
+    store = Store()
+    store.put_job(make_job(1, spec=BAD_SPEC))
+    store.put_job(make_job(2, spec=BAD_SPEC, status={"phase": "Pending"}))
+    store.put_job(make_job(3, generation=2))
+    record = store.job(KEY)
+    assert record is not None
+    assert (record.error, record.spec is None) == (None, False)
+
+
+def test_a_deleted_job_is_gone_and_a_late_answer_does_not_bring_it_back() -> None:
+    store = Store()
+    store.put_job(make_job(3))
+    store.drop_job(KEY, UID, version=5)
+    assert store.put_job(make_job(4)) is None
+    assert (store.job(KEY), store.key_of(UID), list(store.all_keys())) == (None, None, [])
+
+
+def test_a_new_job_of_an_old_name_is_another_one() -> None:
+    store = Store()
+    store.put_job(make_job(3, status={"attempt": 7}))
+    store.change_pod(None, make_pod("old", owner=UID))
+    store.drop_job(KEY, UID, version=5)
+    store.put_job(make_job(6, uid="second"))
+    observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert observed is not None
+    assert (observed.uid, observed.status.attempt, observed.pods) == ("second", 0, ())
+    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # of nobody's interest
+
+
+def test_a_deletion_that_is_told_late_leaves_the_successor() -> None:
+    store = Store()
+    store.put_job(make_job(3))
+    store.put_job(make_job(6, uid="second"))
+    store.drop_job(KEY, UID, version=5)
+    assert version_of_job(store) == 6
+    assert store.key_of("second") == KEY
+    assert store.key_of(UID) is None
+
+
+def test_a_predecessor_stays_gone_also_when_its_deletion_was_never_told() -> None:
+    store = Store()
+    store.put_job(make_job(3))
+    store.put_job(make_job(6, uid="second"))
+    store.drop_job(KEY, "second", version=8)
+    assert store.put_job(make_job(4)) is None
+    assert store.job(KEY) is None
+
+
+JOB_EVENTS = [
+    ("put", make_job(1, uid="first")),
+    ("put", make_job(2, uid="first", status={"attempt": 1})),
+    ("drop", make_job(3, uid="first")),
+    ("put", make_job(4, uid="second")),
+    ("put", make_job(5, uid="second", status={"attempt": 1})),
+]
+
+
+def tell(store: Store, event: tuple[str, Object]) -> None:
+    verb, raw = event
+    if verb == "put":
+        store.put_job(raw)
+    else:
+        store.drop_job(KEY, raw["metadata"]["uid"], version=int(raw["metadata"]["resourceVersion"]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations(JOB_EVENTS), st.lists(st.sampled_from(JOB_EVENTS), max_size=5))
+def test_in_any_order_and_said_twice_the_newest_stands(
+    events: list[tuple[str, Object]], again: list[tuple[str, Object]]
+) -> None:
+    store = Store()
+    versions = []
+    for event in [*events, *again]:
+        tell(store, event)
+        versions.append(version_of_job(store))
+    record = store.job(KEY)
+    assert record is not None
+    assert (record.uid, record.version, record.status.attempt) == ("second", 5, 1)
+    assert (store.key_of("second"), store.key_of("first")) == (KEY, None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.permutations([*JOB_EVENTS, ("drop", make_job(6, uid="second"))]), st.lists(st.sampled_from(JOB_EVENTS)))
+def test_in_any_order_what_is_deleted_in_the_end_is_gone(
+    events: list[tuple[str, Object]], again: list[tuple[str, Object]]
+) -> None:
+    store = Store()
+    for event in [*events, *again]:
+        tell(store, event)
+    assert store.job(KEY) is None
+    assert store.key_of("first") is store.key_of("second") is None
+
+
+def test_a_pod_leads_to_its_job_whenever_it_comes_changes_or_goes() -> None:
+    store = Store()
+    store.put_job(make_job(1))
+    pending, running = make_pod("w"), make_pod("w", status={"phase": "Running"})
+    assert store.change_pod(None, pending) == KEY
+    assert store.change_pod(pending, running) == KEY
+    assert [pod.phase for pod in store.pods(UID)] == ["Running"]
+    assert store.change_pod(running, None) == KEY
+    assert store.pods(UID) == ()
+
+
+def test_pods_may_come_before_their_job() -> None:
+    store = Store()
+    assert store.change_pod(None, make_pod("w")) is None
+    store.put_job(make_job(1))
+    assert pod_names(store) == ["w"]
+
+
+def test_an_orphaned_pod_leaves_its_job() -> None:
+    store = Store()
+    store.put_job(make_job(1))
+    pod = make_pod("w")
+    store.change_pod(None, pod)
+    assert store.change_pod(pod, make_pod("w", owner=None)) == KEY
+    assert store.pods(UID) == ()
+
+
+def test_a_pod_in_the_name_of_another_jobs_pod_is_that_other_jobs() -> None:
+    store = Store()
+    store.put_job(make_job(1))
+    store.put_job(make_job(2, name="other", uid="other"))
+    old, new = make_pod("w"), make_pod("w", owner="other")
+    store.change_pod(None, old)
+    assert store.change_pod(old, new) == JobKey("default", "other")
+    assert (pod_names(store), pod_names(store, "other")) == ([], ["w"])
+
+
+def test_a_strangers_pod_is_nobodys() -> None:
+    store = Store()
+    store.put_job(make_job(1))
+    assert store.change_pod(None, make_pod("w", owner=None)) is None
+    assert store.pods(UID) == ()
