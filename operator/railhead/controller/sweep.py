@@ -27,7 +27,7 @@ async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ..
         there.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
     lost = [key for key, record in before.items() if record.uid not in there]
     for key in lost:
-        store.drop_job(key, before[key].uid, version=min(versions))
+        store.drop_job(key, before[key].uid, version=max(versions))
     return lost
 
 
