@@ -1,0 +1,203 @@
+"""The loop: each job's trouble is its own, and decides when that job is looked at again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from railhead.api.job import JobKey
+from railhead.controller.events import EventRecorder
+from railhead.controller.executor import Executor, LostCompare, Refused
+from railhead.controller.loop import REFUSED_RETRY_SECONDS, Loop
+from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
+from railhead.controller.store import Store
+from railhead.kube.errors import Denied, RetryAfter
+from railhead.planning.plan import Plan
+from tests.unit.builders import NOW, SETTINGS
+from tests.unit.controller.fake_client import FakeClient
+from tests.unit.controller.raws import make_job
+from tests.unit.controller.test_queue import FakeClock
+
+A, B, C = (JobKey("default", name) for name in "abc")
+
+
+class Learn:
+    """Nothing is learnt here."""
+
+    def job(self, raw: dict[str, Any]) -> None: ...
+    def job_gone(self, key: JobKey, uid: str) -> None: ...
+    def pod(self, raw: dict[str, Any]) -> None: ...
+
+
+class ScriptedExecutor(Executor):
+    """Raises what the script says for a key, once each; keeps what it was asked to do."""
+
+    def __init__(self) -> None:
+        super().__init__(FakeClient(), Learn(), EventRecorder(FakeClient()))
+        self.script: dict[JobKey, list[BaseException]] = {}
+        self.plans: list[tuple[JobKey, str, Plan]] = []
+        self.at_once = 0
+        self.most_at_once = 0
+
+    async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
+        self.plans.append((key, uid, plan))
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0)
+        self.at_once -= 1
+        if errors := self.script.get(key):
+            raise errors.pop(0)
+
+
+class Stage:
+    """A loop over the jobs a, b and c with a clock that stands still until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(self.clock.call_later)
+        self.store = Store()
+        for version, key in enumerate((A, B, C), start=1):
+            self.store.put_job(make_job(version, name=key.name, uid=f"uid-{key.name}"))
+        self.executor = ScriptedExecutor()
+        self.loop = Loop(self.store, self.queue, self.executor, SETTINGS, now=self.now)
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.clock.now)
+
+    @asynccontextmanager
+    async def running(self, concurrency: int = 2) -> AsyncIterator[Callable[[], Any]]:
+        """The loop at work; yields what lets it work until it has nothing to do."""
+
+        async def settle() -> list[str]:
+            before = len(self.executor.plans)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert not task.done(), task.exception()
+            return [key.name for key, _, _ in self.executor.plans[before:]]
+
+        task = asyncio.create_task(self.loop.run(concurrency))
+        try:
+            yield settle
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> None:
+    await stage.loop.pass_over(A)
+    ((key, uid, wanted),) = stage.executor.plans
+    assert (key, uid) == (A, "uid-a")
+    assert wanted.status is not None
+    assert wanted.status.tests["/metadata/uid"] == "uid-a"
+
+
+@pytest.mark.parametrize(
+    ("error", "delay", "words"),
+    [
+        (LostCompare("the job changed in between"), FIRST_BACKOFF_SECONDS, None),
+        (Refused("Pod head was refused: quota"), REFUSED_RETRY_SECONDS, "Pod head was refused: quota"),
+        (RetryAfter(0, "NoAnswer", "reset"), FIRST_BACKOFF_SECONDS, "reset"),
+        (RetryAfter(429, "TooManyRequests", "slow down", seconds=9), 9.0, "slow down"),
+        (Denied(403, "Forbidden", "not allowed"), FIRST_BACKOFF_SECONDS, "not allowed"),
+        (RuntimeError("a bug"), REFUSED_RETRY_SECONDS, "RuntimeError: a bug"),
+        (RecursionError(), REFUSED_RETRY_SECONDS, "RecursionError"),
+    ],
+)
+async def test_trouble_is_said_and_the_job_is_looked_at_again(
+    stage: Stage, error: Exception, delay: float, words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.executor.script = {A: [error]}
+    await stage.loop.pass_over(A)
+    assert stage.clock.pending == [delay]
+    warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert len(warnings) == (words is not None)
+    assert all("default/a" in warning and str(words) in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [LostCompare("changed"), Refused("quota"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
+)
+async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception) -> None:
+    stage.executor.script = {B: [error]}
+    async with stage.running() as settle:
+        for key in (A, B, C):
+            stage.queue.add(key)
+        assert sorted(await settle()) == ["a", "b", "c"]
+        stage.clock.pass_seconds(REFUSED_RETRY_SECONDS)
+        assert await settle() == ["b"]
+        for key in (A, B, C):
+            stage.queue.add(key)
+        assert sorted(await settle()) == ["a", "b", "c"]
+
+
+async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeeds(stage: Stage) -> None:
+    no_answer = RetryAfter(0, "NoAnswer", "reset")
+    stage.executor.script = {A: [no_answer] * 4}
+    delays = []
+    for _ in range(4):
+        await stage.loop.pass_over(A)
+        delays += [at - stage.clock.now for at in stage.clock.pending]
+        stage.clock.pass_seconds(delays[-1])
+    assert delays == [0.25, 0.5, 1.0, 2.0]
+    await stage.loop.pass_over(A)
+    assert stage.clock.pending == []
+    stage.executor.script = {A: [no_answer]}
+    await stage.loop.pass_over(A)
+    assert stage.clock.pending == [stage.clock.now + FIRST_BACKOFF_SECONDS]
+
+
+LOST = {
+    "observedGeneration": 1,
+    "phase": "Restarting",
+    "attempt": 1,
+    "failure": {"class": "Application", "reason": "TrainingFailed", "attempt": 1, "time": "2026-01-01T12:00:00Z"},
+}
+
+
+async def test_a_job_that_waits_is_woken_when_its_time_has_come(stage: Stage) -> None:
+    """The next attempt begins five seconds after a loss to the application."""
+    stage.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
+    async with stage.running() as settle:
+        stage.queue.add(A)
+        stage.clock.pass_seconds(1)
+        assert await settle() == ["a"]
+        assert stage.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
+        stage.clock.pass_seconds(3.9)
+        assert await settle() == []
+        stage.clock.pass_seconds(0.1)
+        assert await settle() == ["a"]
+        assert stage.executor.plans[-1][2].creates
+
+
+async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:
+    stage.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
+    await stage.loop.pass_over(A)
+    stage.store.drop_job(A, "uid-a", version=9)
+    await stage.loop.pass_over(A)
+    assert stage.clock.pending == []
+    assert len(stage.executor.plans) == 1
+
+
+async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: Stage) -> None:
+    async with stage.running(concurrency=2) as settle:
+        for key in (A, B, C):
+            stage.queue.add(key)
+        assert sorted(await settle()) == ["a", "b", "c"]
+    assert stage.executor.most_at_once == 2
+
+
+async def test_passes_are_counted(stage: Stage) -> None:
+    for key in (A, B, JobKey("default", "unknown")):
+        await stage.loop.pass_over(key)
+    assert stage.loop.passes == 3
