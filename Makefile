@@ -55,7 +55,7 @@ test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
 	$(BIN)/pytest -q tests/unit tests/architecture
 	@echo "== tests against a real API server and with real Ray"
-	$(BIN)/pytest -q $(wildcard tests/api tests/local tests/ray tests/e2e)
+	$(BIN)/pytest -q $(wildcard tests/api tests/operator tests/local tests/ray tests/e2e)
 
 test-all: test ## Everything, also what takes long
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
-    parser.add_argument("--probe-listen", default="0.0.0.0:8081", metavar="HOST:PORT", help="/healthz and /readyz")
+    parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs looked at at a time")
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 

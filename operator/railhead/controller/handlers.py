@@ -1,10 +1,12 @@
-"""kopf's handlers: TrainJobs come into the store, their keys into the queue. Nothing else."""
+"""kopf's part: the watch of TrainJobs. Nothing else knows kopf."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import signal
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import kopf
 
@@ -37,6 +39,27 @@ def build_settings() -> kopf.OperatorSettings:
     settings = kopf.OperatorSettings()
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    settings.process.ultimate_exiting_timeout = 5
+    settings.process.ultimate_exiting_timeout = None  # the end is the operator's own affair
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     return settings
+
+
+async def watch_jobs(on_job: OnJob, namespaces: tuple[str, ...], *, on_signal: Callable[[], None]) -> None:
+    """Tells of every TrainJob, of these namespaces or of all, until it is cancelled.
+
+    kopf takes SIGTERM and SIGINT for itself, and would wait for all tasks of the process
+    before it ends. They are taken back, so that the operator ends in its own order.
+    """
+    existing = asyncio.all_tasks()
+    tasks = await kopf.spawn_tasks(
+        registry=build_registry(on_job),
+        settings=build_settings(),
+        standalone=True,
+        # Unused without peering; but kopf would ask for a user name, which a numeric user has not.
+        identity=cast(Any, "railhead"),
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    await kopf.run_tasks(tasks, ignored=existing)

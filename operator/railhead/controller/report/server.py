@@ -21,6 +21,7 @@ from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError
 
+END_SECONDS = 2.0  # for requests in work when the operator ends; a driver says it again
 BODY_SECONDS = 10.0  # a client that needs longer for 64 KiB is no driver of ours
 
 
@@ -79,7 +80,7 @@ async def serve_reports(listen: str, certificates: Certificates, handler: Report
     """Serves `POST /v1/report` while the context lasts."""
     app = web.Application(client_max_size=LIMIT_BYTES)
     app.add_routes([web.post(PATH, handler)])
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS)
     await runner.setup()
     host, port = split_address(listen)
     await web.TCPSite(runner, host, port, ssl_context=build_ssl_context(certificates)).start()

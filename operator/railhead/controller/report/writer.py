@@ -21,6 +21,7 @@ from railhead.kube.kinds import TRAIN_JOB
 from railhead.planning.driver_words import MAX_TIME, count_of, metrics_of, newer_checkpoint, uri_of
 
 log = logging.getLogger(__name__)
+FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
 PERIOD_SECONDS = 1.0
 WRITES_AT_A_TIME = 8
 CLOSE_SECONDS = 3.0
@@ -118,7 +119,13 @@ class ReportWriter:
         body += [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in fields.items()]
         try:
             answer = await self._client.patch(
-                TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"
+                TRAIN_JOB,
+                key.name,
+                body,
+                type_="json",
+                namespace=key.namespace,
+                subresource="status",
+                field_manager=FIELD_MANAGER,
             )
         except (Gone, Denied) as error:  # the job is gone, or in another attempt: a failed test is `Denied`
             log.info("%s/%s: a report was dropped: %s", key.namespace, key.name, error)

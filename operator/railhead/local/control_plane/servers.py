@@ -35,15 +35,19 @@ class ControlPlane:
     Attributes:
         kubeconfig: of an administrator.
         server: URL of the API server.
+        api_server_options: what the API server is given beyond our own.
     """
 
-    def __init__(self, folder: Path, *, binaries: Path, node: str = "local") -> None:
+    def __init__(
+        self, folder: Path, *, binaries: Path, node: str = "local", api_server_options: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         self.binaries = binaries
         self.port = free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.kubeconfig = folder / "admin.kubeconfig"
         self.pki = folder / "pki"
+        self.api_server_options = api_server_options
         self._node = node
         self._etcd = (free_port(), free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -161,6 +165,7 @@ class ControlPlane:
             # It keeps pods away from a new node until the controller manager has looked at it: seconds, for nothing.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--profiling=false",
+            *self.api_server_options,
         ]
 
     def _controller_manager_arguments(self) -> list[str]:

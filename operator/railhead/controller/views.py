@@ -1,0 +1,57 @@
+"""Where everything that is seen goes: into the store, and its key into the queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api.job import JobKey
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.report.authority import JobFacts
+from railhead.controller.store import Store
+from railhead.kube.informer import Informer, version_of
+
+Object = dict[str, Any]
+
+
+class Views:
+    """What watches and answers to own writes are told to. Knows the pods' informers."""
+
+    def __init__(self, store: Store, queue: KeyedQueue[JobKey]) -> None:
+        self._store = store
+        self._queue = queue
+        self.informers: list[Informer] = []
+
+    def on_job(self, event_type: str | None, raw: Object) -> None:
+        if event_type == "DELETED":
+            metadata = raw.get("metadata") or {}
+            key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+            self._store.drop_job(key, metadata["uid"], version=version_of(raw))
+        else:
+            self.job(raw)
+
+    def on_pod(self, old: Object | None, new: Object | None) -> None:
+        key = self._store.change_pod(old, new)
+        if key is not None:
+            self._queue.add(key)
+
+    def job(self, raw: Object) -> None:
+        key = self._store.put_job(raw)
+        if key is not None:
+            self._queue.add(key)
+
+    def job_gone(self, key: JobKey, uid: str) -> None:
+        self._store.drop_job(key, uid)
+
+    def pod(self, raw: Object) -> None:
+        namespace = raw["metadata"].get("namespace")
+        for informer in self.informers:
+            if informer.namespace in (None, namespace):
+                informer.learn(raw)
+
+    def facts(self, key: JobKey) -> JobFacts | None:
+        record = self._store.job(key)
+        return JobFacts(record.uid, record.status, self._store.pods(record.uid)) if record else None
+
+    @property
+    def are_synced(self) -> bool:
+        return bool(self.informers) and all(i.is_synced for i in self.informers)

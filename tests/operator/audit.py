@@ -1,0 +1,83 @@
+"""What a client asked of the API server, as the API server itself wrote it down."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+# Stages: a watch is written when it begins, everything else when it was answered.
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {
+            "level": "Metadata",
+            "users": ["system:serviceaccount:railhead-system:railhead-operator"],
+            "resources": [
+                {"group": group}
+                for group in ("", "railhead.dev", "authentication.k8s.io", "apiextensions.k8s.io", "events.k8s.io")
+            ],
+        },
+        {"level": "None"},
+    ],
+}
+WRITES = ("create", "update", "patch", "delete", "deletecollection")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of the operator.
+
+    Attributes:
+        resource: with its subresource, for example `trainjobs/status`.
+        job: the TrainJob's name, if the object's own name begins with it.
+        manager: the field manager that the request names.
+        code: what the API server answered.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    namespace: str
+    name: str
+    manager: str
+    code: int
+
+
+class AuditLog:
+    """The log of one API server."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._policy, self._log = folder / "policy.json", folder / "audit.log"
+        self._policy.write_text(json.dumps(POLICY))
+
+    @property
+    def api_server_options(self) -> Sequence[str]:
+        return (f"--audit-policy-file={self._policy}", f"--audit-log-path={self._log}")
+
+    def requests(self, namespace: str | None = None) -> list[Request]:
+        """All requests so far, or those of one namespace, in the order of their answers."""
+        events = [json.loads(line) for line in self._log.read_text().splitlines()] if self._log.exists() else []
+        found = [_parse(event) for event in events if event["stage"] in ("ResponseComplete", "ResponseStarted")]
+        return [request for request in found if namespace in (None, request.namespace)]
+
+
+def _parse(event: dict[str, Any]) -> Request:
+    place = event["objectRef"]
+    query = parse_qs(urlsplit(event["requestURI"]).query)
+    parts = (place["resource"], place.get("subresource"))
+    return Request(
+        verb=event["verb"],
+        group=place.get("apiGroup", ""),
+        resource="/".join(part for part in parts if part),
+        namespace=place.get("namespace", ""),
+        name=place.get("name", ""),
+        manager=(query.get("fieldManager") or [""])[0],
+        code=event.get("responseStatus", {}).get("code", 0),
+    )

@@ -1,0 +1,90 @@
+"""A control plane that writes down what the operator asks, an operator, and a namespace for each test."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.install import Kubectl, install, make_operator_kubeconfig
+from tests.api.server import ApiServer
+from tests.operator.audit import AuditLog
+from tests.operator.running import RunningOperator
+from tests.operator.stage import Stage, wait_until
+
+NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="package")
+def audited_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ControlPlane, AuditLog]]:
+    folder = tmp_path_factory.mktemp("audited")
+    audit = AuditLog(folder / "audit")
+    binaries = resolve(lambda text: print(text, file=sys.stderr))
+    plane = ControlPlane(folder / "plane", binaries=binaries, api_server_options=audit.api_server_options)
+    try:
+        plane.start(("etcd", "kube-apiserver", "kube-controller-manager"))  # pods are the tests' own affair
+        yield plane, audit
+    finally:
+        plane.stop()
+
+
+@pytest.fixture(scope="package")
+def audit(audited_plane: tuple[ControlPlane, AuditLog]) -> AuditLog:
+    return audited_plane[1]
+
+
+@pytest.fixture(scope="package")
+def operator(
+    audited_plane: tuple[ControlPlane, AuditLog], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RunningOperator]:
+    plane, folder = audited_plane[0], tmp_path_factory.mktemp("operator")
+    kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
+    install(kubectl, node="local")
+    make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
+    operator = RunningOperator(folder / "operator.kubeconfig", folder)
+    operator.start()
+    yield operator
+    operator.stop()
+
+
+@pytest.fixture
+def second_operator(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator]:
+    """Another one beside it, as while a Deployment is rolled out."""
+    second = RunningOperator(operator.kubeconfig, tmp_path)
+    second.start(report_url=operator.report_url)
+    yield second
+    second.stop()
+
+
+@pytest.fixture(scope="package")
+def server(audited_plane: tuple[ControlPlane, AuditLog]) -> Iterator[ApiServer]:
+    server = ApiServer(audited_plane[0])
+    yield server
+    server.close()
+
+
+def make_stage(server: ApiServer, operator: RunningOperator) -> Stage:
+    """A new namespace, with its default service account."""
+    namespace = f"stage-{next(NUMBERS)}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    assert server.request("POST", "/api/v1/namespaces", body).status == 201
+    account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    wait_until("the default service account", lambda: server.request("GET", account).status == 200)
+    return Stage(server, operator, namespace)
+
+
+@pytest.fixture
+def stage(server: ApiServer, operator: RunningOperator) -> Stage:
+    """A namespace of the test's own."""
+    return make_stage(server, operator)
+
+
+@pytest.fixture
+def other_stage(server: ApiServer, operator: RunningOperator) -> Stage:
+    """Another one."""
+    return make_stage(server, operator)

@@ -1,0 +1,90 @@
+"""The operator as a process with the rights of its own service account, and nothing more."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from railhead.local.control_plane.servers import free_port
+from railhead.local.install import NAMESPACE
+from railhead.local.processes import spawn
+
+READY_SECONDS = 60
+
+
+class RunningOperator:
+    """One operator for one control plane.
+
+    Attributes:
+        report_url: base URL of its report endpoint.
+        log: what it has written.
+    """
+
+    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._report, self._probe = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.report_url = f"https://{self._report}"
+        self.log = folder / "operator.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, report_url: str = "") -> None:
+        """Returns when its watches are synced. `report_url` is what jobs are told instead of the true one."""
+        options = {
+            "kubeconfig": self.kubeconfig,
+            "namespace": NAMESPACE,
+            "report-listen": self._report,
+            "report-url": report_url or self.report_url,
+            "probe-listen": self._probe,
+        }
+        command = [sys.executable, "-P", "-m", "railhead.cli", "operator"]
+        for option, value in options.items():
+            command += [f"--{option}", str(value)]
+        self._process = spawn(command, log=self.log)
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._is_ready():
+            assert self._process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, f"the operator is not ready\n{self.log.read_text()}"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Kills it: it must be able to die at any moment."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def end(self) -> int:
+        """Asks it to end, as Kubernetes does; its exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        code = self._process.wait(timeout=30)
+        self._process = None
+        return code
+
+    def post(self, body: bytes, *, token: str | None, ca: str, path: str = "/v1/report") -> int:
+        """The status that the report endpoint answers."""
+        with tempfile.NamedTemporaryFile("w", suffix=".crt") as file:
+            file.write(ca)
+            file.flush()
+            context = ssl.create_default_context(cafile=file.name)
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"{self.report_url}{path}", data=body, headers=headers)
+        try:
+            with urllib.request.urlopen(request, context=context, timeout=10) as response:
+                return int(response.status)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    def _is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{self._probe}/readyz", timeout=2):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False

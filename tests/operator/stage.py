@@ -1,0 +1,154 @@
+"""A namespace in which the test plays everybody but the operator: user, kubelet and driver."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import AUDIENCE, Report
+from tests.api.server import MERGE_PATCH, ApiServer
+from tests.operator.running import RunningOperator
+
+Object = dict[str, Any]
+JOBS = "/apis/railhead.dev/v1alpha1/namespaces/{}/trainjobs"
+WAIT_SECONDS = 30.0
+
+
+def wait_until(what: str, ask: Callable[[], Any]) -> Any:
+    """The first answer that is true."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"{what}: not within {WAIT_SECONDS:.0f} s"
+        time.sleep(0.02)
+    return answer
+
+
+@dataclass
+class Stage:
+    """One namespace; pods in it change only when the test says so."""
+
+    server: ApiServer
+    operator: RunningOperator
+    namespace: str
+
+    def apply(self, name: str, *, workers: int = 2, **spec: Any) -> Object:
+        body = {
+            "apiVersion": "railhead.dev/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": name},
+            "spec": {
+                "image": "registry.example/train:1",
+                "trainer": {"trainFunc": "steps:train_func"},
+                "source": {"inline": {"steps.py": "def train_func():\n    pass\n"}},
+                "scaling": {"numWorkers": workers},
+                "run": {"storagePath": "/runs"},
+                **spec,
+            },
+        }
+        return self._ask("POST", JOBS.format(self.namespace), body)
+
+    def job(self, name: str) -> Object:
+        return self._ask("GET", f"{JOBS.format(self.namespace)}/{name}")
+
+    def status(self, name: str) -> Object:
+        return self.job(name).get("status") or {}
+
+    def pods(self, job: str) -> dict[str, Object]:
+        path = f"/api/v1/namespaces/{self.namespace}/pods"
+        items = self._ask("GET", path, labelSelector=f"railhead.dev/job-name={job}")["items"]
+        return {str(pod["metadata"]["name"]): pod for pod in items}
+
+    def wait_pods(self, job: str, count: int) -> dict[str, Object]:
+        found: dict[str, Object] = wait_until(f"{count} pods of {job}", lambda: len(p := self.pods(job)) == count and p)
+        return found
+
+    def wait_reports(self, job: str, count: int) -> None:
+        """Until the status knows of so many."""
+        wait_until("the report", lambda: self.status(job).get("progress", {}).get("reports") == count)
+
+    def wait_phase(self, job: str, phase: str) -> Object:
+        wait_until(f"{job} {phase}", lambda: self.status(job).get("phase") == phase)
+        return self.status(job)
+
+    def head(self, job: str) -> Object:
+        [head] = [pod for name, pod in self.pods(job).items() if name.endswith("-head")]
+        return head
+
+    def pod(self, name: str) -> Object:
+        return self._ask("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
+
+    def make_pod(self, name: str) -> Object:
+        """A pod of somebody else."""
+        container = {"name": "main", "image": "registry.example/other:1"}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+        return self._ask("POST", f"/api/v1/namespaces/{self.namespace}/pods", body)
+
+    def events(self, job: str) -> list[Object]:
+        """About this job."""
+        path = f"/api/v1/namespaces/{self.namespace}/events"
+        found: list[Object] = self._ask("GET", path, fieldSelector=f"involvedObject.name={job}")["items"]
+        return found
+
+    def run_pod(self, pod: Object) -> None:
+        """As a kubelet says that the pod's container runs."""
+        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        self._set_state(pod, "Running", state, is_ready=True)
+
+    def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
+        """As a kubelet says that the pod's container has ended with these last words."""
+        ended = {"exitCode": code, "message": outcome.to_json(), "finishedAt": "2026-01-01T00:10:00Z"}
+        self._set_state(pod, "Succeeded" if code == 0 else "Failed", {"terminated": ended}, is_ready=False)
+
+    def remove_pod(self, pod: Object) -> None:
+        """As when a node is gone: at once."""
+        self._ask("DELETE", self._pod_path(pod), {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
+
+    def token_of(self, pod: Object, *, audience: str = AUDIENCE, service_account: str = "default") -> str:
+        """A token as the kubelet projects it into this pod."""
+        path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{service_account}/token"
+        reference = {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        spec = {"audiences": [audience], "expirationSeconds": 3600, "boundObjectRef": reference}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        return str(self._ask("POST", path, body)["status"]["token"])
+
+    def authority_of(self, job: str) -> str:
+        """The CA that the job's pods are told to trust."""
+        uid = self.job(job)["metadata"]["uid"]
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        for item in self._ask("GET", path)["items"]:
+            owners = item["metadata"].get("ownerReferences") or []
+            if any(owner["uid"] == uid for owner in owners):
+                return str(item["data"]["report-ca.crt"])
+        raise AssertionError(f"{job} has no input")
+
+    def report(self, job: str, *, token: str, **fields: Any) -> int:
+        """Reports as the driver does; the endpoint's answer."""
+        values = {
+            "namespace": self.namespace,
+            "name": job,
+            "uid": self.job(job)["metadata"]["uid"],
+            "attempt": 1,
+            "state": "RUNNING",
+            "time": "2026-01-01T00:00:01Z",
+            **fields,
+        }
+        body = json.dumps(Report(**values).to_dict()).encode()
+        return self.operator.post(body, token=token, ca=self.authority_of(job))
+
+    def _pod_path(self, pod: Object) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
+
+    def _set_state(self, pod: Object, phase: str, state: Object, *, is_ready: bool) -> None:
+        [container] = pod["spec"]["containers"]
+        told = {"name": container["name"], "ready": is_ready, "restartCount": 0, "image": "", "imageID": ""}
+        status = {"phase": phase, "containerStatuses": [{**told, "state": state}]}
+        self._ask("PATCH", f"{self._pod_path(pod)}/status", {"status": status}, content_type=MERGE_PATCH)
+
+    def _ask(self, method: str, path: str, body: Any = None, **options: str) -> Object:
+        answer = self.server.request(method, path, body, **options)
+        assert answer.status < 300, f"{method} {path}: {answer.message}"
+        return answer.body

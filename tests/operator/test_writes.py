@@ -1,0 +1,74 @@
+"""What a job costs the API server, counted by the API server."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from railhead.contract.outcome import SUCCEEDED, Outcome
+from tests.operator.audit import WRITES, AuditLog
+from tests.operator.stage import Stage, wait_until
+
+WORKERS = 4
+REPORTS = 3
+
+
+def play(stage: Stage, name: str) -> None:
+    """A job's whole life without a failure, as kubelet and driver tell of it."""
+    stage.apply(name, workers=WORKERS)
+    for pod in stage.wait_pods(name, WORKERS + 1).values():
+        stage.run_pod(pod)
+    stage.wait_phase(name, "Starting")
+    head = stage.head(name)
+    token = stage.token_of(head)
+    checkpoint = {"uri": "/runs/x/checkpoint_0", "index": 0, "time": "2026-01-01T00:00:02Z", "metrics": {}}
+    for number in range(REPORTS):
+        told = {"reports": number + 1, "joined": WORKERS, "metrics": {"loss": str(number)}}
+        assert stage.report(name, token=token, **told, checkpoint=checkpoint) == 202
+        stage.wait_reports(name, number + 1)
+    stage.wait_phase(name, "Running")
+    last = {**checkpoint, "index": 1, "uri": "/runs/x/checkpoint_1"}
+    stage.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, checkpoint=last, metrics={"loss": "0.1"}, reports=4))
+    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.events(name)})
+    stage.wait_pods(name, 1)
+
+
+def count_writes(stage: Stage, audit: AuditLog) -> Counter[str]:
+    """Writes that were granted, by what they are."""
+    counted: Counter[str] = Counter()
+    for request in audit.requests(stage.namespace):
+        assert request.code < 400, request
+        if request.verb in WRITES:
+            counted[" ".join(part for part in (request.verb, request.resource, request.manager) if part)] += 1
+    return counted
+
+
+def test_a_job_without_failures_costs_few_writes(stage: Stage, audit: AuditLog) -> None:
+    play(stage, "cheap")
+    counted = count_writes(stage, audit)
+    assert counted.pop("create pods") == WORKERS + 1
+    assert counted.pop("create events") <= 4
+    assert counted.pop("patch trainjobs/status") <= 5
+    assert counted.pop("patch trainjobs/status railhead-reports") <= REPORTS
+    assert counted.pop("delete pods") == WORKERS
+    others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}
+    assert sum(others.values()) <= 4, others
+    assert not counted, "writes of no kind that was meant"
+
+
+def test_the_second_job_of_a_namespace_finds_the_bundle_there(stage: Stage, audit: AuditLog) -> None:
+    for name in ("first", "second"):
+        stage.apply(name, workers=1)
+        stage.wait_pods(name, 2)
+    made = [r for r in audit.requests(stage.namespace) if r.resource == "configmaps"]
+    assert Counter(r.code for r in made) == {201: 3, 409: 1}  # two inputs, one bundle
+
+
+def test_a_job_that_rests_costs_nothing(stage: Stage, other_stage: Stage, audit: AuditLog) -> None:
+    """A restarted operator looks at every job again, and finds nothing to do."""
+    play(stage, "rests")
+    before = count_writes(stage, audit)
+    stage.operator.stop()
+    stage.operator.start()
+    other_stage.apply("later")  # seen after what was there at the start
+    other_stage.wait_pods("later", 3)
+    assert count_writes(stage, audit) == before
