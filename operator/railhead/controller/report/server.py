@@ -39,7 +39,7 @@ class ReportHandler:
         self._writer = writer
         self._lookup = lookup
 
-    async def __call__(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.isascii() or not token:
             return _answer(401, "a bearer token is needed")
@@ -63,6 +63,13 @@ class ReportHandler:
         return _answer(202, "taken")
 
 
+def build_app(handler: ReportHandler) -> web.Application:
+    """The one path, and the bound on bodies."""
+    app = web.Application(client_max_size=LIMIT_BYTES)
+    app.add_routes([web.post(PATH, handler.answer)])
+    return app
+
+
 def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
     """A server context; the standard library reads keys from files only."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -78,9 +85,7 @@ def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
 @asynccontextmanager
 async def serve_reports(listen: str, certificates: Certificates, handler: ReportHandler) -> AsyncIterator[None]:
     """Serves `POST /v1/report` while the context lasts."""
-    app = web.Application(client_max_size=LIMIT_BYTES)
-    app.add_routes([web.post(PATH, handler)])
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS)
+    runner = web.AppRunner(build_app(handler), access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS)
     await runner.setup()
     host, port = split_address(listen)
     await web.TCPSite(runner, host, port, ssl_context=build_ssl_context(certificates)).start()

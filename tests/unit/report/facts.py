@@ -1,0 +1,26 @@
+"""A job, its head and the head's words, for tests of the report endpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from railhead.api.status import parse_status
+from railhead.contract.report import Report
+from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.planning.observed import PodView
+from tests.unit.builders import RUNNING_STATUS, UID, make_head, make_worker
+
+HEAD = make_head()
+SPEAKER = Speaker(namespace="default", pod=HEAD.name, pod_uid=HEAD.uid)
+
+
+def make_report(**changes: Any) -> Report:
+    """A good report of the head of the first attempt."""
+    report = Report(namespace="default", name="digits", uid=UID, attempt=1, state="RUNNING", reports=4, joined=2)
+    return replace(report, **changes)
+
+
+def make_facts(*pods: PodView, uid: str = UID, **status: Any) -> JobFacts:
+    """A job that runs, with a head and a worker where no pods are given."""
+    return JobFacts(uid, parse_status({**RUNNING_STATUS, **status}), pods or (HEAD, make_worker(0)))
