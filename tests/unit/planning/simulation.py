@@ -28,6 +28,7 @@ class Simulation:
     counts: Counter[str] = field(default_factory=Counter)
     events: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
+    stuck: set[str] = field(default_factory=set)
     last: Plan = field(default_factory=Plan)
 
     def observe(self) -> Observed:
@@ -101,7 +102,10 @@ class Simulation:
     def _delete(self, name: str, uid: str) -> None:
         if name in self.pods and self.pods[name].uid == uid:
             self.counts["deletes"] += 1
-            del self.pods[name]
+            if name in self.stuck:  # its node does not answer: nobody says that it has ended
+                self.pods[name] = replace(self.pods[name], is_deleting=True)
+            else:
+                del self.pods[name]
 
     def _create(self, kind: str, body: dict[str, Any]) -> None:
         name, labels = body["metadata"]["name"], body["metadata"].get("labels") or {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
 
@@ -113,6 +115,30 @@ def test_attempts_that_commit_nothing_are_bounded() -> None:
     sim.settle()
     assert sim.status["phase"] == "Failed"
     assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
+
+
+def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    head = sim.head.name
+    sim.stuck.add(head)
+    sim.pods[head] = replace(sim.pods[head], is_deleting=True)  # by the control plane: its node is unreachable
+    sim.settle()
+    assert sim.status["attempt"] == 1
+    assert "WaitingForPods" not in sim.events
+    sim.later(60)
+    sim.settle()
+    assert sim.events.count("WaitingForPods") == 1
+    [said] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{head} on node node-1" in said
+    sim.later(3600)
+    assert sim.pass_over().is_empty
+    sim.stuck.clear()
+    sim.lose(head)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert len(sim.live_heads) == 1
 
 
 def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> None:
