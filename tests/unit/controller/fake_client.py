@@ -27,7 +27,7 @@ class Request:
         """Of the object, also while it is created."""
         if isinstance(self.body, dict) and "metadata" in self.body:
             return str(self.body["metadata"].get("name"))
-        return self.path.removesuffix("/status").rsplit("/", 1)[-1]
+        return self.path.partition("?")[0].removesuffix("/status").rsplit("/", 1)[-1]
 
 
 class FakeClient(KubeClient):

@@ -87,7 +87,10 @@ class ReportWriter:
         left, self._latest = self._latest, {}
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.gather(*(self._write(key, report) for key, report in left.items()))
+                writes = [self._write(key, report) for key, report in left.items()]
+                for result in await asyncio.gather(*writes, return_exceptions=True):
+                    if isinstance(result, Exception):  # one job's trouble is not the others'
+                        log.error("a report was not written: %s: %s", type(result).__name__, result)
         except TimeoutError:
             log.warning("reports of %d jobs were not written before the end", len(left))
 

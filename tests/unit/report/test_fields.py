@@ -1,0 +1,105 @@
+"""What a report makes of the status: hostile words never leave the bounds of the CRD, honest ones arrive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from railhead.api.status import JobStatus
+from railhead.contract.report import STATES, Report
+from railhead.controller.report.writer import status_fields
+from railhead.planning.driver_words import MAX_KEY, MAX_METRICS, MAX_NUMBER, MAX_TIME, MAX_URI, MAX_VALUE
+from tests.unit.report.facts import make_facts, make_report
+
+RUNNING = make_facts().status
+KNOWN = {"uri": "/runs/c5", "index": 5, "time": "t", "metrics": {}, "attempt": 1}
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+JSON = st.recursive(LEAF, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+URI = st.just("/runs") | st.just("x" * (MAX_URI + 1)) | JSON
+CHECKPOINT = st.none() | st.fixed_dictionaries(
+    {}, optional={"index": st.integers(-(2**70), 2**70) | JSON, "uri": URI, "time": JSON, "metrics": JSON}
+)
+REPORT = st.fixed_dictionaries(
+    {"namespace": st.just("ns"), "name": st.just("n"), "uid": st.just("u"), "attempt": st.just(1)}
+    | {"state": st.sampled_from(STATES)},
+    optional={
+        "reports": st.integers() | st.just(10**400),
+        "joined": st.integers(),
+        "metrics": st.dictionaries(st.text(max_size=5) | st.just("k" * 500), JSON | st.just("v" * 500), max_size=4),
+        "time": st.text(max_size=4) | st.just("t" * 500),
+        "run_uri": st.text(max_size=4) | st.just("x" * (MAX_URI + 1)),
+        "checkpoint": CHECKPOINT,
+        "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(REPORT)
+def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> None:
+    fields = status_fields(Report.from_dict(json.loads(json.dumps(values))), RUNNING)
+    JobStatus.model_validate(fields)  # all lengths and types are those of the CRD
+    numbers = [fields["progress"]["reports"], fields["progress"]["joined"]] if "progress" in fields else []
+    numbers += [fields["checkpoint"]["index"]] if "checkpoint" in fields else []
+    assert all(type(number) is int and 0 <= number <= MAX_NUMBER for number in numbers)
+    assert fields.keys() <= {"progress", "checkpoint", "runURI", "resumedFrom"}
+    json.dumps(fields, allow_nan=False)
+
+
+def test_honest_words_arrive_unchanged() -> None:
+    told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
+    report = make_report(metrics={"loss": "0.4"}, time="now", checkpoint=told, run_uri="/runs")
+    progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {"loss": "0.4"}}
+    assert status_fields(report, RUNNING) == {
+        "progress": {**progress, "updateTime": "now"},
+        "checkpoint": {**told, "attempt": 1},
+        "runURI": "/runs",
+    }
+
+
+def test_only_what_changes_is_a_field() -> None:
+    status = make_facts(runURI="/runs", checkpoint=KNOWN, resumedFrom={"uri": "/runs/c1"}).status
+    report = make_report(checkpoint=KNOWN, run_uri="/runs", resumed_from={"uri": "/runs/c1"})
+    assert status_fields(report, status).keys() == {"progress"}
+
+
+@pytest.mark.parametrize("index", [True, False, -1, 2**31, 10**100, 1.0, "6", None, [6]])
+def test_a_checkpoint_whose_number_is_none_is_not_taken(index: Any) -> None:
+    assert "checkpoint" not in status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), RUNNING)
+
+
+@pytest.mark.parametrize(("index", "is_taken"), [(4, False), (5, False), (6, True), (MAX_NUMBER, True)])
+def test_a_checkpoint_never_goes_back(index: int, is_taken: bool) -> None:
+    status = make_facts(checkpoint=KNOWN).status
+    fields = status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), status)
+    assert ("checkpoint" in fields) == is_taken
+
+
+@pytest.mark.parametrize("uri", ["", "x" * (MAX_URI + 1), 7, None])
+def test_a_uri_that_does_not_fit_is_left_out_and_never_cut(uri: Any) -> None:
+    report = make_report(run_uri=uri, resumed_from={"uri": uri}, checkpoint={"uri": uri, "index": 6})
+    assert status_fields(report, RUNNING).keys() == {"progress"}
+
+
+def test_a_uri_that_just_fits_is_whole() -> None:
+    uri = "x" * MAX_URI
+    fields = status_fields(make_report(run_uri=uri, checkpoint={"uri": uri, "index": 6}), RUNNING)
+    assert fields["runURI"] == fields["checkpoint"]["uri"] == uri
+
+
+def test_metrics_and_times_are_cut() -> None:
+    metrics = {f"{number:03}{'k' * 500}": "v" * 500 for number in range(200)}
+    progress = status_fields(make_report(metrics=metrics, time="t" * 500), RUNNING)["progress"]
+    assert len(progress["metrics"]) == MAX_METRICS
+    assert {(len(key), len(value)) for key, value in progress["metrics"].items()} == {(MAX_KEY, MAX_VALUE)}
+    assert len(progress["updateTime"]) == MAX_TIME
+
+
+@pytest.mark.parametrize(("told", "kept"), [(-5, 0), (10**100, MAX_NUMBER), (7, 7)])
+def test_counts_are_kept_within_bounds(told: int, kept: int) -> None:
+    progress = status_fields(make_report(reports=told, joined=told), RUNNING)["progress"]
+    assert (progress["reports"], progress["joined"]) == (kept, kept)
