@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from railhead.controller.queue import LAST_BACKOFF_SECONDS, KeyedQueue, Timer
+from railhead.controller.queue import LAST_BACKOFF_SECONDS, Key, KeyedQueue, Timer
 
 
 class FakeTimer(Timer):
@@ -58,9 +58,9 @@ def queue(clock: FakeClock) -> KeyedQueue[str]:
     return KeyedQueue(clock.call_later)
 
 
-async def take_all(queue: KeyedQueue[str]) -> list[str]:
+async def take_all(queue: KeyedQueue[Key]) -> list[Key]:
     """The keys that are due now, each taken into work."""
-    taken: list[str] = []
+    taken: list[Key] = []
     while True:
         getting = asyncio.ensure_future(queue.get())
         await asyncio.sleep(0)

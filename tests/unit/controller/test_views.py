@@ -1,0 +1,99 @@
+"""What is seen goes into the store and its key into the queue; an own pod goes to the informer that watches it."""
+
+from __future__ import annotations
+
+import pytest
+
+from railhead.api.job import JobKey
+from railhead.controller.config import split_address
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.store import Store
+from railhead.controller.views import Views
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import POD
+from tests.unit.builders import UID
+from tests.unit.controller.fake_client import FakeClient
+from tests.unit.controller.raws import make_job, make_pod
+from tests.unit.controller.test_queue import FakeClock, take_all
+
+KEY = JobKey("default", "digits")
+
+
+class Stage:
+    """Views over an empty store."""
+
+    def __init__(self, *namespaces: str | None) -> None:
+        self.store = Store()
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
+        self.views = Views(self.store, self.queue)
+        client = FakeClient()
+        self.views.informers = [
+            Informer(client, POD, on_change=self.views.on_pod, namespace=namespace) for namespace in namespaces
+        ]
+
+    async def due(self) -> list[str]:
+        """The names of the jobs to be looked at, each with its pass done."""
+        keys = await take_all(self.queue)
+        for key in keys:
+            self.queue.done(key)
+        return [key.name for key in keys]
+
+
+@pytest.mark.parametrize("event_type", [None, "ADDED", "MODIFIED"])
+async def test_a_job_that_is_news_is_looked_at(event_type: str | None) -> None:
+    stage = Stage()
+    stage.views.on_job(event_type, make_job(3))
+    assert await stage.due() == ["digits"]
+    stage.views.on_job(event_type, make_job(3))
+    assert await stage.due() == []
+
+
+async def test_a_deleted_job_is_forgotten_and_its_late_answer_is_no_news() -> None:
+    stage = Stage()
+    stage.views.on_job("ADDED", make_job(3))
+    stage.views.on_job("DELETED", make_job(7))
+    stage.views.job(make_job(5))
+    assert stage.views.facts(KEY) is None
+    assert list(stage.store.all_keys()) == []
+
+
+async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
+    stage = Stage(None)
+    stage.views.job(make_job(1))
+    await stage.due()
+    pod = make_pod("w", resourceVersion="4")
+    stage.views.pod(pod)
+    assert await stage.due() == ["digits"]
+    stage.views.pod(pod)
+    assert await stage.due() == []
+    stage.views.pod(make_pod("stranger", owner=None, resourceVersion="5"))
+    assert await stage.due() == []
+    facts = stage.views.facts(KEY)
+    assert facts is not None
+    assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
+
+
+async def test_an_own_pod_is_learnt_where_its_namespace_is_watched() -> None:
+    stage = Stage("default", "other")
+    stage.views.pod(make_pod("w", resourceVersion="4"))
+    first, second = stage.views.informers
+    assert [len(list(informer.items())) for informer in (first, second)] == [1, 0]
+
+
+def test_nothing_is_ready_without_a_watch_or_before_its_list() -> None:
+    assert not Stage().views.are_synced
+    assert not Stage(None).views.are_synced
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("127.0.0.1:80", ("127.0.0.1", 80)), (":8443", ("0.0.0.0", 8443))],
+)
+def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+    assert split_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "8443", "host:", "host:http", "host:-1"])
+def test_what_is_no_address_is_said_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(text)
