@@ -47,7 +47,6 @@ class Agent:
         self.folder = Path(tempfile.mkdtemp(prefix="rh-"))
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("")
-        self._free_gpus = list(range(config.gpus))
         self._number = 0
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
@@ -101,14 +100,13 @@ class Agent:
                 pass
             except Exception:
                 log.exception("pod %s/%s", *runner.key)
-            self._free(runner)
+            self._release(runner)
             await runner.stopped()  # an ended pod keeps its logs until somebody deletes it
             if not self._is_closing:
                 await runner.delete()
         except KubeError as error:
             log.warning("pod %s/%s was not removed: %s", *runner.key, error)
         finally:
-            self._pool.give_back(runner.place.address)
             self.runners.pop(uid, None)
             self._tasks.pop(uid, None)
             self._write_hosts()
@@ -118,7 +116,8 @@ class Agent:
         count = sum(
             int((c.get("resources") or {}).get("limits", {}).get(GPU, 0)) for c in pod["spec"].get("containers") or []
         )
-        gpus, self._free_gpus = tuple(self._free_gpus[:count]), self._free_gpus[count:]
+        held = {gpu for runner in self.runners.values() if runner.holds_devices for gpu in runner.place.gpus}
+        gpus = tuple(gpu for gpu in range(self._config.gpus) if gpu not in held)[:count]
         return Place(
             folder=self.folder / str(self._number),
             address=self._pool.take(),
@@ -127,15 +126,18 @@ class Agent:
             gpus=gpus,
         )
 
-    def _free(self, runner: PodRunner) -> None:
-        self._free_gpus = sorted({*self._free_gpus, *runner.place.gpus})
+    def _release(self, runner: PodRunner) -> None:
+        """Takes back address and GPUs of a pod that has ended; it itself may stay for long."""
+        runner.is_released = True
+        self._pool.give_back(runner.place.address)
+        self._write_hosts()
 
     def _write_hosts(self) -> None:
         """What a cluster's DNS would know of the pods here: `address name` lines, replaced at once."""
         lines = []
         for runner in self.runners.values():
             spec, metadata = runner.pod["spec"], runner.pod["metadata"]
-            if spec.get("hostname") and spec.get("subdomain"):
+            if spec.get("hostname") and spec.get("subdomain") and not runner.is_released:
                 name = f"{spec['hostname']}.{spec['subdomain']}.{metadata['namespace']}.svc"
                 lines.append(f"{runner.place.address} {name}\n")
         new = self._hosts.with_suffix(".new")

@@ -115,4 +115,4 @@ def build_command(container: Object, *, mounts: Mapping[str, str], values: Mappi
     words: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
     if not container.get("command"):
         raise MissingReference("a container needs a command: this node pulls no image and knows no entry point")
-    return [rewrite(expand(word, values), mounts) for word in words]
+    return [expand(rewrite(word, mounts), values) for word in words]  # the values are rewritten already

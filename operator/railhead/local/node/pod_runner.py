@@ -24,6 +24,7 @@ from railhead.local.node.pod_state import (
     build_status,
     exit_code_of,
     must_restart,
+    pod_phase,
     restart_delay_seconds,
 )
 from railhead.local.node.volumes import VolumeMaker, mount_map, remove_folder
@@ -66,6 +67,7 @@ class PodRunner:
         self._stopping = asyncio.Event()
         self._grace = 30.0
         self._publish_lock = asyncio.Lock()
+        self.is_released = False  # the agent has taken back what the node gave it
 
     @property
     def key(self) -> tuple[str, str]:
@@ -78,9 +80,15 @@ class PodRunner:
         facts = self._facts.get(container)
         return facts is None or (facts.state == "terminated" and not must_restart(self._policy, facts.exit_code))
 
+    @property
+    def holds_devices(self) -> bool:
+        """No longer from its last status on: the next pod may be bound before that one is acknowledged."""
+        phase = pod_phase(list(self._facts.values()), policy=self._policy)
+        return not self.is_released and phase not in ("Succeeded", "Failed")
+
     def stop(self, grace_seconds: float) -> None:
         """Ends the containers: SIGTERM, then after the grace SIGKILL. A second call may shorten the grace."""
-        self._grace = grace_seconds
+        self._grace = min(self._grace, grace_seconds) if self._stopping.is_set() else grace_seconds
         self._stopping.set()
 
     async def stopped(self) -> None:
@@ -95,7 +103,12 @@ class PodRunner:
                 if is_init and not await self._run_container(container, volumes, is_init=True):
                     return
             mains = [c for is_init, c in _containers(self.pod["spec"]) if not is_init]
-            await asyncio.gather(*(self._run_container(c, volumes, is_init=False) for c in mains))
+            lives = (self._run_container(c, volumes, is_init=False) for c in mains)
+            # The end of all is waited for: one that was stopped before it began must not leave another one behind.
+            ends = await asyncio.gather(*lives, return_exceptions=True)
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
         finally:
             stopper.cancel()
             await self._publish()
@@ -170,11 +183,11 @@ class PodRunner:
         name = container["name"]
         message_file = self.place.folder / f"{name}.end"
         message_file.unlink(missing_ok=True)
-        mounts = mount_map(container, volumes)
-        mounts[container.get("terminationMessagePath") or "/dev/termination-log"] = str(message_file)
         facts = self._facts[name]
         container_id = f"local://{self.pod['metadata']['uid']}/{name}/{facts.restarts}"
         try:
+            mounts = mount_map(container, volumes)
+            mounts[container.get("terminationMessagePath") or "/dev/termination-log"] = str(message_file)
             env = await self._environment(container, mounts)
             command = build_command(container, mounts=mounts, values=env)
             running = await start_container(

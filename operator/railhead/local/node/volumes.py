@@ -113,6 +113,8 @@ class VolumeMaker:
         folder.mkdir(exist_ok=True)
         for item in items:
             if item["key"] not in content:
+                if source.get("optional"):
+                    continue
                 raise MissingReference(f"{kind} {name} has no key {item['key']}")
             _write(folder / item["path"], content[item["key"]], mode=0o600 if kind == "Secret" else 0o644)
 
@@ -143,7 +145,8 @@ def mount_map(container: Mapping[str, Any], volumes: Mapping[str, Path]) -> dict
             folder = volumes[mount["name"]]
             if mount.get("subPath"):
                 folder = folder / mount["subPath"]
-                folder.mkdir(parents=True, exist_ok=True)
+                if not folder.exists():  # it may be one file
+                    folder.mkdir(parents=True)
             mounts[mount["mountPath"]] = str(folder)
     return mounts
 
