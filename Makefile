@@ -29,16 +29,16 @@ $(READY): constraints.txt pyproject.toml
 	@touch $@
 
 check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
-	$(BIN)/ruff format --check operator tests tools
-	$(BIN)/ruff check operator tests tools
+	$(BIN)/ruff format --check operator tests tools benchmarks
+	$(BIN)/ruff check operator tests tools benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m railhead.api.crd $(CRD) --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLE) --check
 
 format: $(READY) ## Format the code and mend what the linter can
-	$(BIN)/ruff format operator tests tools
-	$(BIN)/ruff check --fix operator tests tools
+	$(BIN)/ruff format operator tests tools benchmarks
+	$(BIN)/ruff check --fix operator tests tools benchmarks
 
 generate: $(READY) ## Write the generated files: the CRD and the example's inline code
 	$(BIN)/python -m railhead.api.crd $(CRD)
@@ -70,6 +70,9 @@ e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py
+
+bench-start: $(READY) ## Time from kubectl apply to Succeeded, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+	$(BIN)/python -m benchmarks.start $(BENCH_ARGS)
 
 clean: ## Remove .venv and caches of the checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,158 @@
+"""The digits without Railhead: a Ray cluster started by hand, and a driver of the user's own.
+
+Head, workers and driver are started at the same moment; the workers wait for the head, the
+driver imports meanwhile. Ray's arguments and environment are those that the pods of the
+TrainJob get, from the same functions, without what is Railhead's own (bundle, callback,
+failure policy, publisher).
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from pathlib import Path
+
+from benchmarks.example import CODE, read_spec
+from benchmarks.milestones import DRIVER_END, read_milestones
+from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
+from railhead.contract.job_input import JobInput
+from railhead.driver.pod import WORKING_FOLDER, Pod
+from railhead.driver.ray_node import build_head_command, build_ray_environment, build_worker_command
+from railhead.driver.trainer import plan_trainer
+from railhead.local.node.addresses import AddressPool
+from railhead.local.node.container import base_environment
+from railhead.local.processes import MARKER, end_marked, spawn
+from railhead.resources.input import build_job_input
+from railhead.resources.owner import JobRef
+
+DRIVER = Path(__file__).with_name("by_hand_driver.py")
+RAY = Path(sys.executable).with_name("ray")
+
+
+class HandStarted:
+    """One cluster and one run; everything is in a folder of its own, and ended by its mark."""
+
+    def __init__(self, name: str, pool: AddressPool, *, storage: Path) -> None:
+        self._job = build_job_input(JobRef("default", name, str(uuid.uuid4())), read_spec())
+        self._storage = storage
+        self._folder = Path(tempfile.mkdtemp(prefix="rhb-"))  # short: unix sockets are made below it
+        self._pool = pool
+        self._port = _find_free_port()
+        self._head = self._pod("head")
+        (self._folder / "token").write_text(secrets.token_hex(32))
+
+    def __enter__(self) -> HandStarted:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end_marked(MARKER, str(self._folder), folder=self._folder)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def run(self) -> Run:
+        """Raises RunFailed."""
+        self._write_driver()
+        workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
+        began = time.time()
+        self._start_ray(self._head, build_head_command(self._head, self._job))
+        for worker in workers:
+            self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
+        driver = self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
+        _wait_or_kill(driver)
+        ended = time.time()
+        output = self._log.read_text(errors="replace")
+        if driver.returncode:
+            raise RunFailed(f"the driver ended with code {driver.returncode}:\n{output[-3000:]}")
+        times = read_milestones(
+            self._head.log_folder(), driver_log=output, run_folder=self._storage / self._job.run_name
+        )
+        milestones = {mark: at - began for mark, at in {**times, DRIVER_END: ended}.items()}
+        return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "driver.log"
+
+    def _start_ray(self, pod: Pod, command: list[str]) -> None:
+        """`ray start ...`, without the bundle by which a pod runs Ray's command."""
+        arguments = command[command.index("ray") + 1 :]
+        pod.temp.mkdir()
+        self._spawn([str(RAY), *arguments], pod, cwd=pod.temp, log=pod.temp.with_suffix(".log"))
+
+    def _spawn(self, command: list[str], pod: Pod, *, cwd: Path, log: Path) -> subprocess.Popen[bytes]:
+        return spawn(command, cwd=cwd, log=log, env=self._environment(pod))
+
+    def _environment(self, pod: Pod) -> dict[str, str]:
+        given = {
+            **base_environment(),
+            "HOME": str(pod.temp),
+            "CUDA_VISIBLE_DEVICES": "",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN_PATH": str(self._folder / "token"),
+            MARKER: str(self._folder),
+        }
+        built = build_ray_environment(given, job=self._job, pod=pod, folder="/")
+        return {name: value for name, value in built.items() if name not in ("PYTHONPATH", WORKING_FOLDER)}
+
+    def _pod(self, name: str) -> Pod:
+        """In Railhead's words what somebody chooses who starts a node by hand: an address and a folder."""
+        ip = self._pool.take()
+        head_ip = ip if name == "head" else self._head.ip
+        return Pod(
+            input_folder=self._folder,
+            bundle="",
+            ip=ip,
+            head_host=head_ip,
+            head_port=self._port,
+            temp=self._folder / name,
+            attempt=1,
+            checkpoint_index=-1,
+            storage=str(self._storage),
+            report_url=None,
+            report_token=None,
+            termination_message=None,
+        )
+
+    def _write_driver(self) -> None:
+        code = self._folder / "code"
+        code.mkdir()
+        shutil.copy(CODE, code / "digits.py")
+        shutil.copy(DRIVER, code / "driver.py")
+        (code / "settings.json").write_text(json.dumps(_build_settings(self._job, self._head, storage=self._storage)))
+
+
+def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, object]:
+    plan = plan_trainer(job, storage_path=str(storage))
+    return {
+        "ip": head.ip,
+        "port": head.head_port,
+        "trainLoopConfig": job.train_loop_config,
+        "scaling": plan.scaling,
+        "run": plan.run,
+        "failure": plan.failure,
+        "checkpoint": plan.checkpoint,
+        "torch": plan.torch,
+    }
+
+
+def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
+    """Not by a wait with a limit: that one looks only every 50 ms."""
+    timer = threading.Timer(LIMIT_SECONDS, process.kill)
+    timer.start()
+    try:
+        process.wait()
+    finally:
+        timer.cancel()
+
+
+def _find_free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,47 @@
+"""What somebody writes who runs the digits without Railhead: connect to Ray, train, print the result.
+
+Copied beside `digits.py` and `settings.json` and run there by `by_hand.py`.
+"""
+
+import json
+import socket
+import time
+
+import ray.train
+from digits import train_func  # type: ignore[import-not-found]
+from ray.train.torch import TorchConfig, TorchTrainer
+
+import ray
+
+
+def main() -> None:
+    with open("settings.json") as file:
+        settings = json.load(file)
+    trainer = TorchTrainer(
+        train_func,
+        train_loop_config=settings["trainLoopConfig"],
+        scaling_config=ray.train.ScalingConfig(**settings["scaling"]),
+        run_config=ray.train.RunConfig(
+            **settings["run"],
+            failure_config=ray.train.FailureConfig(**settings["failure"]),
+            checkpoint_config=ray.train.CheckpointConfig(**settings["checkpoint"]),
+        ),
+        torch_config=TorchConfig(**settings["torch"]),
+    )
+    while not is_listening(settings["ip"], settings["port"]):
+        time.sleep(0.05)
+    ray.init(address=f"{settings['ip']}:{settings['port']}", _node_ip_address=settings["ip"])
+    result = trainer.fit()
+    print("accuracy", result.metrics["accuracy"])
+
+
+def is_listening(ip: str, port: int) -> bool:
+    try:
+        socket.create_connection((ip, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()

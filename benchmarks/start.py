@@ -1,0 +1,122 @@
+"""`make bench-start`: how long a small job takes as a TrainJob, and on a Ray cluster started by hand.
+
+Both on this machine, in turn, beside the same idling control plane. Exit code 0 only if the
+ratio of the medians is within the bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from benchmarks.applied import run_applied
+from benchmarks.by_hand import HandStarted
+from benchmarks.machine import read_busy, read_processes, wait_until_quiet
+from benchmarks.milestones import Incomplete
+from benchmarks.run import Run, RunFailed
+from benchmarks.table import describe_milestones, describe_run, describe_verdict
+from benchmarks.watch import Watch
+from railhead.cli.local_options import Console, uninterrupted
+from railhead.cli.main import KNOWN
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.node.addresses import AddressPool
+from railhead.local.session import Session, default_capacity
+
+BOUND = 1.15
+APPLIED, BY_HAND = "kubectl apply", "by hand"
+
+
+class Bench:
+    """Both ways of starting beside one session; the order changes from round to round."""
+
+    def __init__(self, session: Session, watch: Watch, console: Console) -> None:
+        self._session = session
+        self._watch = watch
+        self._console = console
+        self._pool = AddressPool()
+        self.runs: dict[str, list[Run]] = {APPLIED: [], BY_HAND: []}
+
+    def run_round(self, number: int) -> None:
+        """Round 0 warms up and does not count."""
+        ways = {APPLIED: self._run_applied, BY_HAND: self._run_by_hand}
+        for what in sorted(ways, reverse=number % 2 == 0):
+            run = self._measure(f"round {number}, {what:13}", lambda way=ways[what]: way(number))  # type: ignore[misc]
+            if number:
+                self.runs[what].append(run)
+
+    def _run_applied(self, number: int) -> Run:
+        return run_applied(self._session, self._watch, name=f"digits-{number}")
+
+    def _run_by_hand(self, number: int) -> Run:
+        with HandStarted(f"by-hand-{number}", self._pool, storage=self._session.folder / "by-hand") as hand:
+            return hand.run()
+
+    def _measure(self, what: str, way: Callable[[], Run]) -> Run:
+        processes = self._session.state().processes
+        busy_before = wait_until_quiet()
+        used, parts = read_busy(), read_processes(processes)
+        run = way()
+        used = read_busy() - used
+        parts = {name: after - parts[name] for name, after in read_processes(processes).items()}
+        for line in describe_run(what, run, busy_before=busy_before, busy=used, parts=parts):
+            self._console.say(line)
+        return run
+
+
+def bench(*, rounds: int, bound: float) -> int:
+    console = Console()
+    base = Path(os.environ.get("RAILHEAD_BENCH_DIR") or Path.home() / ".railhead" / "bench")
+    base.mkdir(parents=True, exist_ok=True)
+    session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
+    binaries = resolve(console.say)
+    try:
+        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=True)
+        with Watch(str(session.kubeconfig)) as watch:
+            bench = Bench(session, watch, console)
+            console.say(f"{rounds} rounds after one that warms up; load {os.getloadavg()[0]:.2f}")
+            for number in range(rounds + 1):
+                bench.run_round(number)
+    finally:
+        with uninterrupted():
+            session.down()
+            shutil.rmtree(session.folder, ignore_errors=True)
+    applied, by_hand = bench.runs[APPLIED], bench.runs[BY_HAND]
+    print("\n".join(["", *describe_milestones(applied, by_hand), ""]))
+    is_within, lines = describe_verdict(applied, by_hand, bound=bound)
+    print("\n".join(lines))
+    return 0 if is_within else 1
+
+
+def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench-start", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
+    parser.add_argument("--bound", type=float, default=BOUND, help="of the ratio (default: %(default)s)")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, interrupt)
+    try:
+        return bench(rounds=options.rounds, bound=options.bound)
+    except KeyboardInterrupt:
+        print("interrupted; everything was ended", file=sys.stderr)
+        return 130
+    except (*KNOWN, RunFailed, Incomplete, TimeoutError) as error:
+        print(f"bench-start: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The words of `make bench-start`: how far each way of starting was at what time, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from benchmarks.milestones import ORDER
+from benchmarks.run import Run
+
+
+def describe_milestones(applied: Sequence[Run], by_hand: Sequence[Run]) -> list[str]:
+    """A line for each milestone: medians of the seconds since the start, and since the line before."""
+    columns = [_median_milestones(applied), _median_milestones(by_hand)]
+    lines = [
+        f"{'seconds since the start (and since the line before)':52}{'kubectl apply':>18}{'by hand':>18}{'behind':>9}"
+    ]
+    before = [0.0, 0.0]
+    for mark in ORDER:
+        cells = []
+        for side, column in enumerate(columns):
+            at = column.get(mark)
+            cells.append(f"{at:9.2f} ({at - before[side]:+6.2f})" if at is not None else f"{'-':>18}")
+            before[side] = before[side] if at is None else at
+        gap = f"{columns[0][mark] - columns[1][mark]:+9.2f}" if all(mark in c for c in columns) else ""
+        lines.append(f"{mark:52}{''.join(cells)}{gap}")
+    return lines
+
+
+def _median_milestones(runs: Sequence[Run]) -> dict[str, float]:
+    return {mark: median(run.milestones[mark] for run in runs) for mark in ORDER if mark in runs[0].milestones}
+
+
+def describe_run(what: str, run: Run, *, busy_before: float, busy: float, parts: Mapping[str, float]) -> list[str]:
+    """One run, with what the machine did meanwhile, in seconds of one processor."""
+    parts_text = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items() if seconds >= 0.01)
+    return [
+        f"{what}: {run.seconds:6.2f} s, accuracy {run.accuracy:.4f}",
+        f"    machine {100 * busy_before:.0f} % busy before; {busy:.1f} s of processors used meanwhile by all, "
+        f"of it {sum(parts.values()):.2f} by the session ({parts_text})",
+    ]
+
+
+def describe_verdict(applied: Sequence[Run], by_hand: Sequence[Run], *, bound: float) -> tuple[bool, list[str]]:
+    """Whether the ratio of the medians is within the bound."""
+    mine, theirs = median(r.seconds for r in applied), median(r.seconds for r in by_hand)
+    ratio, ratio_of_best = mine / theirs, min(r.seconds for r in applied) / min(r.seconds for r in by_hand)
+    pairs = ", ".join(f"{a.seconds / h.seconds:.3f}" for a, h in zip(applied, by_hand, strict=True))
+    is_within = ratio <= bound
+    word = "is within" if is_within else "EXCEEDS"
+    return is_within, [
+        f"kubectl apply to Succeeded: median {mine:.2f} s of {_spread(applied)}",
+        f"by hand:                    median {theirs:.2f} s of {_spread(by_hand)}",
+        f"ratio of each round: {pairs}; of the best runs: {ratio_of_best:.3f}",
+        f"ratio of the medians: {ratio:.3f}, which {word} the bound of {bound:g}",
+    ]
+
+
+def _spread(runs: Sequence[Run]) -> str:
+    return f"{len(runs)} ({', '.join(f'{run.seconds:.2f}' for run in runs)})"
