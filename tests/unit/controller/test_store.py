@@ -127,6 +127,7 @@ def test_a_predecessor_stays_gone_also_when_its_deletion_was_never_told() -> Non
     store = Store()
     store.put_job(make_job(3))
     store.put_job(make_job(6, uid="second"))
+    assert store.key_of(UID) is None
     store.drop_job(KEY, "second", version=8)
     assert store.put_job(make_job(4)) is None
     assert store.job(KEY) is None

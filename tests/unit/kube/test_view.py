@@ -113,6 +113,15 @@ def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
     assert view.get("ns", "a") == make_object("a", "second", 3)
 
 
+def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
+    """Also when the successor is known from its own answer, and no deletion was told yet."""
+    view = View(Told())
+    view.put(make_object("a", "first", 1))
+    view.put(make_object("a", "second", 4))
+    view.put(make_object("a", "first", 2))
+    assert view.get("ns", "a") == make_object("a", "second", 4)
+
+
 def test_a_predecessor_stays_gone_also_when_its_deletion_was_never_told() -> None:
     view = View(Told())
     view.put(make_object("a", "first", 1))
