@@ -86,7 +86,8 @@ def build_status(
         ],
     }
     if address:
-        status |= {"podIP": address, "podIPs": [{"ip": address}]}
+        # Lists of addresses are merged, and one of an earlier agent must not stay.
+        status |= {"podIP": address, "podIPs": [{"$patch": "replace"}, {"ip": address}]}
     inits = [container_status(c) for c in containers if c.is_init]
     if inits:
         status["initContainerStatuses"] = inits
