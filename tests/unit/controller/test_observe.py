@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
@@ -189,6 +189,7 @@ POD = maybe(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
 def test_a_pod_with_holes_in_it_is_a_view_all_the_same(pod: Object) -> None:
     assert observe_pod(slim_pod(pod)) == observe_pod(pod)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.api.job import JobKey
@@ -150,7 +150,7 @@ def tell(store: Store, event: tuple[str, Object]) -> None:
         store.drop_job(KEY, raw["metadata"]["uid"], version=int(raw["metadata"]["resourceVersion"]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(JOB_EVENTS), st.lists(st.sampled_from(JOB_EVENTS), max_size=5))
 def test_in_any_order_and_said_twice_the_newest_stands(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]
@@ -166,7 +166,7 @@ def test_in_any_order_and_said_twice_the_newest_stands(
     assert (store.key_of("second"), store.key_of("first")) == (KEY, None)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations([*JOB_EVENTS, ("drop", make_job(6, uid="second"))]), st.lists(st.sampled_from(JOB_EVENTS)))
 def test_in_any_order_what_is_deleted_in_the_end_is_gone(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.kube.informer import View, key_of, version_of
@@ -51,7 +51,7 @@ def do(step: tuple[str, Any], server: ServerModel, watcher: Watcher) -> None:
         watcher.view.put(dict(server.answers[value % len(server.answers)]))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30), st.lists(st.integers(0, 30), max_size=6), st.booleans())
 def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
     """A gap in the watch is a list; an answer may come late, twice, or before the watch tells of it."""
@@ -70,7 +70,7 @@ def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: 
     assert told.objects == truth
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30))
 def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
     """Of one name, versions only rise, also from one object to its successor."""
