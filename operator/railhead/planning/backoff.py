@@ -31,7 +31,7 @@ def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bo
 def replacement_at(observed: Observed) -> datetime:
     """When lost workers may be replaced: at once after a deletion, later after a pod that fails by itself."""
     ended = [
-        p.finished_at for p in observed.lost_workers if p.is_over and p.finished_at and p.exit_code not in (137, 143)
+        p.finished_at for p in observed.lost_workers if p.has_ended and p.finished_at and p.exit_code not in (137, 143)
     ]
     if not ended or observed.were_all_up:
         return observed.now

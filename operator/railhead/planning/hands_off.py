@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from railhead.api import conditions as c
-from railhead.api.names import MANAGER
+from railhead.api.names import HEAD, MANAGER
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Delete, Event, Plan
-from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.status_write import build_condition, build_status_write, parse_time
+
+SIDECAR_SECONDS = 60  # for the other containers of a head to end after its driver
 
 
 def decide_hands_off(observed: Observed) -> Plan | None:
@@ -19,15 +23,19 @@ def decide_hands_off(observed: Observed) -> Plan | None:
 
 
 def decide_finished(observed: Observed) -> Plan | None:
-    """A finished job holds no worker pods. Its ended head pod stays for its logs."""
+    """A finished job holds no worker pods. Its ended head pod stays for its logs, unless a sidecar runs on in it."""
     if not observed.status.is_finished:
         return None
+    due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
+    lingering = [p for p in observed.pods if p.role == HEAD and p.has_ended and not p.is_over and not p.is_deleting]
+    kept = {p.uid for p in lingering if observed.now < due}
     return Plan(
         deletes=tuple(
             Delete(pod.name, pod.uid)
             for pod in observed.pods
-            if not pod.is_deleting and (pod.role != "head" or not pod.is_over)
-        )
+            if not pod.is_deleting and pod.uid not in kept and (pod.role != HEAD or not pod.is_over)
+        ),
+        wake_at=due if kept else None,
     )
 
 

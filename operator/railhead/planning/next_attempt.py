@@ -13,6 +13,7 @@ from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Delete, Event, Plan
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 
+ENDING_SECONDS = 5  # from a container's end to its pod's
 PATIENCE_SECONDS = 30  # for pods to end; longer needs a word
 
 
@@ -47,10 +48,12 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
 
 def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime) -> Plan:
     """Deletes what remains. A pod on a node that does not answer ends only when somebody says that the node is gone."""
-    deletes = tuple(Delete(p.name, p.uid) for p in remains if not p.is_deleting)
-    due = min(since, observed.now) + timedelta(seconds=PATIENCE_SECONDS)
-    if observed.now < due:
-        return Plan(deletes=deletes, wake_at=due)
+    since = min(since, observed.now)
+    over_at, said_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
+    gone = [p for p in remains if not p.has_ended or observed.now >= over_at]  # else it ends by itself, and is evidence
+    deletes = tuple(Delete(p.name, p.uid) for p in gone if not p.is_deleting)
+    if observed.now < said_at:
+        return Plan(deletes=deletes, wake_at=over_at if observed.now < over_at else said_at)
     pods = ", ".join(f"{p.name} on node {p.node or '(none)'}" for p in remains[:3])
     message = (
         f"Attempt {observed.attempt + 1} waits until {len(remains)} pods of attempt {observed.attempt} "

@@ -47,11 +47,17 @@ class PodView:
 
     @property
     def is_over(self) -> bool:
+        """All its containers have ended: nothing of it can act any more."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
+    def has_ended(self) -> bool:
+        """Our container has. The phase follows a second later, or never while a sidecar runs."""
+        return self.is_over or self.exit_code is not None
+
+    @property
     def is_live(self) -> bool:
-        return not self.is_over and not self.is_deleting
+        return not self.has_ended and not self.is_deleting
 
     @property
     def is_up(self) -> bool:

@@ -33,6 +33,51 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
     assert sim.counts["events"] <= 4
 
 
+def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:
+    """A kubelet tells of the container a second before it calls the pod Succeeded."""
+    sim = Simulation()
+    sim.run_until_training()
+    head = sim.head.name
+    sim.end_head("Succeeded", phase="Running")
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+    assert list(sim.pods) == [head]
+    sim.pods[head] = replace(sim.pods[head], phase="Succeeded")
+    sim.later(3600)
+    sim.settle()
+    assert list(sim.pods) == [head]
+
+
+def test_a_sidecar_does_not_keep_the_head_of_a_finished_job_for_ever() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_head("Succeeded", phase="Running")
+    sim.settle()
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert not sim.pods
+
+
+def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.end_head("Infrastructure", phase="Running")
+    sim.settle()
+    assert sim.status["failure"]["class"] == "Infrastructure"
+    assert sim.status["attempt"] == 1
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    lost = next(name for name, pod in sim.pods.items() if pod.slot == 0)
+    sim.run_until_training()
+    sim.pods[lost] = replace(sim.pods[lost], exit_code=1, is_running=False, finished_at=sim.now)
+    sim.settle()
+    assert sim.status["round"] == 1
+
+
 def test_success_is_only_the_drivers_word() -> None:
     sim = Simulation()
     sim.run_until_training()

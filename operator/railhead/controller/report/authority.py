@@ -58,6 +58,7 @@ def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int
         return 403, "only the head pod of the job may report"
     if report.attempt != job.status.attempt or head.attempt != job.status.attempt:
         return 409, f"the job is in attempt {job.status.attempt}"
-    if head.is_over or job.status.is_finished or (job.status.failure and job.status.failure.attempt == report.attempt):
+    failure = job.status.failure
+    if head.has_ended or job.status.is_finished or (failure and failure.attempt == report.attempt):
         return 409, "the attempt is over"
     return None
