@@ -21,8 +21,12 @@ def main() -> None:
 
         run_worker(os.environ)
     elif role == "ray":
+        from ray._private import services
         from ray.scripts.scripts import main as ray_main
 
+        from railhead.driver.ray_patience import be_patient
+
+        be_patient(services)
         sys.argv = ["ray", *arguments]
         ray_main()
     else:
