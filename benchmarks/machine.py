@@ -1,18 +1,60 @@
-"""How busy this machine is, and which of its processors' time went to whom: /proc, in seconds."""
+"""How busy this machine is, and whose work its processors do: out of /proc, in seconds of one processor."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from railhead.driver.process import find_descendants, read_parents
 from railhead.local.processes import Identity, is_alive
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT = 3, 4
 QUIET = 0.1  # of all processors; the control plane idles at a few per cent
 PATIENCE_SECONDS = 60.0
+LOOK_SECONDS = 0.5  # what a process does after the last look at it is counted as other people's
+
+
+class Meter:
+    """Tells apart, while it is entered, what our descendants use and what everybody else does."""
+
+    def __init__(self) -> None:
+        self._ours: dict[int, float] = {}
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
+
+    def __enter__(self) -> Meter:
+        self._began, self._busy = time.monotonic(), read_busy()
+        self._before = self._look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.monotonic() - self._began
+        self.busy = read_busy() - self._busy
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def ours(self) -> float:
+        return sum(used - self._before.get(pid, 0.0) for pid, used in self._ours.items())
+
+    @property
+    def share_of_others(self) -> float:
+        """Of all processors, 0 to 1."""
+        return max(self.busy - self.ours, 0.0) / (self.seconds * (os.cpu_count() or 1))
+
+    def _run(self) -> None:
+        while not self._done.wait(LOOK_SECONDS):
+            self._look()
+
+    def _look(self) -> dict[int, float]:
+        mine = os.getpid()
+        self._ours |= {pid: read_used(pid) for pid in (mine, *find_descendants(mine, read_parents()))}
+        return dict(self._ours)
 
 
 def read_busy() -> float:
@@ -21,16 +63,17 @@ def read_busy() -> float:
     return (sum(numbers) - numbers[_IDLE] - numbers[_IOWAIT]) / _TICKS
 
 
-def read_process(identity: Identity) -> float:
+def read_used(pid: int) -> float:
     """Of one process since its start; 0 when it is gone."""
-    if not is_alive(identity):
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
         return 0.0
-    fields = Path(f"/proc/{identity.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def read_processes(identities: Mapping[str, Identity]) -> dict[str, float]:
-    return {name: read_process(identity) for name, identity in identities.items()}
+    return {name: read_used(identity.pid) for name, identity in identities.items() if is_alive(identity)}
 
 
 def wait_until_quiet() -> float:

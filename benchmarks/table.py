@@ -31,29 +31,30 @@ def _median_milestones(runs: Sequence[Run]) -> dict[str, float]:
     return {mark: median(run.milestones[mark] for run in runs) for mark in ORDER if mark in runs[0].milestones}
 
 
-def describe_run(what: str, run: Run, *, busy_before: float, busy: float, parts: Mapping[str, float]) -> list[str]:
-    """One run, with what the machine did meanwhile, in seconds of one processor."""
-    parts_text = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items() if seconds >= 0.01)
-    return [
-        f"{what}: {run.seconds:6.2f} s, accuracy {run.accuracy:.4f}",
-        f"    machine {100 * busy_before:.0f} % busy before; {busy:.1f} s of processors used meanwhile by all, "
-        f"of it {sum(parts.values()):.2f} by the session ({parts_text})",
-    ]
+def describe_run(run: Run, *, ours: float, parts: Mapping[str, float]) -> str:
+    """One run, and whose work the processors did meanwhile, in seconds of one processor."""
+    told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items() if seconds >= 0.01)
+    others = f"others {100 * run.share_of_others:.0f} %" + (": does not count" if run.is_disturbed else "")
+    return (
+        f"{run.seconds:.2f} s, accuracy {run.accuracy:.4f}; {others}\n"
+        f"{'':11}processors: {ours:.1f} s, of it {sum(parts.values()):.2f} by the session ({told})"
+    )
 
 
 def describe_verdict(applied: Sequence[Run], by_hand: Sequence[Run], *, bound: float) -> tuple[bool, list[str]]:
     """Whether the ratio of the medians is within the bound."""
     mine, theirs = median(r.seconds for r in applied), median(r.seconds for r in by_hand)
     ratio, ratio_of_best = mine / theirs, min(r.seconds for r in applied) / min(r.seconds for r in by_hand)
-    pairs = ", ".join(f"{a.seconds / h.seconds:.3f}" for a, h in zip(applied, by_hand, strict=True))
     is_within = ratio <= bound
-    word = "is within" if is_within else "EXCEEDS"
-    return is_within, [
+    lines = [
         f"kubectl apply to Succeeded: median {mine:.2f} s of {_spread(applied)}",
         f"by hand:                    median {theirs:.2f} s of {_spread(by_hand)}",
-        f"ratio of each round: {pairs}; of the best runs: {ratio_of_best:.3f}",
-        f"ratio of the medians: {ratio:.3f}, which {word} the bound of {bound:g}",
+        f"ratio of the medians {ratio:.3f} (of the best runs {ratio_of_best:.3f}), "
+        f"which {'is within' if is_within else 'EXCEEDS'} the bound of {bound:g}",
     ]
+    if any(run.is_disturbed for run in (*applied, *by_hand)):
+        lines.append("others used this machine all the time: the figures are worth little")
+    return is_within, lines
 
 
 def _spread(runs: Sequence[Run]) -> str:

@@ -76,6 +76,8 @@ class KubeClient:
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
             page = await self._call("GET", kind, path, verb="list", accept=accept)
+            if not _has_version(page):
+                raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
             if whole is None:
                 whole = page
             else:
@@ -236,9 +238,14 @@ def _parse_object(status: int, data: bytes) -> dict[str, Any]:
 def _parse_event(line: bytes) -> dict[str, Any]:
     """Raises ValueError for what is no event: that comes from something in between, too."""
     event = json.loads(line)
-    if not isinstance(event, dict) or not isinstance(event.get("object"), dict):
+    is_event = isinstance(event, dict) and isinstance(event.get("object"), dict)
+    if not is_event or (event.get("type") != "ERROR" and not _has_version(event["object"])):
         raise ValueError(f"not an event: {line[:100].decode(errors='replace')}")
-    return event
+    return dict(event)
+
+
+def _has_version(obj: dict[str, Any]) -> bool:
+    return isinstance(obj.get("metadata"), dict) and "resourceVersion" in obj["metadata"]
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+LONGEST_WAIT_SECONDS = 60.0
+
 
 class KubeError(Exception):
     """A request that did not succeed.
@@ -69,5 +71,5 @@ def _parse(body: bytes) -> dict[str, Any]:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of Retry-After in its form as a number; Kubernetes sends no date."""
-    return float(text) if text and text.isascii() and text.isdigit() else None
+    """Of Retry-After in its form as a number; Kubernetes sends no date. Nobody makes us wait for long."""
+    return min(float(text), LONGEST_WAIT_SECONDS) if text and text.isascii() and text.isdigit() else None

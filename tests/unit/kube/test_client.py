@@ -212,7 +212,7 @@ async def test_a_watch_that_breaks_off_is_raised_after_the_events_before(stub: A
 
 
 @pytest.mark.parametrize(
-    "line", [b"<html>", b"[]", b"null", b"{}", b'{"type": "ADDED"}', b'{"type": "ADDED", "object": []}', b"\xff"]
+    "line", [b"<html>", b"[]", b"null", b"{}", b'{"type": "ADDED"}', b'{"type": "ADDED", "object": {}}', b"\xff"]
 )
 async def test_a_line_of_a_watch_that_is_no_event_breaks_the_watch(
     stub: ApiStub, client: KubeClient, line: bytes

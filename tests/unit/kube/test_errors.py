@@ -63,7 +63,15 @@ def test_any_answer_has_an_outcome(status: int, body: bytes, retry_after: str | 
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("7", 7.0), ("0", 0.0), (None, None), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)],
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("86400", 60.0),
+        (None, None),
+        ("", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+        ("-1", None),
+    ],
 )
 def test_what_the_server_asks_for_is_kept_when_it_is_a_number(header: str | None, seconds: float | None) -> None:
     error = classify_response(429, STATUS, retry_after=header)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from railhead.local.node.environment import MissingReference
-from railhead.local.node.volumes import VolumeMaker, mount_map, remove_folder
+from railhead.local.node.volumes import TOKEN_SECONDS, VolumeMaker, mount_map, remove_folder
 from tests.unit.node.store import TOKEN, Store, make_pod
 
 
@@ -84,7 +84,7 @@ async def test_a_projected_volume_is_one_folder_of_several_sources(store: Store,
     [request] = store.asked
     assert request.path.endswith("/namespaces/team/serviceaccounts/default/token")
     assert request.body["spec"] == {
-        "expirationSeconds": 600,
+        "expirationSeconds": TOKEN_SECONDS,  # nothing renews it here
         "audiences": ["reports"],
         "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": "uid-pod"},
     }

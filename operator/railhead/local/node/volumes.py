@@ -15,6 +15,7 @@ from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT
 from railhead.local.node.environment import MissingReference, field_value
 
 Object = dict[str, Any]
+TOKEN_SECONDS = 365 * 24 * 3600
 
 
 class VolumeMaker:
@@ -79,10 +80,10 @@ class VolumeMaker:
             self._write_fields(folder, source["downwardAPI"])
 
     async def _token(self, wanted: Object) -> str:
-        """A token bound to this pod, as a kubelet asks for it."""
+        """A token bound to this pod, for all its life: nothing renews it here, and it dies with the pod."""
         metadata = self._pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-        spec: Object = {"expirationSeconds": wanted.get("expirationSeconds", 3600), "boundObjectRef": bound}
+        spec: Object = {"expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}
         if wanted.get("audience"):
             spec["audiences"] = [wanted["audience"]]
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
