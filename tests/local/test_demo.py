@@ -1,0 +1,55 @@
+"""`make demo` as a user runs it: to its end, and interrupted on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from railhead.local.processes import MARKER, marked
+from railhead.local.session import Session
+from tests.local.test_session import read_until
+
+PROJECT = Path(__file__).resolve().parents[2]
+LONG = 240
+
+
+def start_demo(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(PROJECT / "tools" / "demo.py")],
+        env={**os.environ, "RAILHEAD_DEMO_DIR": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def find_session(folder: Path) -> Session:
+    [run] = folder.iterdir()
+    return Session(run)
+
+
+def test_the_demo_proves_what_it_trained(tmp_path: Path) -> None:
+    process = start_demo(tmp_path)
+    said, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 0, said
+    assert "proven: the job trained" in said
+    assert marked(MARKER, find_session(tmp_path).marker) == []
+
+
+@pytest.mark.parametrize("word", ["kubectl apply", "phase Running"])
+def test_interrupted_demo_leaves_nothing(tmp_path: Path, word: str) -> None:
+    process = start_demo(tmp_path)
+    read_until(process, word)
+    session = find_session(tmp_path)
+    temp = session.temp_folder()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does by Ctrl-C
+    said, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 130, said
+    assert marked(MARKER, session.marker, folder=temp) == []
+    assert temp is not None and not temp.exists()
