@@ -61,9 +61,13 @@ def build_outcome(ending: Ending, progress: Progress) -> Outcome:
 
 
 def write_outcome(outcome: Outcome, file: Optional[str]) -> None:
+    write_termination_message(outcome.to_json(), file)
+
+
+def write_termination_message(text: str, file: Optional[str]) -> None:
     if file is None:
         return
     try:
-        Path(file).write_text(outcome.to_json())
-    except OSError as error:  # the exit code still says the class
+        Path(file).write_text(text)
+    except OSError as error:  # the exit code still says something
         print(f"railhead: the termination message could not be written: {error}", flush=True)

@@ -14,6 +14,8 @@ import time
 from typing import Any, Mapping, NoReturn
 
 from railhead.contract import environment as e
+from railhead.contract.outcome import LIMIT_BYTES
+from railhead.driver.ending import write_termination_message
 from railhead.driver.hosts import wait_for_address
 from railhead.driver.log_tail import LogTail
 from railhead.driver.pod import Pod, read_working_folder
@@ -52,7 +54,9 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     tail.poll()
     _say(f"Ray's node ended with code {ray.returncode}")
     if ray.returncode > 0 and not asked_to_end:
-        print(read_end(pod.temp / RAY_LOG), flush=True)
+        words = read_end(pod.temp / RAY_LOG)
+        print(words, flush=True)
+        write_termination_message(words[-LIMIT_BYTES // 2 :], pod.termination_message)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ray.returncode if ray.returncode >= 0 else 128 - ray.returncode)

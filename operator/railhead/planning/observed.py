@@ -68,6 +68,16 @@ class PodView:
         return Outcome.from_json(self.message) if self.message else None
 
     @property
+    def last_words(self) -> str:
+        """Why it is not there any more, in a few words: the cluster's, else its own, else its exit code."""
+        if self.reason:
+            return self.reason
+        lines = self.outcome.message if self.outcome else self.message
+        code = f"exit code {self.exit_code}" if self.exit_code is not None else self.phase
+        last = next((line.strip() for line in reversed(lines.splitlines()) if line.strip()), "")
+        return f"{code}: {last[:300]}" if last else code
+
+    @property
     def has_succeeded(self) -> bool:
         """Only by its own word: exit code 0 and a final report that says so."""
         outcome = self.outcome

@@ -28,7 +28,7 @@ def decide_replacement(observed: Observed) -> Plan | None:
         return Plan(wake_at=at)
     round_ = observed.status.round + 1
     lost = [p for p in observed.lost_workers if p.slot in slots]
-    told = f": {lost[0].name} ({lost[0].reason or lost[0].phase})" if lost else ""
+    told = f": {lost[0].name} ({lost[0].last_words})" if lost else ""
     message = f"{len(slots)} of {observed.desired_workers} worker pods were lost{told}; replacing them (round {round_})"
     restarts = observed.status.restarts
     status = build_status_write(

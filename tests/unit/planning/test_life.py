@@ -73,9 +73,12 @@ def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
     assert sim.status["attempt"] == 2
     lost = next(name for name, pod in sim.pods.items() if pod.slot == 0)
     sim.run_until_training()
-    sim.pods[lost] = replace(sim.pods[lost], exit_code=1, is_running=False, finished_at=sim.now)
+    said = "Traceback\nRuntimeError: the node timed out\n\n"
+    sim.pods[lost] = replace(sim.pods[lost], exit_code=1, is_running=False, finished_at=sim.now, message=said)
     sim.settle()
     assert sim.status["round"] == 1
+    [told] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{lost} (exit code 1: RuntimeError: the node timed out)" in told
 
 
 def test_success_is_only_the_drivers_word() -> None:
