@@ -21,14 +21,9 @@ def main() -> None:
 
         run_worker(os.environ)
     elif role == "ray":
-        from ray._private import services
-        from ray.scripts.scripts import main as ray_main
+        from railhead.driver.ray_command import run_ray
 
-        from railhead.driver.ray_patience import be_patient
-
-        be_patient(services)
-        sys.argv = ["ray", *arguments]
-        ray_main()
+        run_ray(arguments)
     else:
         sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
 

@@ -25,6 +25,7 @@ DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or each line of `print` comes twice, as a log record too
     "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
 

@@ -1,0 +1,28 @@
+"""Ray's own command, run in this process with what only the process itself can give it."""
+
+from __future__ import annotations
+
+import sys
+
+from railhead.driver.agent_ports import announce_http_port, choose_ports, needs_ports
+
+
+def run_ray(arguments: list[str]) -> None:
+    """`ray start ...`; returns or exits when Ray does."""
+    from ray._private import services
+    from ray.scripts.scripts import main
+
+    from ray import _raylet
+
+    if needs_ports(_raylet):
+        ports = choose_ports(reserved=_head_port(arguments))
+        announce_http_port(services, _raylet, ports.http)
+        arguments = [*arguments, *ports.to_arguments()]
+    sys.argv = ["ray", *arguments]
+    main()
+
+
+def _head_port(arguments: list[str]) -> int:
+    """Of `--port=`, on a head; nothing listens there yet."""
+    found = [a.partition("=")[2] for a in arguments if a.startswith("--port=")]
+    return int(found[0]) if found else 0

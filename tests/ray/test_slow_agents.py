@@ -1,0 +1,29 @@
+"""A node whose agents take longer to start than Ray waits for them: a busy machine, an image that is read at first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+# Ray waits 15 s. Every Python process of the pods begins with this file.
+SLOW = """
+import sys, time
+if any(part in " ".join(sys.orig_argv) for part in ("dashboard/agent.py", "runtime_env/agent/main.py")):
+    time.sleep(20)
+"""
+CODE = """
+import ray.train
+
+def train_func(config):
+    ray.train.report({"done": 1})
+"""
+
+
+def test_slow_agents_cost_no_pod(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SLOW)
+    with Pods(tmp_path / "pods", make_job(framework="Python"), source={"user.py": CODE}) as pods:
+        pods.start(PYTHONPATH=str(tmp_path))
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.read_outcome().metrics == {"done": "1"}
