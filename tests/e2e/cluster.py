@@ -161,6 +161,7 @@ class Cluster:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o777)
             volume = f"{self.namespace}-{name}"
+            self.kubectl("delete", "pv", volume, "--ignore-not-found")  # of a run that was killed: it is bound for ever
             spec |= {"storageClassName": "", "volumeName": volume}
             self.apply(
                 {

@@ -53,6 +53,8 @@ def install_operator(kubectl: Kubectl, image: str) -> None:
             container |= {"image": image, "imagePullPolicy": "IfNotPresent"}
     documents.sort(key=lambda d: d["kind"] != "Namespace")
     kubectl.apply([*load_documents(PROJECT / "crds"), *documents])
+    # An image of the same name may be a new one.
+    kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/railhead-operator")
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")
 
 
