@@ -50,6 +50,7 @@ class Publisher:
         self._stopping = threading.Event()
         self._given_up = threading.Event()
         self._sent: Optional[Report] = None
+        self._problem = ""
         self._connection: Optional[http.client.HTTPConnection] = None
         self._socket = spool.open_socket()
         self._thread = threading.Thread(target=self._run, name="railhead-publisher", daemon=True)
@@ -128,6 +129,7 @@ class Publisher:
             self._note(f"{type(error).__name__}: {error}")
             return False
         if 200 <= status < 300:
+            self._problem = ""
             return True
         self._note(f"status {status}")
         return status in _REFUSED
@@ -150,6 +152,10 @@ class Publisher:
             self._connection = None
 
     def _note(self, problem: str) -> None:
+        """Once for each problem in a row: it may last for hours."""
+        if problem == self._problem:
+            return
+        self._problem = problem
         self._say(f"a report was not taken by the operator ({problem}); training is not affected")
 
 

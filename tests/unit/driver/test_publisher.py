@@ -125,16 +125,16 @@ def test_news_is_coalesced_and_the_last_state_is_always_sent(server: Server, tmp
 
 
 def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path) -> None:
-    server.answers = [503, 500, 401]
+    server.answers = [503, 503, 503, 401]
     publisher, spool, said = build(server, tmp_path)
     publisher.start()
-    server.wait_for(4)
+    server.wait_for(5)
     server.answers = [422]
     spool.write(Progress(reports=1).to_dict())
-    server.wait_for(5)
+    server.wait_for(6)
     stop(publisher)
-    assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 1]
-    assert len(said) == 4
+    assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 0, 1]
+    assert [text.partition("status ")[2][:3] for text in said] == ["503", "401", "422"]  # each trouble once
     assert "training is not affected" in said[0]
 
 
