@@ -85,7 +85,7 @@ def bench(*, rounds: int, bound: float) -> int:
             bench = Bench(session, watch, console)
             console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
             bench.run_rounds(rounds)
-        finally:
+    finally:
         with uninterrupted():
             session.down()
             shutil.rmtree(session.folder, ignore_errors=True)
