@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from benchmarks.example import build_manifest
-from benchmarks.milestones import CONTAINERS, DRIVER_END, PODS, STORED, SUCCEEDED, read_milestones
+from benchmarks.milestones import CONTAINERS, DRIVER_END, PODS, STORED, SUCCEEDED, parse_time, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
 from benchmarks.watch import Sight, Watch
 from railhead.local.install import Kubectl
@@ -36,7 +36,8 @@ def run_applied(session: Session, watch: Watch, *, name: str) -> Run:
             ),
         }
         accuracy = float(status["progress"]["metrics"]["accuracy"])
-        return Run(end.time - began, {mark: at - began for mark, at in times.items()}, accuracy)
+        lags = tuple(at - parse_time(Path(uri).name) for uri, at in watch.checkpoints(name))
+        return Run(end.time - began, {mark: at - began for mark, at in times.items()}, accuracy, lags)
     finally:
         _remove(kubectl, name)
 

@@ -21,12 +21,14 @@ class Run:
         seconds: from its beginning to its end.
         milestones: seconds since its beginning.
         accuracy: on held-out digits, as the last report has it.
+        report_lags: seconds from a report with a checkpoint until the status showed that checkpoint.
         share_of_others: how much of all processors everybody else used meanwhile, 0 to 1.
     """
 
     seconds: float
     milestones: Mapping[str, float]
     accuracy: float
+    report_lags: tuple[float, ...] = ()
     share_of_others: float = 0.0
 
     @property

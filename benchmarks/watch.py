@@ -36,6 +36,7 @@ class Watch:
         self._kubeconfig = kubeconfig
         self._changed = threading.Condition()
         self._sights: list[Sight] = []
+        self._checkpoints: list[tuple[str, str, float]] = []
         self._stop: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="watch", daemon=True)
@@ -67,6 +68,11 @@ class Watch:
         with self._changed:
             return [sight for sight in self._sights if sight.job == job]
 
+    def checkpoints(self, job: str) -> list[tuple[str, float]]:
+        """Each URI that the status has shown, and since when."""
+        with self._changed:
+            return [(uri, at) for name, uri, at in self._checkpoints if name == job]
+
     async def _run(self) -> None:
         async with connect(self._kubeconfig) as client:
             informers = [
@@ -86,7 +92,12 @@ class Watch:
                 pass
 
     def _see_job(self, old: Object | None, new: Object | None) -> None:
-        self._see(old, new, job=(new or {}).get("metadata", {}).get("name", ""), pod="")
+        name = (new or {}).get("metadata", {}).get("name", "")
+        uri = _checkpoint(new)
+        if uri and uri != _checkpoint(old):
+            with self._changed:
+                self._checkpoints.append((name, uri, time.time()))
+        self._see(old, new, job=name, pod="")
 
     def _see_pod(self, old: Object | None, new: Object | None) -> None:
         metadata = (new or {}).get("metadata", {})
@@ -98,6 +109,11 @@ class Watch:
         with self._changed:
             self._sights.append(Sight(time.time(), job, pod, _phase(new), new))
             self._changed.notify_all()
+
+
+def _checkpoint(obj: Object | None) -> str:
+    status = (obj or {}).get("status") or {}
+    return str((status.get("checkpoint") or {}).get("uri") or "")
 
 
 def _phase(obj: Object) -> str:

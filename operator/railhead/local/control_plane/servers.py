@@ -17,6 +17,15 @@ from railhead.local.processes import Identity, end, identify, spawn
 READY_SECONDS = 90.0
 FIRST = ("etcd", "kube-apiserver")
 ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
+# Nothing here resolves Services, and Endpoints may not be in the loopback range: only warnings would come of it.
+NOT_NEEDED = (
+    "node-ipam",
+    "service-lb",
+    "node-route",
+    "endpoints",
+    "endpointslice",
+    "endpointslice-mirroring",
+)
 
 
 class NotReady(RuntimeError):
@@ -176,7 +185,7 @@ class ControlPlane:
             f"--root-ca-file={self.pki / 'ca.crt'}",
             "--use-service-account-credentials",
             "--leader-elect=false",
-            "--controllers=*,-node-ipam-controller,-service-lb-controller,-node-route-controller",
+            f"--controllers=*,{','.join(f'-{name}-controller' for name in NOT_NEEDED)}",
         ]
 
     def _scheduler_arguments(self) -> list[str]:
