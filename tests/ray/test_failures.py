@@ -145,15 +145,27 @@ def test_refused_before_ray_is_needed(tmp_path: Path) -> None:
     job = make_job(train_func="user:absent")
     with Pods(tmp_path / "1", job, source={"user.py": RAISES}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=20) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
         assert "module 'user' has no attribute 'absent'" in pods.read_outcome().message
     (tmp_path / "file").write_text("")
     with Pods(tmp_path / "2", make_job(), source={"user.py": RAISES}, storage=str(tmp_path / "file")) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=20) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
         message = pods.read_outcome().message
         assert "run.storagePath" in message
         assert "NotADirectoryError" in message
+
+
+def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
+    """Known by its metadata, before anything of it is imported."""
+    (tmp_path / "old" / "ray-2.51.1.dist-info").mkdir(parents=True)
+    (tmp_path / "old" / "ray-2.51.1.dist-info" / "METADATA").write_text("Name: ray\nVersion: 2.51.1\n")
+    with Pods(tmp_path / "pods", make_job(), source={"user.py": RAISES}) as pods:
+        pods.start_head(PYTHONPATH=str(tmp_path / "old"))
+        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        outcome = pods.read_outcome()
+        assert outcome.reason == "RayTooOld"
+        assert "spec.image holds Ray 2.51.1, and Railhead needs Ray 2.52 or newer" in outcome.message
 
 
 def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
@@ -162,5 +174,5 @@ def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
         pods.start()
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
         pods.kill_gcs()
-        assert pods.wait_ended(timeout=30) == exit_codes.INFRASTRUCTURE, pods.read_log()
+        assert pods.wait_ended(timeout=60) == exit_codes.INFRASTRUCTURE, pods.read_log()
         assert pods.read_outcome().checkpoint is not None
