@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 
 PROJECT = Path(__file__).resolve().parents[1]
+# A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
