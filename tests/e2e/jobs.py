@@ -63,6 +63,6 @@ def with_config(job: Object, **config: Any) -> Object:
     return {**job, "spec": {**job["spec"], "trainer": trainer}}
 
 
-def read_starts(cluster: Cluster, name: str) -> list[int]:
+def read_starts(cluster: Cluster, name: str, *, claim: str = "runs") -> list[int]:
     """From which epoch each start of the worker group went on."""
-    return [int(line) for line in cluster.read_file("runs", f"notes-{name}/starts").split()]
+    return [int(line) for line in cluster.read_file(claim, f"notes-{name}/starts").split()]

@@ -40,21 +40,27 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
 
 
 def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> None:
-    cluster.apply(with_config(make_job("orphan", cluster.image), epochs=12, seconds=0.5))
-    cluster.wait_phase("orphan", "Pending", "Starting", "Running")
-    cluster.kill_operator()
-    cluster.wait_phase("orphan", "Starting", "Running")
+    claim = {"persistentVolumeClaim": {"claimName": "orphan-runs"}}
+    job = make_job("orphan", cluster.image, run={"storagePath": "/runs", "storageVolume": claim})
+    cluster.apply(with_config(job, epochs=24, seconds=0.5, raise_at=20))
+    cluster.wait_phase("orphan", "Pending")  # for as long as the claim is not there
+    wait_until("all pods", lambda: len(cluster.pods("orphan")) == 3)
     uids = {p["metadata"]["uid"] for p in cluster.pods("orphan")}
+    cluster.kill_operator()
+    cluster.provide_claim("orphan-runs")
+    cluster.wait_phase("orphan", "Starting")
     cluster.kill_operator()
     cluster.wait_phase("orphan", "Running")
     cluster.kill_operator()
     assert {p["metadata"]["uid"] for p in cluster.pods("orphan")} == uids
+    cluster.wait_phase("orphan", "Restarting")
+    cluster.kill_operator()
+    cluster.wait_phase("orphan", "Running")
     status = cluster.wait_end("orphan")
     assert status["phase"] == "Succeeded", cluster.tell("orphan")
-    assert status["attempt"] == 1 and status["round"] == 0
-    assert read_starts(cluster, "orphan") == [0]
-    [head] = [p for p in cluster.pods("orphan") if p["metadata"]["name"].endswith("-head")]
-    assert head["metadata"]["uid"] in uids
+    assert status["attempt"] == 2 and status["round"] == 0
+    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0}
+    assert read_starts(cluster, "orphan", claim="orphan-runs") == [0, 20]
     cluster.kill_operator()
     assert cluster.status("orphan")["phase"] == "Succeeded"
     cluster.delete_job("orphan")
