@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.pod import WORKING_FOLDER, Pod
 from railhead.driver.ray_node import build_head_command, build_ray_environment, build_worker_command
 from railhead.driver.trainer import plan_trainer
+from railhead.local.control_plane.servers import free_port
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.container import base_environment
 from railhead.local.processes import MARKER, end_marked, spawn
@@ -45,7 +45,7 @@ class HandStarted:
         self._storage = storage
         self._folder = Path(tempfile.mkdtemp(prefix="rhb-"))  # short: unix sockets are made below it
         self._pool = pool
-        self._port = _find_free_port()
+        self._port = free_port()
         self._head = self._pod("head")
         (self._folder / "token").write_text(secrets.token_hex(32))
 
@@ -150,9 +150,3 @@ def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
         process.wait()
     finally:
         timer.cancel()
-
-
-def _find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])

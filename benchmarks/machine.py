@@ -76,12 +76,11 @@ def read_processes(identities: Mapping[str, Identity]) -> dict[str, float]:
     return {name: read_used(identity.pid) for name, identity in identities.items() if is_alive(identity)}
 
 
-def wait_until_quiet() -> float:
-    """Until other people's work pauses, but not for long; the share of all processors in use then, 0 to 1."""
+def wait_until_quiet() -> None:
+    """Until other people's work pauses, but not for long."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (busy := sample_busy(1.0)) > QUIET and time.monotonic() < deadline:
+    while sample_busy(1.0) > QUIET and time.monotonic() < deadline:
         pass
-    return busy
 
 
 def sample_busy(seconds: float) -> float:

@@ -9,13 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import NoReturn
 
 from benchmarks.applied import run_applied
 from benchmarks.by_hand import HandStarted
@@ -24,7 +21,7 @@ from benchmarks.milestones import Incomplete
 from benchmarks.run import Run, RunFailed, count_undisturbed, select_undisturbed
 from benchmarks.table import describe_milestones, describe_run, describe_verdict
 from benchmarks.watch import Watch
-from railhead.cli.local_options import Console, uninterrupted
+from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
 from railhead.cli.main import KNOWN
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.node.addresses import AddressPool
@@ -96,10 +93,6 @@ def bench(*, rounds: int, bound: float) -> int:
     return 0 if is_within else 1
 
 
-def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench-start", description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
@@ -107,8 +100,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.rounds < 1:
         parser.error("--rounds: at least 1")
-    for sig in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, interrupt)
+    interrupt_on_termination()
     try:
         return bench(rounds=options.rounds, bound=options.bound)
     except KeyboardInterrupt:

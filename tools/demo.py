@@ -11,14 +11,13 @@ import asyncio
 import importlib.util
 import json
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from types import ModuleType
+from typing import Any
 
-from railhead.cli.local_options import Console, describe_access, uninterrupted
+from railhead.cli.local_options import Console, describe_access, interrupt_on_termination, uninterrupted
 from railhead.cli.main import KNOWN
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.follow import follow
@@ -113,16 +112,11 @@ def run(*, is_kept: bool) -> int:
     return 0 if is_proven else 1
 
 
-def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the cluster up")
     options = parser.parse_args()
-    for sig in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, interrupt)
+    interrupt_on_termination()
     try:
         return run(is_kept=options.keep)
     except KeyboardInterrupt:

@@ -11,13 +11,14 @@ import json
 import os
 import shutil
 import signal
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from railhead.local.install import Kubectl
+from tests import waiting
+from tests.waiting import NotInTime
 
 Object = dict[str, Any]
 OPERATOR_NAMESPACE = "railhead-system"
@@ -26,19 +27,9 @@ ENDS = ("Succeeded", "Failed")
 READER = "reader"
 
 
-class NotInTime(AssertionError):
-    """Something was awaited in vain; the text holds what was there instead."""
-
-
 def wait_until(what: str, ask: Callable[[], Any], *, seconds: float = 120.0, tell: Callable[[], str] = str) -> Any:
-    """The first answer that is true; asks again and again, because kubectl is all a user has."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        answer = ask()
-        if answer:
-            return answer
-        time.sleep(0.1)
-    raise NotInTime(f"{what}: not within {seconds:.0f} s\n{tell()}")
+    """As elsewhere, but patiently: each question is a kubectl, because that is all a user has."""
+    return waiting.wait_until(what, ask, seconds=seconds, pause=0.1, tell=tell)
 
 
 @dataclass

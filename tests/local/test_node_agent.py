@@ -6,9 +6,8 @@ import itertools
 import os
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,18 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl, build_node_role
-from railhead.local.processes import MARKER, Identity, end, end_marked, identify, is_alive, spawn
+from railhead.local.processes import MARKER, Identity, end, end_marked, identify, is_alive, python_command, spawn
 from tests.api.server import ApiServer
+from tests.waiting import wait_until
 
 Object = dict[str, Any]
 NAMESPACE = "node-agent"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 GPU = "nvidia.com/gpu"
-WAIT_SECONDS = 30.0
 NUMBERS = itertools.count(1)
 # $$$$ is what Kubernetes makes $$ of: the shell's own pid.
 DEAF = "trap 'echo asked > /out/said' TERM; echo $$$$ > /out/pid; while :; do sleep 0.1; done"
 POLITE = "trap 'echo asked > /out/said; exit 0' TERM; echo $$$$ > /out/pid; while :; do sleep 0.1; done"
-
-
-def wait_until(what: str, ask: Callable[[], Any]) -> Any:
-    """The first answer that is true."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, f"{what}: not within {WAIT_SECONDS:.0f} s"
-        time.sleep(0.02)
-    return answer
 
 
 class RunningAgent:
@@ -58,8 +48,7 @@ class RunningAgent:
             "memory": 32 << 30,
             "gpus": 4,
         }
-        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-        command = [sys.executable, "-P", "-m", "railhead.local.node", *words]
+        command = python_command("railhead.local.node", options)
         self.process = spawn(command, log=self.folder / "log", env={**os.environ, MARKER: str(self.folder)})
 
     def kill(self) -> None:
@@ -194,7 +183,7 @@ def test_a_log_is_followed_to_its_end(cluster: Cluster, out: Object, tmp_path: P
             assert follower.stdout is not None
             assert follower.stdout.readline() == "before\n"
             (tmp_path / "go").touch()
-            assert follower.communicate(timeout=WAIT_SECONDS)[0] == "after\n"
+            assert follower.communicate(timeout=30)[0] == "after\n"
         finally:
             follower.kill()
 

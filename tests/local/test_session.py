@@ -16,6 +16,7 @@ import railhead
 from railhead.local.install import Kubectl
 from railhead.local.processes import MARKER, Identity, is_alive, marked
 from railhead.local.session import FAILED, READY, SUPERVISOR, Session
+from tests.waiting import wait_until
 
 COMPONENTS = {
     SUPERVISOR,
@@ -138,7 +139,7 @@ def test_operator_that_dies_is_started_again_and_a_crash_leaves_nothing(session:
     first = session.state().processes["operator"]
     os.kill(first.pid, signal.SIGKILL)
     wait_ended(first)
-    wait_for(has_replaced(session, first))
+    wait_until("another operator", has_replaced(session, first), seconds=60)
     assert session.state().phase == READY
 
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
@@ -194,13 +195,3 @@ def test_interrupted_run_leaves_nothing(session: Session, tmp_path: Path, sig: s
     else:
         wait_ended(supervisor)  # the kernel told it
     assert_nothing_is_left(session)
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    """Waits for what can only be seen in a file."""
-    import time
-
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -35,7 +35,6 @@ class Request:
 
     Attributes:
         resource: with its subresource, for example `trainjobs/status`.
-        job: the TrainJob's name, if the object's own name begins with it.
         manager: the field manager that the request names.
         code: what the API server answered.
     """

@@ -15,7 +15,8 @@ from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Stage, wait_until
+from tests.operator.stage import Stage
+from tests.waiting import wait_until
 
 NUMBERS = itertools.count(1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
@@ -13,7 +12,8 @@ from pathlib import Path
 
 from railhead.local.control_plane.servers import free_port
 from railhead.local.install import NAMESPACE
-from railhead.local.processes import spawn
+from railhead.local.processes import python_command, spawn
+from railhead.local.supervisor import is_operator_ready
 
 READY_SECONDS = 60
 
@@ -28,8 +28,8 @@ class RunningOperator:
 
     def __init__(self, kubeconfig: Path, folder: Path) -> None:
         self.kubeconfig = kubeconfig
-        self._report, self._probe = (f"127.0.0.1:{free_port()}" for _ in range(2))
-        self.report_url = f"https://{self._report}"
+        self._report_port, self._probe_port = free_port(), free_port()
+        self.report_url = f"https://127.0.0.1:{self._report_port}"
         self.log = folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -38,16 +38,13 @@ class RunningOperator:
         options = {
             "kubeconfig": self.kubeconfig,
             "namespace": NAMESPACE,
-            "report-listen": self._report,
+            "report-listen": f"127.0.0.1:{self._report_port}",
             "report-url": report_url or self.report_url,
-            "probe-listen": self._probe,
+            "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
-        command = [sys.executable, "-P", "-m", "railhead.cli", "operator"]
-        for option, value in options.items():
-            command += [f"--{option}", str(value)]
-        self._process = spawn(command, log=self.log)
+        self._process = spawn(python_command("railhead.cli operator", options), log=self.log)
         deadline = time.monotonic() + READY_SECONDS
-        while not self._is_ready():
+        while not is_operator_ready(self._probe_port):
             assert self._process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, f"the operator is not ready\n{self.log.read_text()}"
             time.sleep(0.05)
@@ -81,10 +78,3 @@ class RunningOperator:
         except urllib.error.HTTPError as error:
             error.close()
             return error.code
-
-    def _is_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{self._probe}/readyz", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,19 +10,10 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import AUDIENCE, Report
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
 
 Object = dict[str, Any]
 JOBS = "/apis/railhead.dev/v1alpha1/namespaces/{}/trainjobs"
-WAIT_SECONDS = 30.0
-
-
-def wait_until(what: str, ask: Callable[[], Any]) -> Any:
-    """The first answer that is true."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (answer := ask()):
-        assert time.monotonic() < deadline, f"{what}: not within {WAIT_SECONDS:.0f} s"
-        time.sleep(0.02)
-    return answer
 
 
 @dataclass

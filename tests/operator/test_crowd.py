@@ -7,7 +7,8 @@ from collections import Counter
 from railhead.api import names
 from tests.operator.audit import AuditLog
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Object, Stage, wait_until
+from tests.operator.stage import Stage
+from tests.waiting import wait_until
 
 
 def meet_stranger(stage: Stage) -> tuple[str, str]:
@@ -52,9 +53,5 @@ def test_a_pod_that_the_job_lost_by_another_hand_is_made_again(stage: Stage) -> 
     stage.apply("robbed")
     worker = next(pod for name, pod in stage.wait_pods("robbed", 3).items() if not name.endswith("-head"))
     stage.remove_pod(worker)
-
-    def is_back() -> Object | None:
-        found = stage.pods("robbed").get(worker["metadata"]["name"])
-        return found if found and found["metadata"]["uid"] != worker["metadata"]["uid"] else None
-
-    wait_until("the pod again", lambda: len(stage.pods("robbed")) == 3 and (is_back() or "other name"))
+    pods = stage.wait_pods("robbed", 3)
+    assert worker["metadata"]["uid"] not in {pod["metadata"]["uid"] for pod in pods.values()}

@@ -17,7 +17,8 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES
 from railhead.pki import make_ca
 from tests.operator.audit import AuditLog
-from tests.operator.stage import Object, Stage, wait_until
+from tests.operator.stage import Object, Stage
+from tests.waiting import wait_until
 
 
 def begin(stage: Stage, name: str) -> tuple[Object, str]:

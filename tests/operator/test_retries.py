@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
-from tests.operator.stage import Object, Stage, wait_until
+from tests.operator.stage import Object, Stage
+from tests.waiting import wait_until
 
 RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
 

@@ -10,9 +10,10 @@ from railhead.local.assets import find_assets
 from railhead.local.install import NAMESPACE, load_documents
 from tests.operator.audit import AuditLog, Request
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Stage, wait_until
+from tests.operator.stage import Stage
 from tests.operator.test_crowd import meet_stranger
 from tests.operator.test_writes import play
+from tests.waiting import wait_until
 
 # Asked for by admission (OwnerReferencesPermissionEnforcement) when a child names its owner, never by a request.
 WITHOUT_REQUEST = {("update", "railhead.dev", "trainjobs/finalizers")}

@@ -6,7 +6,8 @@ from collections import Counter
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
-from tests.operator.stage import Stage, wait_until
+from tests.operator.stage import Stage
+from tests.waiting import wait_until
 
 WORKERS = 4
 REPORTS = 3

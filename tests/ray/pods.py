@@ -11,7 +11,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.process import find_descendants, read_parents
+from railhead.local.control_plane.servers import free_port
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000
@@ -62,7 +62,7 @@ class Pods:
         self.reports: list[dict[str, Any]] = []
         self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short: unix sockets live in it
         self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
-        self._port = find_free_port()
+        self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._server = _start_endpoint(self.reports)
         for name, text in source.items():
@@ -177,12 +177,6 @@ class Pods:
 
     def temp_of(self, name: str) -> Path:
         return self._temp / name
-
-
-def find_free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return int(probe.getsockname()[1])
 
 
 def _write(path: Path, text: str) -> None:

@@ -14,12 +14,23 @@ from pydantic import Field, ValidationError
 from railhead.api.base import StatusModel, planned
 from railhead.api.conditions import Condition
 
-Metrics = dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]]
+# Of what a driver says; planning/driver_words.py cuts its words to them.
+MAX_METRICS = 64
+MAX_KEY = 128
+MAX_VALUE = 256
+MAX_URI = 2048
+MAX_TIME = 64
+
+Metrics = dict[Annotated[str, Field(max_length=MAX_KEY)], Annotated[str, Field(max_length=MAX_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed"]
 
 
 def _text(description: str, limit: int = 1024) -> Any:
     return Field(default="", max_length=limit, description=description)
+
+
+def _metrics(description: str) -> Any:
+    return Field(default_factory=dict, max_length=MAX_METRICS, description=description)
 
 
 class Restarts(StatusModel):
@@ -52,24 +63,24 @@ class Progress(StatusModel):
     state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
-    metrics: Metrics = Field(default_factory=dict, max_length=64, description="Metrics of the latest report, as text.")
-    update_time: str = _text("When the driver took them (RFC 3339).", 64)
+    metrics: Metrics = _metrics("Metrics of the latest report, as text.")
+    update_time: str = _text("When the driver took them (RFC 3339).", MAX_TIME)
 
 
 class CheckpointStatus(StatusModel):
     """A committed checkpoint."""
 
-    uri: str = _text("Where it is.", 2048)
+    uri: str = _text("Where it is.", MAX_URI)
     index: int = Field(default=0, description="Number of the commit, counted over all attempts from 0.")
-    time: str = _text("When it was committed (RFC 3339).", 64)
-    metrics: Metrics = Field(default_factory=dict, max_length=64, description="Metrics reported with it, as text.")
+    time: str = _text("When it was committed (RFC 3339).", MAX_TIME)
+    metrics: Metrics = _metrics("Metrics reported with it, as text.")
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
 
 class ResumedFrom(StatusModel):
     """The checkpoint that the current attempt began from."""
 
-    uri: str = _text("Where it is.", 2048)
+    uri: str = _text("Where it is.", MAX_URI)
 
 
 class FailureStatus(StatusModel):
@@ -88,7 +99,7 @@ class FailureStatus(StatusModel):
     node: str = _text("Node of that pod.", 253)
     container: str = _text("Container where it was seen.", 253)
     exit_code: int | None = Field(default=None, description="Exit code of the container, when there was one.")
-    time: str = _text("When the operator saw it (RFC 3339).", 64)
+    time: str = _text("When the operator saw it (RFC 3339).", MAX_TIME)
 
 
 class JobStatus(StatusModel):
@@ -109,20 +120,24 @@ class JobStatus(StatusModel):
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to begin again.")
-    start_time: str = _text("When the first attempt was decided (RFC 3339).", 64)
-    completion_time: str = _text("When the job ended (RFC 3339).", 64)
+    start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
+    completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
     best_checkpoint: Any | None = planned("Committed checkpoint with the best score.")
     run_uri: str = Field(
-        default="", alias="runURI", max_length=2048, description="Where the run keeps its checkpoints."
+        default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
     )
     resumed_from: ResumedFrom | None = Field(
         default=None, description="Checkpoint that the current attempt began from."
     )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
+
+    def reason_of(self, type_: str) -> str | None:
+        """Why a condition stands as it does, or None when there is no such condition."""
+        return next((c.reason for c in self.conditions if c.type == type_), None)
 
     def has_condition(self, type_: str) -> bool:
         return any(c.type == type_ and c.status == "True" for c in self.conditions)

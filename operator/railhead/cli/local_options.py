@@ -49,6 +49,12 @@ def describe_access(session: Session) -> str:
     )
 
 
+def interrupt_on_termination() -> None:
+    """SIGTERM and a closed terminal clean up just as Ctrl-C does."""
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, signal.default_int_handler)
+
+
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Cleaning up is not cut short by a second Ctrl-C."""

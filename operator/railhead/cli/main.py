@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import NoReturn
 
 from railhead import __version__
 from railhead.cli import local_down, local_run, local_status, local_up, operator
+from railhead.cli.local_options import interrupt_on_termination
 from railhead.local.assets import MissingAsset
 from railhead.local.control_plane.binaries import NoControlPlane
 from railhead.local.install import KubectlFailed
@@ -45,8 +43,7 @@ def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: st
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 failed (with a sentence on stderr), 2 bad usage, 130 interrupted."""
     options = build_parser().parse_args(arguments)
-    for sig in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(sig, _interrupt)  # a closed terminal must clean up just as Ctrl-C does
+    interrupt_on_termination()
     try:
         return int(options.run(options))
     except BrokenPipeError:  # nobody reads any more, as in `railhead ... | head`
@@ -57,7 +54,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KNOWN as error:
         print(f"railhead: {error}", file=sys.stderr)
         return 1
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt

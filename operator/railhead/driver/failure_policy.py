@@ -7,7 +7,6 @@ Ray offers no other way in. tests/ray holds the contract, per Ray version.
 from __future__ import annotations
 
 import os
-import socket
 import time
 from pathlib import Path
 from typing import Any, Optional
@@ -16,6 +15,7 @@ from railhead.contract import environment as e
 from railhead.driver import failure, group
 from railhead.driver.errors import EntrypointNotUsable, TrainingError, describe_exception
 from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
+from railhead.driver.hosts import is_listening
 from railhead.driver.spool import Spool
 
 # How long a node may take to be seen dead after one of its processes was: the kernel ends
@@ -155,17 +155,13 @@ def find_lost_nodes(node_ids: set[str]) -> tuple[str, ...]:
         node = nodes.get(node_id)
         if node is None:
             lost.append(node_id[:8])
-        elif not node["Alive"] or not _is_listening(node["NodeManagerAddress"], node["NodeManagerPort"]):
+        elif not node["Alive"] or not _is_answered(node):
             lost.append(str(node["NodeManagerAddress"]))
     return tuple(lost)
 
 
-def _is_listening(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=PROBE_TIMEOUT).close()
-    except OSError:
-        return False
-    return True
+def _is_answered(node: dict[str, Any]) -> bool:
+    return is_listening(node["NodeManagerAddress"], node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
 
 
 def _is_actor_error(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Finds the head's address: a local node's hosts file first, then DNS.
+"""Finds the head's address, a local node's hosts file first, then DNS, and who listens at one.
 
 A worker may start before its head has a name, so the search goes on, quickly at first and
 then patiently, until the pod is ended from outside.
@@ -13,6 +13,15 @@ from typing import Callable, Optional
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds
 QUICK_TRIES = 50  # a head that is made together with its workers has its name within seconds
+
+
+def is_listening(address: str, port: int, *, timeout: float) -> bool:
+    """Does anybody take a connection there within `timeout` seconds?"""
+    try:
+        socket.create_connection((address, port), timeout=timeout).close()
+    except OSError:
+        return False
+    return True
 
 
 def wait_for_address(host: str, *, hosts_file: Optional[str], say: Callable[[str], None]) -> str:

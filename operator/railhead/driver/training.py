@@ -7,7 +7,6 @@ Ray's head starts, this looks at the user's module and the storage and imports R
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from typing import Any, Callable, Optional
@@ -16,6 +15,7 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.check_module import find_problem
 from railhead.driver.ending import Ending
+from railhead.driver.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
 from railhead.driver.spool import Spool
@@ -80,7 +80,7 @@ def connect(pod: Pod, *, say: Say) -> None:
     """Joins Ray as its driver as soon as the head listens. The main thread sees a head that failed."""
     import ray
 
-    while not _is_listening(pod.ip, pod.head_port):
+    while not is_listening(pod.ip, pod.head_port, timeout=1):
         time.sleep(0.05)
     # Ray puts the driver's working directory first on the workers' sys.path, where a user's
     # queue.py would break them; the stub adds the real one at the end.
@@ -92,14 +92,6 @@ def connect(pod: Pod, *, say: Say) -> None:
         namespace="railhead",
     )
     say("the driver has joined Ray")
-
-
-def _is_listening(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _fit(trainer: Any, spool: Spool) -> Ending:

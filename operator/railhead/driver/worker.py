@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import time
 from typing import Any, Mapping, NoReturn
@@ -16,7 +15,7 @@ from typing import Any, Mapping, NoReturn
 from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.ending import write_termination_message
-from railhead.driver.hosts import wait_for_address
+from railhead.driver.hosts import is_listening, wait_for_address
 from railhead.driver.log_tail import LogTail
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.process import read_end, start_child
@@ -41,7 +40,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
 
     def pass_on(*_: Any) -> None:
         asked_to_end.append(True)
-        if _is_listening(address, pod.head_port):
+        if is_listening(address, pod.head_port, timeout=0.5):
             ray.terminate()
         else:
             ray.kill()
@@ -65,14 +64,6 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
 def _exit_at_once(*_: Any) -> NoReturn:
     """Before Ray is started there is nothing to end."""
     os._exit(128 + signal.SIGTERM)
-
-
-def _is_listening(address: str, port: int) -> bool:
-    try:
-        socket.create_connection((address, port), timeout=0.5).close()
-    except OSError:
-        return False
-    return True
 
 
 def _say(text: str) -> None:

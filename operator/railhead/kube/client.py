@@ -237,11 +237,11 @@ def _parse_object(status: int, data: bytes) -> dict[str, Any]:
 
 def _parse_event(line: bytes) -> dict[str, Any]:
     """Raises ValueError for what is no event: that comes from something in between, too."""
-    event = json.loads(line)
+    event: dict[str, Any] = json.loads(line)
     is_event = isinstance(event, dict) and isinstance(event.get("object"), dict)
     if not is_event or (event.get("type") != "ERROR" and not _has_version(event["object"])):
         raise ValueError(f"not an event: {line[:100].decode(errors='replace')}")
-    return dict(event)
+    return event
 
 
 def _has_version(obj: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,14 @@ def spawn(
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(parent_death_signal),
         )
+
+
+def python_command(module: str, options: Mapping[str, object]) -> list[str]:
+    """`python -m module --option value ...`; `module` may bring a subcommand along."""
+    command = [sys.executable, "-P", "-m", *module.split()]  # -P: no module of the user's folder is taken for ours
+    for option, value in options.items():
+        command += [f"--{option}", str(value)]
+    return command
 
 
 def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:

@@ -27,7 +27,7 @@ from types import FrameType
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import free_port
 from railhead.local.install import NAMESPACE, Kubectl, install, make_operator_kubeconfig
-from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, spawn
+from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, python_command, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
 NODE = "local"
@@ -80,7 +80,7 @@ class Supervisor:
         self.start_operator()
         self._write(STARTING)
         self._wait("the node", lambda: kubectl.is_node_ready(NODE))
-        self._wait("the operator", self._is_operator_ready)
+        self._wait("the operator", lambda: is_operator_ready(self._probe_port))
         self._wait("the namespace", lambda: kubectl.has_service_account("default"))
         self._write(READY)
         say(f"  ready ({time.monotonic() - began:.1f} s)")
@@ -162,13 +162,9 @@ class Supervisor:
         return min(LONGEST_BACKOFF_SECONDS, 0.25 * 2.0 ** min(self._operator_starts, 10))
 
     def _spawn(self, name: str, module: str, options: Mapping[str, object]) -> None:
-        """Starts `python -m module` with `--option value` each."""
-        command = [sys.executable, "-P", "-m", *module.split()]  # -P: no module of the user's folder is taken for ours
-        for option, value in options.items():
-            command += [f"--{option}", str(value)]
         env = {**os.environ, MARKER: self.session.marker, "PYTHONUNBUFFERED": "1"}
         log = self.session.logs / f"{name}.log"
-        self._children[name] = spawn(command, log=log, env=env)
+        self._children[name] = spawn(python_command(module, options), log=log, env=env)
 
     def _wait(self, what: str, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -180,13 +176,6 @@ class Supervisor:
             if time.monotonic() > deadline:
                 raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
             time.sleep(0.1)
-
-    def _is_operator_ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._probe_port}/readyz", timeout=2):
-                return True
-        except (urllib.error.URLError, OSError):
-            return False
 
     def _write(self, phase: str) -> None:
         processes: dict[str, Identity] = {}
@@ -200,6 +189,15 @@ class Supervisor:
     def _last_words(self, name: str) -> str:
         log = self.session.logs / f"{name}.log"
         return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
+
+
+def is_operator_ready(probe_port: int) -> bool:
+    """Are its watches synced?"""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{probe_port}/readyz", timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def prepare(session: Session, *, binaries: Path) -> None:

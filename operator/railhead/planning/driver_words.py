@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.api.status import JobStatus
+from railhead.api.status import MAX_KEY, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
 
-MAX_METRICS = 64
-MAX_KEY = 128
-MAX_VALUE = 256
-MAX_URI = 2048
-MAX_TIME = 64
-MAX_NUMBER = 2**31 - 1
+MAX_NUMBER = 2**31 - 1  # the CRD's integers are int32
 
 
 def metrics_of(values: Any) -> dict[str, str]:

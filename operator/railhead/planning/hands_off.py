@@ -7,7 +7,7 @@ from datetime import timedelta
 from railhead.api import conditions as c
 from railhead.api.names import HEAD, MANAGER
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 
 SIDECAR_SECONDS = 60  # for the other containers of a head to end after its driver
@@ -27,15 +27,11 @@ def decide_finished(observed: Observed) -> Plan | None:
     if not observed.status.is_finished:
         return None
     due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
-    lingering = [p for p in observed.pods if p.role == HEAD and p.has_ended and not p.is_over and not p.is_deleting]
-    kept = {p.uid for p in lingering if observed.now < due}
+    kept = [p for p in observed.pods if p.role == HEAD and (p.is_over or (p.has_ended and observed.now < due))]
+    has_sidecar = any(not p.is_over and not p.is_deleting for p in kept)
     return Plan(
-        deletes=tuple(
-            Delete(pod.name, pod.uid)
-            for pod in observed.pods
-            if not pod.is_deleting and pod.uid not in kept and (pod.role != HEAD or not pod.is_over)
-        ),
-        wake_at=due if kept else None,
+        deletes=delete_all(p for p in observed.pods if p not in kept),
+        wake_at=due if has_sidecar else None,
     )
 
 
@@ -46,7 +42,7 @@ def decide_strays(observed: Observed) -> Plan | None:
     """
     if not observed.strays:
         return None
-    return Plan(deletes=tuple(Delete(p.name, p.uid) for p in observed.strays if not p.is_deleting))
+    return Plan(deletes=delete_all(observed.strays))
 
 
 def decide_invalid(observed: Observed) -> Plan | None:

@@ -12,7 +12,7 @@ from railhead.api.status import FailureStatus
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, classify_loss
 from railhead.planning.observed import Observed, PodView
-from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 from railhead.planning.success import last_checkpoint
 
@@ -72,7 +72,7 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
         **told,
     )
     # An ended pod costs nothing and is evidence: it goes when the next attempt begins.
-    deletes = tuple(Delete(p.name, p.uid) for p in observed.pods if p.is_live)
+    deletes = delete_all(p for p in observed.pods if p.is_live)
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Restarting", message),), wake_at=at)
 
 
@@ -90,7 +90,5 @@ def _fail(observed: Observed, failure: FailureStatus, *, spent: str, told: dict[
         workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
         **told,
     )
-    deletes = tuple(
-        Delete(p.name, p.uid) for p in observed.pods if not p.is_deleting and (p.role != "head" or p.is_live)
-    )
+    deletes = delete_all(p for p in observed.pods if p.role != names.HEAD or p.is_live)
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Failed", message[:1000]),))

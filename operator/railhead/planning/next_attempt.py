@@ -10,7 +10,7 @@ from railhead.planning.attempt import begin_attempt
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET
 from railhead.planning.observed import Observed, PodView
-from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 
 ENDING_SECONDS = 5  # from a container's end to its pod's
@@ -42,26 +42,24 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
     resume = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
     event = Event("Normal", "AttemptStarted", f"Starting attempt {attempt}{resume}")
     plan = begin_attempt(observed, attempt=attempt, event=event, restarts=counted)
-    ended = tuple(Delete(p.name, p.uid) for p in observed.pods if not p.is_deleting)
-    return Plan(status=plan.status, creates=plan.creates, deletes=ended, events=plan.events)
+    return Plan(status=plan.status, creates=plan.creates, deletes=delete_all(observed.pods), events=plan.events)
 
 
 def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime) -> Plan:
     """Deletes what remains. A pod on a node that does not answer ends only when somebody says that the node is gone."""
     since = min(since, observed.now)
     over_at, said_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
-    gone = [p for p in remains if not p.has_ended or observed.now >= over_at]  # else it ends by itself, and is evidence
-    deletes = tuple(Delete(p.name, p.uid) for p in gone if not p.is_deleting)
+    # A pod whose container has ended ends by itself, and is evidence.
+    deletes = delete_all(p for p in remains if not p.has_ended or observed.now >= over_at)
     if observed.now < said_at:
         return Plan(deletes=deletes, wake_at=over_at if observed.now < over_at else said_at)
+    if observed.status.reason_of(c.RECONCILING) == "WaitingForPods":
+        return Plan(deletes=deletes)  # said already; which pods they are may change with every look
     pods = ", ".join(f"{p.name} on node {p.node or '(none)'}" for p in remains[:3])
     message = (
         f"Attempt {observed.attempt + 1} waits until {len(remains)} pods of attempt {observed.attempt} "
         f"have ended: {pods}; if a node is gone for good, delete it or delete its pods with --force"
     )
-    known = next((x for x in observed.status.conditions if x.type == c.RECONCILING), None)
-    if known is not None and known.reason == "WaitingForPods":
-        return Plan(deletes=deletes)  # said already; which pods they are may change with every look
     conditions = [build_condition(observed, c.RECONCILING, reason="WaitingForPods", message=message)]
     status = build_status_write(observed, conditions)
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))

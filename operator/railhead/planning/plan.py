@@ -6,10 +6,12 @@ the plan is done. Creates are idempotent by name, deletes name the uid that they
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from railhead.planning.observed import PodView
 
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap"]
 
@@ -33,6 +35,11 @@ class Delete:
     name: str
     uid: str
     grace_seconds: int | None = None
+
+
+def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
+    """These pods, without those that are on their way out."""
+    return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ def _pending(observed: Observed) -> Plan:
     if found is None:
         return Plan()
     pod, problem = found
-    known = next((x for x in observed.status.conditions if x.type == c.RECONCILING), None)
-    if known is not None and known.reason == problem.reason:
+    if observed.status.reason_of(c.RECONCILING) == problem.reason:
         return Plan()  # the message may change with every try; one write per reason is enough
     message = f"Pod {pod.name} cannot start: {problem.message[:800]}"
     phase = observed.status.phase or "Pending"

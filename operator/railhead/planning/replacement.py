@@ -11,7 +11,7 @@ from railhead.api.names import HEAD
 from railhead.planning.backoff import replacement_at
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write
 
 
@@ -53,7 +53,7 @@ def decide_replacement(observed: Observed) -> Plan | None:
     return Plan(
         status=status,
         creates=worker_pods(observed, attempt=observed.attempt, slots=slots, round_=round_),
-        deletes=tuple(Delete(p.name, p.uid) for p in observed.lost_workers if not p.is_deleting),
+        deletes=delete_all(observed.lost_workers),
         events=(Event("Warning", "WorkerReplaced", message),),
     )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import conditions as c
+from railhead.api.names import HEAD
 from railhead.contract.outcome import Outcome
 from railhead.planning.driver_words import count_of, metrics_of, newer_checkpoint
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Delete, Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 
 
@@ -60,5 +61,5 @@ def decide_success(observed: Observed) -> Plan | None:
         **last_progress(observed, outcome),
         **last_checkpoint(observed, outcome),
     )
-    deletes = tuple(Delete(pod.name, pod.uid) for pod in observed.pods if pod.role != "head" and not pod.is_deleting)
+    deletes = delete_all(pod for pod in observed.pods if pod.role != HEAD)
     return Plan(status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message),))

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railhead.api.status import JobStatus
+from railhead.api.status import MAX_KEY, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
 from railhead.contract.report import STATES, Report
 from railhead.controller.report.writer import status_fields
-from railhead.planning.driver_words import MAX_KEY, MAX_METRICS, MAX_NUMBER, MAX_TIME, MAX_URI, MAX_VALUE
+from railhead.planning.driver_words import MAX_NUMBER
 from tests.unit.report.facts import make_facts, make_report
 
 RUNNING = make_facts().status

@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from railhead.api.job import JobKey
-from railhead.api.status import JobStatus
+from railhead.api.status import MAX_TIME, JobStatus
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.driver_words import MAX_TIME, count_of, metrics_of, newer_checkpoint, uri_of
+from railhead.planning.driver_words import count_of, metrics_of, newer_checkpoint, uri_of
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
@@ -59,14 +59,12 @@ class ReportWriter:
         *,
         lookup: Callable[[JobKey], JobFacts | None],
         learn: Callable[[dict[str, Any]], None],
-        period: float = PERIOD_SECONDS,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sleep = sleep
         self._client = client
         self._lookup = lookup
         self._learn = learn
-        self._period = period
         self._latest: dict[JobKey, Report] = {}
         self._tasks: dict[JobKey, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(WRITES_AT_A_TIME)
@@ -104,7 +102,7 @@ class ReportWriter:
                 except asyncio.CancelledError:
                     self._latest.setdefault(key, report)
                     raise
-                await self._sleep(self._period)
+                await self._sleep(PERIOD_SECONDS)
         finally:
             self._tasks.pop(key, None)
 

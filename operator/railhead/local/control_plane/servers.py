@@ -33,8 +33,9 @@ class NotReady(RuntimeError):
 
 
 def free_port() -> int:
+    """A port that nobody has on any address: pods here have loopback addresses of their own."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind(("", 0))
         return int(listener.getsockname()[1])
 
 
