@@ -23,9 +23,11 @@ from benchmarks.example import CODE, read_spec
 from benchmarks.milestones import DRIVER_END, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
 from railhead.contract.job_input import JobInput
-from railhead.driver.pod import WORKING_FOLDER, Pod
+from railhead.driver.pod import Pod
 from railhead.driver.ray_node import build_head_command, build_ray_environment, build_worker_command
-from railhead.driver.trainer import plan_trainer
+from railhead.driver.trainers.configs import plan_configs
+from railhead.driver.trainers.frameworks import plan_options
+from railhead.driver.user_code.path import WORKING_FOLDER
 from railhead.local.control_plane.servers import free_port
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.container import base_environment
@@ -129,7 +131,7 @@ class HandStarted:
 
 
 def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, object]:
-    plan = plan_trainer(job, storage_path=str(storage))
+    plan = plan_configs(job, storage_path=str(storage))
     return {
         "ip": head.ip,
         "port": head.head_port,
@@ -138,7 +140,7 @@ def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, obj
         "run": plan.run,
         "failure": plan.failure,
         "checkpoint": plan.checkpoint,
-        "torch": plan.torch,
+        "torch": plan_options(job.framework, job.backend),
     }
 
 

@@ -12,7 +12,8 @@ from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import Head, PullSecret, Worker
 from railhead.api.run import Run
 from railhead.api.scaling import Scaling
-from railhead.api.trainer import Source, Trainer
+from railhead.api.source import Source
+from railhead.api.trainer import Trainer
 
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 

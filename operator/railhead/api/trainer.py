@@ -1,15 +1,12 @@
-"""spec.trainer and spec.source: what is trained and where its code comes from."""
+"""spec.trainer: what is trained, by which of Ray Train's trainers."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from railhead.api.base import FreeObject, Function, Model, Name, free, planned, rules
-
-Text = Annotated[str, Field(max_length=262144)]
-FileName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$")]
+from railhead.api.base import FreeObject, Function, Model, free, planned
 
 
 class Backend(Model):
@@ -40,38 +37,3 @@ class Trainer(Model):
     backend: Backend | None = Field(default=None, description="Process group options (TorchConfig).")
     build: str | None = planned("module:function called in the driver, returns a trainer.")
     entrypoint: tuple[str, ...] | None = planned("A whole script as the driver.")
-
-
-class ConfigMapSource(Model):
-    """User code in a ConfigMap of the same namespace."""
-
-    name: Name = Field(description="Name of the ConfigMap; each key is one file.")
-
-
-class Source(Model):
-    """Where the code of train_func comes from. Without it the code is in the image."""
-
-    model_config = ConfigDict(
-        json_schema_extra=rules(
-            (
-                "",
-                "has(self.inline) != has(self.configMap)",
-                "exactly one of inline and configMap must be set",
-            )
-        )
-    )
-    inline: dict[FileName, Text] | None = Field(
-        default=None,
-        min_length=1,
-        max_length=32,
-        description="File name to content, for example {train.py: ...}. For small code: 262144 characters in all.",
-        json_schema_extra=rules(
-            (
-                "",
-                "self.map(k, size(self[k])).sum() <= 262144",
-                "at most 262144 characters in all; put more code into the image or a ConfigMap",
-            )
-        ),
-    )
-    config_map: ConfigMapSource | None = Field(default=None, description="A ConfigMap whose keys are the files.")
-    git: Any | None = planned("A git repository.")

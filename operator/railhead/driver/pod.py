@@ -10,7 +10,6 @@ from typing import Mapping, Optional
 from railhead.contract import environment as e
 from railhead.contract.job_input import FILE, JobInput
 
-WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray moves its workers elsewhere
 RUN_URI = "RAILHEAD_RUN_URI"  # from the driver to the callback that it hands to Ray
 
 

@@ -11,7 +11,8 @@ import sys
 from typing import Any, Mapping
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.pod import WORKING_FOLDER, Pod
+from railhead.driver.pod import Pod
+from railhead.driver.user_code.path import WORKING_FOLDER
 
 OLDEST_RAY = (2, 52)
 

@@ -13,14 +13,14 @@ from typing import Any, Callable, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
-from railhead.driver.check_module import find_problem
 from railhead.driver.ending import Ending
 from railhead.driver.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
 from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, prepare_storage
-from railhead.driver.trainer import build_trainer, plan_trainer
+from railhead.driver.trainers.trainer import build_trainer
+from railhead.driver.user_code.check import find_problem
 
 Say = Callable[[str], None]
 NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
@@ -68,7 +68,7 @@ def _prepare_trainer(job: JobInput, storage_path: str) -> Any:
     )
     failure_policy.install_failure_policy()
     try:
-        return build_trainer(plan_trainer(job, storage_path=storage_path))
+        return build_trainer(job, storage_path=storage_path)
     except ImportError as error:
         problem = f"spec.image cannot run trainer.framework {job.framework}: {error}"
         return Ending.configuration("FrameworkMissing", problem)

@@ -11,7 +11,9 @@ import functools
 import hashlib
 import io
 import zipfile
+from collections.abc import Iterator
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from railhead import __version__
@@ -19,6 +21,8 @@ from railhead.resources.settings import OperatorSettings
 
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver")
+# Python imports it when a process of Ray starts, for the bundle is on their PYTHONPATH.
+SITECUSTOMIZE = "from railhead.driver.user_code.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
 
 
@@ -27,12 +31,11 @@ def build_bundle() -> bytes:
     """The zipapp's bytes, read from the installed package."""
     files = {
         "__main__.py": MAIN.encode(),
+        "sitecustomize.py": SITECUSTOMIZE.encode(),
         "railhead/__init__.py": f'__version__ = "{__version__}"\n'.encode(),
     }
     for package in PACKAGES:
-        for item in resources.files(f"railhead.{package}").iterdir():
-            if item.name.endswith(".py"):
-                files[f"railhead/{package}/{item.name}"] = item.read_bytes()
+        files.update(_read_sources(resources.files(f"railhead.{package}"), f"railhead/{package}"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(files):
@@ -41,6 +44,14 @@ def build_bundle() -> bytes:
             info.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(info, files[name])
     return buffer.getvalue()
+
+
+def _read_sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
+    for item in folder.iterdir():
+        if item.is_dir() and item.name != "__pycache__":
+            yield from _read_sources(item, f"{path}/{item.name}")
+        elif item.name.endswith(".py"):
+            yield f"{path}/{item.name}", item.read_bytes()
 
 
 def bundle_name(bundle: bytes) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.check_module import find_problem
 from railhead.driver.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
 from railhead.driver.storage import StorageRefused, find_latest, prepare_storage
+from railhead.driver.user_code.check import find_problem
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import environment as e
-from railhead.driver import train_stub
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
 from railhead.driver.marks import find_mark
-from railhead.driver.pod import WORKING_FOLDER
+from railhead.driver.trainers import train_func
+from railhead.driver.user_code.path import WORKING_FOLDER
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.delenv(WORKING_FOLDER, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(train_stub, "_find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(train_func, "_find_self", lambda: (3, "ab-1"))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -31,7 +31,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def run(source: Path, code: str, *, name: str = "mine_1", function: str = "f", config: object = None) -> object:
     (source / f"{name}.py").write_text(code)
-    return train_stub.run_train_func({"entrypoint": f"{name}:{function}", "config": config})
+    return train_func.run_train_func({"entrypoint": f"{name}:{function}", "config": config})
 
 
 @pytest.mark.parametrize(

@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver.train_stub import run_train_func
-from railhead.driver.trainer import build_trainer, plan_trainer
+from railhead.driver.trainers.configs import plan_configs
+from railhead.driver.trainers.frameworks import plan_options
+from railhead.driver.trainers.train_func import run_train_func
+from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
 
 
 def test_defaults_are_left_to_ray() -> None:
-    plan = plan_trainer(make_job(backend={}), storage_path="/runs")
-    assert plan.torch == {}
+    plan = plan_configs(make_job(), storage_path="/runs")
     assert plan.checkpoint == {}
     assert plan.failure == {"max_failures": 0}
     assert plan.run == {"name": "test-0a1b2c3d", "storage_path": "/runs"}
     assert plan.scaling == {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1.0}}
-    assert plan.train_loop_config == {"entrypoint": "user:train_func", "config": {}}
+    assert plan_options("Torch", {}) == {}
 
 
 def test_every_option_is_handed_on() -> None:
@@ -28,35 +29,40 @@ def test_every_option_is_handed_on() -> None:
             "useGPU": True,
             "resourcesPerWorker": {"CPU": 2.0, "GPU": 1.0},
         },
-        backend={"name": "nccl", "timeoutSeconds": 60},
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         max_failures=2,
-        train_loop_config={"lr": 0.1},
     )
-    plan = plan_trainer(job, storage_path="s3://bucket/x")
-    assert plan.torch == {"backend": "nccl", "timeout_s": 60}
+    plan = plan_configs(job, storage_path="s3://bucket/x")
     assert plan.checkpoint == {
         "num_to_keep": 3,
         "checkpoint_score_attribute": "loss",
         "checkpoint_score_order": "min",
     }
     assert plan.failure == {"max_failures": 2}
-    assert plan.train_loop_config["config"] == {"lr": 0.1}
+    assert plan_options("Torch", {"name": "nccl", "timeoutSeconds": 60}) == {"backend": "nccl", "timeout_s": 60}
 
 
 def test_ray_is_told_to_keep_two_at_least() -> None:
-    assert plan_trainer(make_job(checkpoint={"numToKeep": 1}), storage_path="/r").checkpoint == {"num_to_keep": 2}
+    assert plan_configs(make_job(checkpoint={"numToKeep": 1}), storage_path="/r").checkpoint == {"num_to_keep": 2}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("framework", ["Torch", "Python"])
-def test_ray_takes_the_arguments(framework: str, tmp_path: Path) -> None:
-    job = make_job(framework=framework, checkpoint={"numToKeep": 3, "scoreAttribute": "loss"})
-    trainer = build_trainer(plan_trainer(job, storage_path=str(tmp_path)))
+@pytest.mark.parametrize(("framework", "backend"), [("Torch", {"name": "gloo"}), ("Python", {})])
+def test_ray_takes_the_arguments(framework: str, backend: dict[str, str], tmp_path: Path) -> None:
+    job = make_job(
+        framework=framework,
+        backend=backend,
+        checkpoint={"numToKeep": 3, "scoreAttribute": "loss"},
+        train_loop_config={"lr": 0.1},
+    )
+    trainer = build_trainer(job, storage_path=str(tmp_path))
     assert trainer.train_loop_per_worker is run_train_func
+    assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3
 
 
-def test_unknown_framework_is_refused() -> None:
+def test_what_is_not_known_is_refused_by_its_field() -> None:
     with pytest.raises(ValueError, match=r"trainer\.framework"):
-        build_trainer(plan_trainer(make_job(framework="Other"), storage_path="/r"))
+        plan_options("Other", {})
+    with pytest.raises(ValueError, match=r"trainer\.backend\.name: Python has no such option"):
+        plan_options("Python", {"name": "gloo"})

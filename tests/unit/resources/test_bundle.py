@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import railhead.driver
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, build_bundle_config_map, bundle_name
 from tests.unit.builders import SETTINGS
 
@@ -23,7 +24,7 @@ import pkgutil, sys
 sys.path.insert(0, sys.argv[1])
 import railhead, railhead.contract, railhead.driver
 for package in (railhead.contract, railhead.driver):
-    for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith("__main__"):
             try:
                 __import__(module.name)
@@ -81,8 +82,32 @@ def test_a_pod_begins_with_nothing_installed(bundle: Path) -> None:
 
 
 def test_it_carries_contract_and_driver_and_nothing_else() -> None:
-    folders = {name.rpartition("/")[0] for name in read_files()}
-    assert folders == {"", "railhead", "railhead/contract", "railhead/driver"}
+    files = read_files()
+    inside = {name for name in files if name.startswith(("railhead/contract/", "railhead/driver/"))}
+    assert set(files) - inside == {"__main__.py", "sitecustomize.py", "railhead/__init__.py"}
+    package = Path(railhead.driver.__file__).parent
+    assert {n.removeprefix("railhead/driver/") for n in inside if n.startswith("railhead/driver/")} == {
+        str(path.relative_to(package)) for path in package.rglob("*.py")
+    }
+
+
+def test_every_process_of_ray_finds_the_users_code_last_and_the_images_own_sitecustomize_runs(
+    bundle: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('of the image')")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "queue.py").write_text("raise RuntimeError('not the standard library')")
+    (tmp_path / "source" / "mine.py").write_text("print('of the user')")
+    done = subprocess.run(
+        [sys.executable, "-c", "import queue, mine"],
+        env={"PYTHONPATH": f"{bundle}:{tmp_path / 'site'}", "RAILHEAD_SOURCE": str(tmp_path / "source")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split("\n")[:2] == ["of the image", "of the user"], done.stderr
 
 
 def test_its_syntax_is_that_of_the_oldest_python_in_images() -> None:

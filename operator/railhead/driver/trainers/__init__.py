@@ -1,0 +1,1 @@
+"""From the job's input to one of Ray Train's trainers."""

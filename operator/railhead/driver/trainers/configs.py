@@ -1,0 +1,61 @@
+"""From the job's input to Ray Train's ScalingConfig and RunConfig: first as plain values, purely, then for real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from railhead.contract.job_input import JobInput
+
+# With one checkpoint Ray deletes the old one right after it wrote the new one's snapshot;
+# a reader in between, or a snapshot that was cut off, would find none.
+LEAST_TO_KEEP = 2
+
+
+@dataclass(frozen=True)
+class ConfigPlan:
+    """The keyword arguments of each of Ray Train's classes; an absent key is Ray's default."""
+
+    scaling: dict[str, Any]
+    run: dict[str, Any]
+    failure: dict[str, Any]
+    checkpoint: dict[str, Any]
+
+
+def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
+    scaling = job.scaling
+    return ConfigPlan(
+        scaling=_present(
+            num_workers=scaling["numWorkers"],
+            use_gpu=bool(scaling.get("useGPU")),
+            resources_per_worker=scaling.get("resourcesPerWorker") or None,
+        ),
+        run={"name": job.run_name, "storage_path": storage_path},
+        failure={"max_failures": job.max_failures},
+        checkpoint=_plan_checkpoint(job.checkpoint),
+    )
+
+
+def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
+    keep = values.get("numToKeep")
+    return _present(
+        num_to_keep=None if keep is None else max(keep, LEAST_TO_KEEP),
+        checkpoint_score_attribute=values.get("scoreAttribute"),
+        checkpoint_score_order=values.get("scoreOrder"),
+    )
+
+
+def _present(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def build_configs(plan: ConfigPlan) -> tuple[Any, Any]:
+    """(ScalingConfig, RunConfig). Raises what Ray raises for values that it does not take."""
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+
+    run_config = RunConfig(
+        **plan.run,
+        failure_config=FailureConfig(**plan.failure),
+        checkpoint_config=CheckpointConfig(**plan.checkpoint),
+    )
+    return ScalingConfig(**plan.scaling), run_config

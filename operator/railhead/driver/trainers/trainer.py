@@ -1,0 +1,28 @@
+"""The trainer of a job, by the way that the user chose: so far `trainer.trainFunc`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.trainers.configs import build_configs, plan_configs
+from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
+from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, run_train_func
+
+
+def build_trainer(job: JobInput, *, storage_path: str) -> Any:
+    """One of Ray Train's trainers.
+
+    Raises ImportError when the image lacks what it needs, ValueError and TypeError for what
+    Ray Train or the framework does not take.
+    """
+    options = plan_options(job.framework, job.backend)
+    scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
+    return build_framework_trainer(
+        job.framework,
+        run_train_func,
+        options=options,
+        train_loop_config={ENTRYPOINT: job.train_func, CONFIG: job.train_loop_config},
+        scaling_config=scaling_config,
+        run_config=run_config,
+    )
