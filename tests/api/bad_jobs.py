@@ -45,6 +45,11 @@ def _env(variable: dict[str, Any], words: str, *, at: str = "spec.env[0]") -> Ba
     return _one("spec.env", [variable], words, at=at)
 
 
+def _items(items: list[dict[str, Any]], words: str, *, at: str = "") -> Bad:
+    source = {"configMap": {"name": "code", "items": items}}
+    return _one("spec.source", source, words, at=f"spec.source.configMap.items{at}")
+
+
 NAMES = [
     _one("metadata.name", "a" * 41, "at most 40"),
     _one("metadata.name", "digits.v2", "lower-case letters, digits and -"),
@@ -101,6 +106,15 @@ SOURCE = [
     _one("spec.source.inline", {"a.py": "x" * 140_000, "b.py": "x" * 140_000}, "at most 262144 characters in all"),
     _one("spec.source.configMap", {}, "Required value", at="spec.source.configMap.name"),
     _one("spec.source.configMap.name", "My_Code", "should match"),
+    _items([], "at least 1 items"),
+    _items([{"key": "a.py"}], "Required value", at="[0].path"),
+    _items([{"key": "a/b.py", "path": "a.py"}], "should match", at="[0].key"),
+    *(
+        _items([{"key": "a.py", "path": path}], "should match", at="[0].path")
+        for path in ("/etc/a.py", "../a.py", "pkg/../a.py", "pkg/..a", "./a.py", "pkg//a.py", "pkg/", "a b.py", "a\\b")
+    ),
+    _items([{"key": "a.py", "path": "a.py"}, {"key": "b.py", "path": "a.py"}], "Duplicate value", at="[1]"),
+    _items([{"key": "a", "path": "pkg"}, {"key": "b", "path": "pkg/b"}], "a file and the folder of another one"),
 ]
 SCALING = [
     _one("spec.scaling.numWorkers", 0, "greater than or equal to 1"),

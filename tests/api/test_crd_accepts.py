@@ -17,6 +17,14 @@ GOOD: dict[str, dict[str, Any]] = {
     "longest name": {"metadata.name": "a" * 40},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
     "code in a ConfigMap": {"spec.source": {"configMap": {"name": "code.v1"}}},
+    "code in folders": {
+        "spec.source": {
+            "configMap": {
+                "name": "code",
+                "items": [{"key": f"k{i}.py", "path": f"pkg/sub-{i}/.hidden/__init__.py"} for i in range(128)],
+            }
+        }
+    },
     "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
     "config of any shape": {
         "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}

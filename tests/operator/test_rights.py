@@ -12,6 +12,7 @@ from tests.operator.audit import AuditLog, Request
 from tests.operator.running import RunningOperator
 from tests.operator.stage import Stage
 from tests.operator.test_crowd import meet_stranger
+from tests.operator.test_source import SOURCE, make_code
 from tests.operator.test_writes import play
 from tests.waiting import wait_until
 
@@ -42,8 +43,9 @@ def right_of(request: Request) -> Right:
 def test_every_right_is_used_and_none_is_missing(
     stage: Stage, other_stage: Stage, second_operator: RunningOperator, audit: AuditLog
 ) -> None:
-    """A life without trouble, what two operators at once do to each other, a stranger's pod, a new certificate."""
-    play(stage, "rights")
+    """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
+    make_code(stage, **{"steps.py": ""})
+    play(stage, "rights", source=SOURCE)
     wait_until("a lost compare", lambda: lose_compare(stage, audit))
     second_operator.stop()
     meet_stranger(other_stage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
@@ -13,9 +14,9 @@ WORKERS = 4
 REPORTS = 3
 
 
-def play(stage: Stage, name: str) -> None:
+def play(stage: Stage, name: str, **spec: Any) -> None:
     """A job's whole life without a failure, as kubelet and driver tell of it."""
-    stage.apply(name, workers=WORKERS)
+    stage.apply(name, workers=WORKERS, **spec)
     for pod in stage.wait_pods(name, WORKERS + 1).values():
         stage.run_pod(pod)
     stage.wait_phase(name, "Starting")

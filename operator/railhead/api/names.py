@@ -45,6 +45,10 @@ def input_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}-input"
 
 
+def source_name(job: str, uid: str) -> str:
+    return f"{job}-{tag(uid)}-source"
+
+
 def head_name(job: str, uid: str, attempt: int) -> str:
     return f"{job}-{tag(uid)}-{attempt}-head"
 

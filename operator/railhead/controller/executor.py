@@ -20,8 +20,8 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone
-from railhead.kube.kinds import CHILDREN, POD, TRAIN_JOB
-from railhead.planning.plan import Create, Delete, Event, Plan, StatusWrite
+from railhead.kube.kinds import CHILDREN, CONFIG_MAP, POD, TRAIN_JOB
+from railhead.planning.plan import CopyConfigMap, Create, Delete, Event, Plan, StatusWrite
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
 log = logging.getLogger(__name__)
@@ -68,8 +68,8 @@ class Executor:
         parents = [c for c in plan.creates if c.kind != "Pod"]
         pods = [c for c in plan.creates if c.kind == "Pod"]
         await self._all(self._delete(key, d) for d in plan.deletes)
-        await self._all(self._create(key, uid, c) for c in parents)
-        await self._all(self._create(key, uid, c) for c in pods)
+        await self._all(self._make(key, uid, c) for c in parents)
+        await self._all(self._make(key, uid, c) for c in pods)
         for event in plan.events:
             await self.events.record(key, uid, event)
 
@@ -100,6 +100,46 @@ class Executor:
             raise error
         raise LostCompare("the job changed in between")
 
+    async def _make(self, key: JobKey, uid: str, child: Create | CopyConfigMap) -> None:
+        if isinstance(child, CopyConfigMap):
+            await self._copy(key, uid, child)
+        else:
+            await self._create(key, uid, child)
+
+    async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
+        """The copy is looked for first: once it exists, its source may change or go."""
+        existing = await self._find_config_map(key, uid, copied, copied.name)
+        if existing is not None:
+            if owner_uid(existing) != uid:
+                raise await self._refusal(key, uid, copied, "one of this name exists that is not the job's; delete it")
+            return
+        source = await self._find_config_map(key, uid, copied, copied.source)
+        if source is None:
+            raise await self._no_source(key, uid, copied, "not found; create it")
+        data, binary = source.get("data") or {}, source.get("binaryData") or {}
+        missing = [name for name in copied.keys if name not in data and name not in binary]
+        if missing:
+            raise await self._no_source(key, uid, copied, f"has no key {missing[0]}; add it")
+        keys = copied.keys or (*data, *binary)
+        content = {
+            "data": {name: data[name] for name in keys if name in data},
+            "binaryData": {name: binary[name] for name in keys if name in binary},
+        }
+        await self._create(key, uid, Create("ConfigMap", {**copied.body, **content}))
+
+    async def _find_config_map(self, key: JobKey, uid: str, copied: CopyConfigMap, name: str) -> Object | None:
+        try:
+            return await self.client.get(CONFIG_MAP, name, namespace=key.namespace)
+        except Gone:
+            return None
+        except Denied as error:
+            raise await self._refusal(key, uid, copied, error.message) from error
+
+    async def _no_source(self, key: JobKey, uid: str, copied: CopyConfigMap, what: str) -> Refused:
+        words = f"{copied.field}: ConfigMap {key.namespace}/{copied.source} {what}"
+        await self.events.record(key, uid, Event("Warning", "SourceNotFound", words))
+        return Refused(words)
+
     async def _create(self, key: JobKey, uid: str, create: Create) -> None:
         kind = CHILDREN[create.kind]
         try:
@@ -122,7 +162,7 @@ class Executor:
             raise await self._refusal(key, uid, create, "a pod of this name exists that is not the job's; delete it")
         self.learn.pod(existing)
 
-    async def _refusal(self, key: JobKey, uid: str, create: Create, why: str) -> Refused:
+    async def _refusal(self, key: JobKey, uid: str, create: Create | CopyConfigMap, why: str) -> Refused:
         words = f"{create.kind} {create.name} was refused: {why}"
         await self.events.record(key, uid, Event("Warning", "CreateRefused", words))
         return Refused(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Create
+from railhead.planning.plan import CopyConfigMap, Create
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
 from railhead.resources.owner import JobRef
@@ -13,13 +13,14 @@ from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
 from railhead.resources.secret import build_secret
 from railhead.resources.service import build_service
+from railhead.resources.source import build_source_copy
 
 
 def job_ref(observed: Observed) -> JobRef:
     return JobRef(namespace=observed.namespace, name=observed.name, uid=observed.uid)
 
 
-def prerequisites(observed: Observed) -> tuple[Create, ...]:
+def prerequisites(observed: Observed) -> tuple[Create | CopyConfigMap, ...]:
     """What every pod of the job refers to; made again before each attempt, idempotent by name."""
     job = job_ref(observed)
     assert observed.spec is not None
@@ -28,7 +29,17 @@ def prerequisites(observed: Observed) -> tuple[Create, ...]:
         Create("Secret", build_secret(job)),
         Create("Service", build_service(job)),
         Create("ConfigMap", build_input(job, observed.spec, settings=observed.settings)),
+        *_source_copy(observed),
     )
+
+
+def _source_copy(observed: Observed) -> tuple[CopyConfigMap, ...]:
+    """A change of the user's ConfigMap must not change a running job, nor give two attempts different code."""
+    source = observed.spec.source.config_map if observed.spec and observed.spec.source else None
+    if source is None:
+        return ()
+    keys = tuple(item.key for item in source.items or [])
+    return (CopyConfigMap(source.name, keys, build_source_copy(job_ref(observed)), field="spec.source.configMap"),)
 
 
 def head_pod(observed: Observed, *, attempt: int) -> Create:

@@ -29,6 +29,28 @@ class Create:
 
 
 @dataclass(frozen=True)
+class CopyConfigMap:
+    """A child with the data that a ConfigMap of the user has now; once it exists it is never made again.
+
+    Attributes:
+        source: name of the user's ConfigMap.
+        keys: which keys; empty = all.
+        body: the child without its data.
+        field: of the spec, for words about a source that is not there.
+    """
+
+    source: str
+    keys: tuple[str, ...]
+    body: Mapping[str, Any]
+    field: str
+    kind: ChildKind = "ConfigMap"
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True)
 class Delete:
     """One pod to remove: exactly this uid, or nothing."""
 
@@ -69,7 +91,7 @@ class Plan:
     """All that one pass wants. An empty plan means: nothing to do until something changes."""
 
     status: StatusWrite | None = None
-    creates: tuple[Create, ...] = ()
+    creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None

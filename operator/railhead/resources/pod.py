@@ -12,16 +12,16 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment as e
-from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX
+from railhead.contract.job_input import CA_KEY, FILE
 from railhead.resources.bundle import BUNDLE_FILE
 from railhead.resources.merge import merge
 from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import PodSize
+from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
 
 BUNDLE_FOLDER = "/opt/railhead"
 INPUT_FOLDER = "/etc/railhead/input"
-SOURCE_FOLDER = "/etc/railhead/source"
 AUTH_FOLDER = "/etc/railhead/auth"
 TEMP_FOLDER = "/tmp/railhead"
 TERMINATION_LOG = "/dev/termination-log"
@@ -139,7 +139,7 @@ def _essential_spec(
             "secret": {"secretName": names.secret_name(job.name, job.uid), "defaultMode": 0o440},
         },
         {"name": "railhead-temp", "emptyDir": {}},
-        *_source_volume(job, spec),
+        *build_source_volumes(job, spec),
     ]
     if spec.run.storage_volume:
         claim = spec.run.storage_volume.persistent_volume_claim.claim_name
@@ -152,20 +152,6 @@ def _essential_spec(
         "enableServiceLinks": False,
         "volumes": [*shared, *volumes],
     }
-
-
-def _source_volume(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
-    if spec.source is None:
-        return []
-    if spec.source.config_map is not None:
-        return [{"name": "railhead-source", "configMap": {"name": spec.source.config_map.name}}]
-    items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
-    return [
-        {
-            "name": "railhead-source",
-            "configMap": {"name": names.input_name(job.name, job.uid), "items": items},
-        }
-    ]
 
 
 def _essential_container(
@@ -190,7 +176,7 @@ def _essential_container(
             {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
             {"name": "railhead-auth", "mountPath": AUTH_FOLDER, "readOnly": True},
             {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
-            *([{"name": "railhead-source", "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []),
+            *build_source_mounts(spec),
             *([{"name": "railhead-storage", "mountPath": spec.run.storage_path}] if spec.run.storage_volume else []),
             *mounts,
         ],
@@ -201,6 +187,7 @@ def _essential_container(
 
 
 def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int, bundle: str) -> list[dict[str, Any]]:
+    folder = find_source_folder(spec)
     values = {
         e.INPUT: INPUT_FOLDER,
         e.STORAGE: spec.run.storage_path,
@@ -212,7 +199,7 @@ def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int, bundle: str) -
         e.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/token",
-        **({e.SOURCE: SOURCE_FOLDER} if spec.source else {}),
+        **({e.SOURCE: folder} if folder else {}),
     }
     fields = {e.POD_NAME: "metadata.name", e.POD_IP: "status.podIP"}
     return [

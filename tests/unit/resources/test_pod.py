@@ -23,6 +23,7 @@ SPECS: dict[str, Object] = {
     "gpus": {"scaling": {"numWorkers": 8, "workersPerPod": 4, "useGPU": True}},
     "inline": {"source": {"inline": {"train.py": "x = 1", "more.py": ""}}},
     "config-map": {"source": {"configMap": {"name": "code"}}},
+    "folders": {"source": {"configMap": {"name": "code", "items": [{"key": "m.py", "path": "pkg/m.py"}]}}},
     "volume": {"run": {"storagePath": "/mnt/runs", "storageVolume": CLAIM}},
     "template": {"podTemplate": {"spec": {"containers": [{"name": "side", "image": "side"}]}}},
 }
@@ -183,6 +184,10 @@ def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> No
     inline, config_map = build(role, **SPECS["inline"]), build(role, **SPECS["config-map"])
     items = [{"key": "source.more.py", "path": "more.py"}, {"key": "source.train.py", "path": "train.py"}]
     assert volumes(inline)["railhead-source"]["configMap"]["items"] == items
-    assert volumes(config_map)["railhead-source"] == {"configMap": {"name": "code"}}
+    copy = names.source_name("digits", UID)
+    assert volumes(config_map)["railhead-source"] == {"configMap": {"name": copy}}
+    folders = build(role, **SPECS["folders"])
+    mounted = {"name": copy, "items": [{"key": "m.py", "path": "pkg/m.py"}]}
+    assert volumes(folders)["railhead-source"] == {"configMap": mounted}
     assert mounts(inline)[env(inline)["RAILHEAD_SOURCE"]] == "railhead-source"
     assert "RAILHEAD_SOURCE" not in env(build(role))

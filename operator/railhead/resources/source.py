@@ -1,0 +1,48 @@
+"""The user's code in the pods: the job's own copy of a ConfigMap, the volume, and the folder that it is found in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.api import names
+from railhead.api.source import ConfigMapSource
+from railhead.api.spec import TrainJobSpec
+from railhead.contract.job_input import SOURCE_PREFIX
+from railhead.resources.owner import JobRef, build_metadata
+
+SOURCE_FOLDER = "/etc/railhead/source"
+VOLUME = "railhead-source"
+
+
+def build_source_copy(job: JobRef) -> dict[str, Any]:
+    """The ConfigMap that pods mount, still without its data; immutable, so that all attempts see the same code."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": build_metadata(job, names.source_name(job.name, job.uid)),
+        "immutable": True,
+    }
+
+
+def build_source_volumes(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
+    if spec.source is None:
+        return []
+    if spec.source.config_map is not None:
+        return [{"name": VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
+    items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
+    return [{"name": VOLUME, "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
+
+
+def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:
+    items = [{"key": item.key, "path": item.path} for item in source.items or []]
+    return {"name": names.source_name(job.name, job.uid), **({"items": items} if items else {})}
+
+
+def build_source_mounts(spec: TrainJobSpec) -> list[dict[str, Any]]:
+    """Of the container ray."""
+    return [{"name": VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
+
+
+def find_source_folder(spec: TrainJobSpec) -> str | None:
+    """Where the modules are, as the container ray sees it; None when they are in its image."""
+    return SOURCE_FOLDER if spec.source else None
