@@ -48,6 +48,17 @@ def test_a_report_is_in_the_status_soon(stage: Stage) -> None:
     stage.wait_phase("soon", "Running")
 
 
+def test_the_best_checkpoint_comes_and_goes(stage: Stage) -> None:
+    _, token = begin(stage, "best")
+    best = {"uri": "/runs/best/c1", "index": 1, "time": "2026-01-01T00:00:00Z", "metrics": {"a": "1"}, "attempt": 1}
+    assert stage.report("best", token=token, reports=1, best_checkpoint=best) == 202
+    stage.wait_reports("best", 1)
+    assert stage.status("best")["bestCheckpoint"] == best
+    assert stage.report("best", token=token, reports=2, best_checkpoint={}) == 202
+    stage.wait_reports("best", 2)
+    assert "bestCheckpoint" not in stage.status("best")
+
+
 def test_many_reports_are_few_writes_and_the_last_one_stands(stage: Stage, audit: AuditLog) -> None:
     _, token = begin(stage, "many")
     began = time.monotonic()

@@ -70,8 +70,8 @@ def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) ->
 def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
     """The pod after its driver has said how it ended."""
     code = CODE_OF_CLASS.get(outcome, 0)
-    checkpoint = changes.pop("checkpoint", None)
-    word = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=checkpoint).to_json()
+    told = {key: changes.pop(key, None) for key in ("checkpoint", "best_checkpoint")}
+    word = Outcome(outcome=outcome, reason=outcome, message=message, **told).to_json()
     gone = replace(
         pod,
         phase="Succeeded" if code == 0 else "Failed",

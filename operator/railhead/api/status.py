@@ -1,8 +1,8 @@
 """status of a TrainJob: what the operator and the driver have found out.
 
 Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head,
-workers, failure and the times; the report endpoint owns progress, checkpoint, runURI and
-resumedFrom.
+workers, failure and the times; the report endpoint owns progress, checkpoint, bestCheckpoint,
+runURI and resumedFrom.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from railhead.api.base import StatusModel, planned
+from railhead.api.base import StatusModel
 from railhead.api.conditions import Condition
 
 # Of what a driver says; planning/driver_words.py cuts its words to them.
@@ -126,7 +126,9 @@ class JobStatus(StatusModel):
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
-    best_checkpoint: Any | None = planned("Committed checkpoint with the best score.")
+    best_checkpoint: CheckpointStatus | None = Field(
+        default=None, description="Committed checkpoint with the best run.checkpoint.scoreAttribute, of all attempts."
+    )
     run_uri: str = Field(
         default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
     )

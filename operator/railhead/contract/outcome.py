@@ -24,6 +24,7 @@ class Outcome:
         reason: CamelCase word for the status (for example `TrainFunctionRaised`).
         message: a sentence for the user; the field at fault and what to do.
         checkpoint: the newest committed checkpoint ({uri, index, time, metrics}) or None.
+        best_checkpoint: the one with the best score, as in `contract.report.Report`.
         metrics: the last reported metrics, as text.
         reports: how many reports of all ranks were seen in this attempt.
     """
@@ -32,6 +33,7 @@ class Outcome:
     reason: str = ""
     message: str = ""
     checkpoint: Optional[dict[str, Any]] = None
+    best_checkpoint: Optional[dict[str, Any]] = None
     metrics: dict[str, str] = field(default_factory=dict)
     reports: int = 0
 
@@ -42,14 +44,17 @@ class Outcome:
         text = json.dumps(values)
         if len(text.encode()) > LIMIT_BYTES:
             values["metrics"] = {}
-            if values["checkpoint"]:
-                values["checkpoint"] = dict(values["checkpoint"], metrics={})
+            for key in ("checkpoint", "best_checkpoint"):
+                if values[key]:
+                    values[key] = dict(values[key], metrics={})
             text = json.dumps(values)
         room = MESSAGE_CHARS
         while len(text.encode()) > LIMIT_BYTES and room > 1:
             room //= 2
             values["message"] = _middle_cut(self.message, room)
             text = json.dumps(values)
+        if len(text.encode()) > LIMIT_BYTES:
+            text = json.dumps({**values, "best_checkpoint": None})
         if len(text.encode()) > LIMIT_BYTES:
             text = json.dumps({"outcome": self.outcome, "reason": self.reason[:64], "message": ""})
         return text
@@ -64,6 +69,7 @@ class Outcome:
                 reason=str(values.get("reason", "")),
                 message=str(values.get("message", "")),
                 checkpoint=values.get("checkpoint") or None,
+                best_checkpoint=values.get("best_checkpoint"),
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
             )

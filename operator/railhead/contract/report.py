@@ -35,6 +35,8 @@ class Report:
         metrics: rank 0's last metrics, numbers as text.
         time: RFC 3339, UTC; when the state was taken.
         checkpoint: {uri, index, time, metrics} of the newest committed one, or None.
+        best_checkpoint: {uri, index, time, metrics, attempt} of the one with the best score; empty
+            when none of those that are kept has a score; None when nothing is known of scores.
         run_uri: where the run keeps its checkpoints.
         resumed_from: {uri} that this attempt began from, or None.
     """
@@ -49,6 +51,7 @@ class Report:
     metrics: dict[str, str] = field(default_factory=dict)
     time: str = ""
     checkpoint: Optional[dict[str, Any]] = None
+    best_checkpoint: Optional[dict[str, Any]] = None
     run_uri: str = ""
     resumed_from: Optional[dict[str, Any]] = None
 
@@ -72,7 +75,7 @@ class Report:
                 raise ValueError(f"report.{key}: missing")
         if values["state"] not in STATES:
             raise ValueError("report.state: unknown")
-        for key in ("checkpoint", "resumed_from"):
+        for key in ("checkpoint", "best_checkpoint", "resumed_from"):
             if values.get(key) is not None and not isinstance(values[key], dict):
                 raise ValueError(f"report.{key}: not an object")
         known = {k: v for k, v in values.items() if k in Report.__dataclass_fields__}

@@ -22,6 +22,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, POD, TRAIN_JOB
 from railhead.planning.plan import CopyConfigMap, Create, Delete, Event, Plan, StatusWrite
+from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Executor:
 
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
         body = [{"op": "test", "path": path, "value": value} for path, value in write.tests.items()]
-        body += [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in write.fields.items()]
+        body += build_operations(write.fields)
         try:
             answer = await self.client.patch(
                 TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"

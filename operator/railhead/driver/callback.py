@@ -12,12 +12,13 @@ import sys
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
-from typing import Any, Callable, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, ReportCallback, WorkerGroupCallback
 
 from railhead.contract import environment as e
-from railhead.driver import group
+from railhead.driver import group, ray_checkpoints
+from railhead.driver.best_checkpoint import Commit, Ranking, explain_missing_score, find_best, find_score, parse_known
 from railhead.driver.marks import name_process
 from railhead.driver.pod import RUN_URI
 from railhead.driver.progress import Progress, build_checkpoint_uri
@@ -46,6 +47,11 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._spool = Spool(Path(os.environ[e.TEMP]))
         self._run_uri = os.environ[RUN_URI]
         self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
+        self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
+        self._commits = parse_known(os.environ.get(e.BEST_CHECKPOINT, ""))
+        self._manager: Any = None
+        self._ranking: Optional[Ranking] = None
+        self._has_warned = False
         self._progress = Progress()
 
     @never_raises
@@ -57,17 +63,52 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         found = [worker.metadata for worker in worker_group.get_workers()]
         group.CURRENT.node_of_rank = {rank: metadata.node_id for rank, metadata in enumerate(found)}
         processes = tuple(name_process(metadata.node_id, metadata.pid) for metadata in found)
-        self._change(replace(self._progress, processes=processes))
+        self._manager = ray_checkpoints.find_manager(worker_group)
+        if self._manager is not None:
+            ray_checkpoints.mend_scores(self._manager)
+        self._change(self._with_best(replace(self._progress, processes=processes)))
+
+    @never_raises
+    def after_controller_finish(self, result: Any) -> None:
+        """A validation may have added metrics after the last report."""
+        self._change(self._with_best(self._progress))
 
     @never_raises
     def after_report(self, training_report: Any, metrics: Any) -> None:
         checkpoint = training_report.checkpoint
-        uri = build_checkpoint_uri(self._run_uri, PurePosixPath(checkpoint.path).name) if checkpoint else None
+        name = self._name(checkpoint) if checkpoint else None
         time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         values = metrics[0] if metrics else training_report.metrics
-        self._change(
-            self._progress.with_report(values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time)
+        uri = build_checkpoint_uri(self._run_uri, name) if name else None
+        index = self._first_index + self._progress.commits
+        progress = self._progress.with_report(
+            values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time
         )
+        if name:
+            self._commits[name] = Commit(index, time, self._attempt)
+            progress = self._with_best(progress)
+            self._warn_of_missing_score(name)
+        self._change(progress)
+
+    def _name(self, checkpoint: Any) -> str:
+        if self._manager is None:
+            return PurePosixPath(checkpoint.path).name
+        return ray_checkpoints.name_checkpoint(self._manager, checkpoint)
+
+    def _with_best(self, progress: Progress) -> Progress:
+        self._ranking = ranking = ray_checkpoints.read_ranking(self._manager) if self._manager else None
+        if ranking is None:
+            return progress
+        kept = {name for name, _ in ranking.kept}
+        self._commits = {name: commit for name, commit in self._commits.items() if name in kept}
+        return replace(progress, best_checkpoint=find_best(ranking, self._commits, run_uri=self._run_uri))
+
+    def _warn_of_missing_score(self, name: str) -> None:
+        """Once: it is likely to be so with every report."""
+        ranking = self._ranking
+        if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
+            self._has_warned = True
+            print(f"railhead: {explain_missing_score(name, ranking)}", flush=True)
 
     def _change(self, progress: Progress) -> None:
         if progress != self._progress:

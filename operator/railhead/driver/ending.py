@@ -55,6 +55,7 @@ def build_outcome(ending: Ending, progress: Progress) -> Outcome:
         reason=ending.reason,
         message=ending.message,
         checkpoint=progress.checkpoint,
+        best_checkpoint=progress.best_checkpoint,
         metrics=progress.metrics,
         reports=progress.reports,
     )

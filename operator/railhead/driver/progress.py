@@ -26,7 +26,7 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Progress:
-    """The latest state of this attempt; `checkpoint` as in `contract.report.Report`."""
+    """The latest state of this attempt; the checkpoints as in `contract.report.Report`."""
 
     state: str = "STARTING"
     has_run: bool = False
@@ -34,6 +34,7 @@ class Progress:
     commits: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     checkpoint: Optional[dict[str, Any]] = None
+    best_checkpoint: Optional[dict[str, Any]] = None
     processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,10 +63,10 @@ class Progress:
         return replace(progress, commits=self.commits + 1, checkpoint=checkpoint)
 
 
-def format_metrics(metrics: Mapping[str, Any]) -> dict[str, str]:
-    """Numbers and short texts; what has no short form is left out."""
+def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, str]:
+    """Numbers and short texts; what has no short form is left out. `first` is the last to be cut."""
     result: dict[str, str] = {}
-    for name, value in metrics.items():
+    for name, value in sorted(metrics.items(), key=lambda item: item[0] != first):
         text = _format_value(value)
         if text is not None and len(result) < METRICS_LIMIT:
             result[str(name)[:63]] = text

@@ -75,6 +75,7 @@ class Publisher:
             reports=progress.reports,
             metrics=progress.metrics,
             checkpoint=progress.checkpoint,
+            best_checkpoint=progress.best_checkpoint,
         )
 
     def begin_stop(self) -> None:

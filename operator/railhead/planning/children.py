@@ -44,9 +44,8 @@ def _source_copy(observed: Observed) -> tuple[CopyConfigMap, ...]:
 
 def head_pod(observed: Observed, *, attempt: int) -> Create:
     assert observed.spec is not None
-    index = observed.status.checkpoint.index if observed.status.checkpoint else -1
     body = build_head_pod(
-        job_ref(observed), observed.spec, settings=observed.settings, attempt=attempt, checkpoint_index=index
+        job_ref(observed), observed.spec, settings=observed.settings, attempt=attempt, status=observed.status
     )
     return Create("Pod", body)
 

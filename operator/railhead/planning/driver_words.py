@@ -41,6 +41,33 @@ def newer_checkpoint(told: Any, status: JobStatus, *, attempt: int, time: str) -
     }
 
 
+def changed_best(told: Any, status: JobStatus, *, attempt: int) -> dict[str, Any]:
+    """The status's field `bestCheckpoint` when the driver's word changes it, else an empty dict.
+
+    Of an empty word, by which no kept checkpoint has a score, the field's value is None: it goes.
+    """
+    known = status.best_checkpoint
+    if told == {} and known is not None:
+        return {"bestCheckpoint": None}
+    if not isinstance(told, dict):
+        return {}
+    index, uri, author = index_of(told.get("index")), uri_of(told.get("uri")), index_of(told.get("attempt"))
+    if index is None or uri is None or not author or author > attempt:
+        return {}
+    metrics = metrics_of(told.get("metrics"))
+    if known is not None and (known.uri, known.index) == (uri, index):
+        metrics = metrics or known.metrics  # a termination message that was too long says none
+    best = {
+        "uri": uri,
+        "index": index,
+        "time": str(told.get("time") or "")[:MAX_TIME],
+        "metrics": metrics,
+        "attempt": author,
+    }
+    is_known = known is not None and known.model_dump(by_alias=True) == best
+    return {} if is_known else {"bestCheckpoint": best}
+
+
 def index_of(value: Any) -> int | None:
     """A commit's number, or None: a number that was changed would be another commit's."""
     is_index = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_NUMBER

@@ -52,7 +52,7 @@ def spent_budget(observed: Observed, failure: FailureStatus, *, committed: bool)
 
 def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -> Plan:
     checkpoint = last_checkpoint(observed, head.outcome if head else None)
-    committed = observed.has_committed or bool(checkpoint)
+    committed = observed.has_committed or "checkpoint" in checkpoint
     spent = spent_budget(observed, failure, committed=committed)
     told = {"failure": failure.model_dump(by_alias=True, mode="json"), **checkpoint}
     if spent:

@@ -69,7 +69,7 @@ class StatusWrite:
     """Fields of the status to set, and what must still be true of the object for it.
 
     Attributes:
-        fields: top-level status key -> JSON value.
+        fields: top-level status key -> JSON value; None takes the key away.
         tests: JSON pointer -> value that the object must have (compare-and-set).
     """
 

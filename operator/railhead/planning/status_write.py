@@ -6,6 +6,7 @@ it, so that progress never makes a decision fail.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +36,17 @@ def build_condition(observed: Observed, type_: str, *, reason: str, message: str
         observed_generation=observed.generation,
         last_transition_time=format_time(observed.now),
     )
+
+
+def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Status fields as operations of a JSON Patch; the value None takes a field away, whether it is there or not."""
+    operations: list[dict[str, Any]] = []
+    for field, value in fields.items():
+        path = f"/status/{field}"
+        operations.append({"op": "add", "path": path, "value": {} if value is None else value})
+        if value is None:
+            operations.append({"op": "remove", "path": path})
+    return operations
 
 
 def build_status_write(observed: Observed, conditions: list[Condition], **changes: Any) -> StatusWrite | None:

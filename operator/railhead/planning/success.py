@@ -7,18 +7,21 @@ from typing import Any
 from railhead.api import conditions as c
 from railhead.api.names import HEAD
 from railhead.contract.outcome import Outcome
-from railhead.planning.driver_words import count_of, metrics_of, newer_checkpoint
+from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 
 
 def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
-    """The status fields for a checkpoint that only the driver's last word tells of."""
-    told = outcome.checkpoint if outcome else None
+    """The status fields for checkpoints that only the driver's last word tells of."""
+    if outcome is None:
+        return {}
+    told = outcome.checkpoint
     time = format_time(observed.now)
     checkpoint = newer_checkpoint(told, observed.status, attempt=observed.attempt, time=time)
-    return {"checkpoint": checkpoint} if checkpoint else {}
+    best = changed_best(outcome.best_checkpoint, observed.status, attempt=observed.attempt)
+    return {**({"checkpoint": checkpoint} if checkpoint else {}), **best}
 
 
 def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:

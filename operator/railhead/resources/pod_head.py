@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
+from railhead.api.status import JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
 from railhead.resources.owner import JobRef
@@ -17,14 +19,15 @@ TOKEN_FOLDER = "/var/run/railhead"
 
 
 def build_head_pod(
-    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, checkpoint_index: int
+    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, status: JobStatus
 ) -> dict[str, Any]:
-    """The head of one attempt; `checkpoint_index` is the newest commit known, -1 for none."""
+    """The head of one attempt; the status tells which commits of earlier attempts are known."""
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     env = [
-        {"name": e.CHECKPOINT_INDEX, "value": str(checkpoint_index)},
+        {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
+        {"name": e.BEST_CHECKPOINT, "value": _describe_best(status)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         # On a node with GPUs a container that asks for none can still see all of them.
@@ -44,3 +47,13 @@ def build_head_pod(
         ],
         mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
     )
+
+
+def _describe_best(status: JobStatus) -> str:
+    """`contract.environment.BEST_CHECKPOINT`: only the folder's name, for a local node rewrites paths."""
+    best = status.best_checkpoint
+    if best is None:
+        return ""
+    uri, run = best.uri.partition("?")[0], status.run_uri.partition("?")[0].rstrip("/") + "/"
+    name = uri[len(run) :] if uri.startswith(run) else uri.rpartition("/")[2]
+    return json.dumps({"name": name, "index": best.index, "time": best.time, "attempt": best.attempt})

@@ -70,6 +70,18 @@ def make_secret() -> Create:
     return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
 
 
+async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
+    executor: Executor, client: FakeClient
+) -> None:
+    write = StatusWrite(fields={"bestCheckpoint": None, "phase": "Running"}, tests={})
+    await executor.execute(KEY, UID, Plan(status=write))
+    assert client.asked[0].body == [
+        {"op": "add", "path": "/status/bestCheckpoint", "value": {}},
+        {"op": "remove", "path": "/status/bestCheckpoint"},
+        {"op": "add", "path": "/status/phase", "value": "Running"},
+    ]
+
+
 WHOLE = Plan(
     status=WRITE,
     creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),

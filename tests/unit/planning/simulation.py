@@ -29,6 +29,7 @@ class Simulation:
     events: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     stuck: set[str] = field(default_factory=set)
+    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     last: Plan = field(default_factory=Plan)
 
     def observe(self) -> Observed:
@@ -117,6 +118,7 @@ class Simulation:
         if name in self.pods:
             return
         self.counts["pods"] += 1
+        self.bodies[name] = body
         uid = f"{name}#{self.counts['pods']}"
         role = labels[names.LABEL_ROLE]
         self.pods[name] = PodView(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from tests.unit.builders import make_spec
@@ -31,6 +32,26 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
     assert sim.counts["others"] == 4
     assert sim.counts["status"] <= 5
     assert sim.counts["events"] <= 4
+
+
+def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_driver_says_so() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    best = {"uri": "/runs/c1", "index": 1, "time": "t", "metrics": {"loss": "0.1"}, "attempt": 1}
+    last = {"uri": "/runs/c2", "index": 2, "time": "u", "metrics": {}}
+    sim.status["runURI"] = "/runs"
+    sim.end_head("Infrastructure", checkpoint=last, best_checkpoint=best)
+    sim.settle()
+    assert sim.status["bestCheckpoint"] == best
+    sim.later(60)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    env = {item["name"]: item.get("value") for item in sim.bodies[sim.head.name]["spec"]["containers"][0]["env"]}
+    assert json.loads(env["RAILHEAD_BEST_CHECKPOINT"]) == {"name": "c1", "index": 1, "time": "t", "attempt": 1}
+    sim.run_until_training()
+    sim.end_head("Succeeded", best_checkpoint={})
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and sim.status["bestCheckpoint"] is None
 
 
 def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:

@@ -63,6 +63,8 @@ statuses = st.fixed_dictionaries(
             }
         ),
         "checkpoint": st.one_of(st.none(), st.fixed_dictionaries({"index": small, "attempt": small, "uri": texts})),
+        "bestCheckpoint": st.one_of(st.none(), st.fixed_dictionaries({"index": small, "attempt": small, "uri": texts})),
+        "runURI": texts,
         "failure": st.one_of(st.none(), st.fixed_dictionaries({"class": classes, "attempt": small, "time": times})),
         "conditions": st.one_of(
             st.none(),

@@ -24,6 +24,7 @@ URI = st.just("/runs") | st.just("x" * (MAX_URI + 1)) | JSON
 CHECKPOINT = st.none() | st.fixed_dictionaries(
     {}, optional={"index": st.integers(-(2**70), 2**70) | JSON, "uri": URI, "time": JSON, "metrics": JSON}
 )
+BEST = st.tuples(CHECKPOINT, st.integers(-1, 2) | JSON).map(lambda two: two[0] and {**two[0], "attempt": two[1]})
 REPORT = st.fixed_dictionaries(
     {"namespace": st.just("ns"), "name": st.just("n"), "uid": st.just("u"), "attempt": st.just(1)}
     | {"state": st.sampled_from(STATES)},
@@ -34,6 +35,7 @@ REPORT = st.fixed_dictionaries(
         "time": st.text(max_size=4) | st.just("t" * 500),
         "run_uri": st.text(max_size=4) | st.just("x" * (MAX_URI + 1)),
         "checkpoint": CHECKPOINT,
+        "best_checkpoint": BEST,
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
     },
 )
@@ -45,9 +47,9 @@ def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> 
     fields = status_fields(Report.from_dict(json.loads(json.dumps(values))), RUNNING)
     JobStatus.model_validate(fields)  # all lengths and types are those of the CRD
     numbers = [fields["progress"]["reports"], fields["progress"]["joined"]] if "progress" in fields else []
-    numbers += [fields["checkpoint"]["index"]] if "checkpoint" in fields else []
+    numbers += [fields[key]["index"] for key in ("checkpoint", "bestCheckpoint") if key in fields]
     assert all(type(number) is int and 0 <= number <= MAX_NUMBER for number in numbers)
-    assert fields.keys() <= {"progress", "checkpoint", "runURI", "resumedFrom"}
+    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}
     json.dumps(fields, allow_nan=False)
 
 
@@ -78,6 +80,37 @@ def test_a_checkpoint_never_goes_back(index: int, is_taken: bool) -> None:
     status = make_facts(checkpoint=KNOWN).status
     fields = status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), status)
     assert ("checkpoint" in fields) == is_taken
+
+
+def test_the_best_checkpoint_may_be_an_older_one_of_an_earlier_attempt() -> None:
+    status = make_facts(checkpoint=KNOWN, attempt=2).status
+    best = {**KNOWN, "uri": "/runs/c3", "index": 3, "metrics": {"loss": "0.1"}}
+    fields = status_fields(make_report(attempt=2, best_checkpoint=best), status)
+    assert fields["bestCheckpoint"] == best
+    assert "bestCheckpoint" not in status_fields(make_report(attempt=2, best_checkpoint={**best, "attempt": 3}), status)
+
+
+@pytest.mark.parametrize(
+    ("told", "becomes"),
+    [
+        (None, "unchanged"),
+        ({}, None),
+        (KNOWN, "unchanged"),
+        ({**KNOWN, "metrics": {"loss": "2"}}, {**KNOWN, "metrics": {"loss": "2"}}),
+        ({**KNOWN, "index": 4, "uri": "/runs/c4"}, {**KNOWN, "index": 4, "uri": "/runs/c4", "metrics": {}}),
+    ],
+)
+def test_the_best_checkpoint_changes_and_goes_as_the_driver_says(told: Any, becomes: Any) -> None:
+    known = {**KNOWN, "metrics": {"loss": "1"}}
+    told = known if told is KNOWN else told
+    fields = status_fields(make_report(best_checkpoint=told), make_facts(bestCheckpoint=known).status)
+    assert fields.get("bestCheckpoint", "unchanged") == becomes
+
+
+def test_a_termination_message_without_metrics_takes_none_away() -> None:
+    known = {**KNOWN, "metrics": {"loss": "1"}}
+    fields = status_fields(make_report(best_checkpoint=KNOWN), make_facts(bestCheckpoint=known).status)
+    assert "bestCheckpoint" not in fields
 
 
 @pytest.mark.parametrize("uri", ["", "x" * (MAX_URI + 1), 7, None])

@@ -83,7 +83,9 @@ async def test_a_report_is_written_at_once_under_a_compare(stage: Stage) -> None
     assert fields["progress"]["reports"] == 4
     assert fields["checkpoint"] == {**checkpoint, "attempt": 1}
     assert (fields["runURI"], fields["resumedFrom"]) == ("/runs", {"uri": "/runs/c1"})
-    assert fields.keys() <= {"progress", "checkpoint", "runURI", "resumedFrom"}, "the leader's fields are not ours"
+    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}, (
+        "the leader's fields are not ours"
+    )
     assert stage.learnt == [{"kind": "TrainJob"}]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
@@ -27,6 +28,13 @@ SPECS: dict[str, Object] = {
     "volume": {"run": {"storagePath": "/mnt/runs", "storageVolume": CLAIM}},
     "template": {"podTemplate": {"spec": {"containers": [{"name": "side", "image": "side"}]}}},
 }
+STATUS = JobStatus.model_validate(
+    {
+        "runURI": "s3://bucket/runs/digits-1a2b?region=x",
+        "checkpoint": {"uri": "s3://bucket/runs/digits-1a2b/c7?region=x", "index": 7},
+        "bestCheckpoint": {"uri": "s3://bucket/runs/digits-1a2b/a/c5?region=x", "index": 5, "time": "t", "attempt": 1},
+    }
+)
 ROLES = ("head", "worker")
 all_pods = pytest.mark.parametrize("spec", SPECS)
 both_roles = pytest.mark.parametrize("role", ROLES)
@@ -35,7 +43,7 @@ both_roles = pytest.mark.parametrize("role", ROLES)
 def build(role: str, *, attempt: int = 2, **changes: Any) -> Object:
     spec = make_spec(**changes)
     if role == "head":
-        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, checkpoint_index=7)
+        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, status=STATUS)
     return build_worker_pod(JOB, spec, settings=SETTINGS, attempt=attempt, slot=3, round_=1)
 
 
@@ -147,6 +155,8 @@ def test_environment_says_where_everything_is(role: str, spec: str) -> None:
     assert said["RAY_AUTH_MODE"] == "token"
     assert "CUDA_VISIBLE_DEVICES" not in said if role == "worker" else said["CUDA_VISIBLE_DEVICES"] == ""
     assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
+    best = {"name": "a/c5", "index": 5, "time": "t", "attempt": 1}
+    assert json.loads(said.get("RAILHEAD_BEST_CHECKPOINT", "null")) == (best if role == "head" else None)
 
 
 def test_the_head_is_found_by_its_host_name() -> None:

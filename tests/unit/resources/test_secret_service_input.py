@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.api.status import JobStatus
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.resources.input import build_input, build_job_input
 from railhead.resources.owner import JobRef
@@ -44,10 +45,10 @@ def test_the_secret_waits_for_its_token_and_never_changes_then() -> None:
 def test_the_service_names_heads_of_this_job_before_they_are_ready() -> None:
     spec = build_service(JOB)["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, checkpoint_index=-1)
+    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, status=JobStatus())
     worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
     other = build_head_pod(
-        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, checkpoint_index=-1
+        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, status=JobStatus()
     )
     selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
     assert selected == [True, False, False]

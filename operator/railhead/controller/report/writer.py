@@ -18,7 +18,8 @@ from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.driver_words import count_of, metrics_of, newer_checkpoint, uri_of
+from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint, uri_of
+from railhead.planning.status_write import build_operations
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
@@ -28,7 +29,7 @@ CLOSE_SECONDS = 3.0
 
 
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
-    """The status fields that this report changes, as JSON. Pure."""
+    """The status fields that this report changes, as JSON; None takes a field away. Pure."""
     current = status.model_dump(by_alias=True, mode="json")
     wanted: dict[str, Any] = {
         "progress": {
@@ -43,6 +44,7 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     checkpoint = newer_checkpoint(report.checkpoint, status, attempt=report.attempt, time=report.time)
     if checkpoint:
         wanted["checkpoint"] = checkpoint
+    wanted |= changed_best(report.best_checkpoint, status, attempt=report.attempt)
     if run := uri_of(report.run_uri):
         wanted["runURI"] = run
     if resumed := uri_of((report.resumed_from or {}).get("uri")):
@@ -117,7 +119,7 @@ class ReportWriter:
             {"op": "test", "path": "/metadata/uid", "value": report.uid},
             {"op": "test", "path": "/status/attempt", "value": report.attempt},
         ]
-        body += [{"op": "add", "path": f"/status/{field}", "value": value} for field, value in fields.items()]
+        body += build_operations(fields)
         try:
             answer = await self._client.patch(
                 TRAIN_JOB,

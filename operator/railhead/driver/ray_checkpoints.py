@@ -1,0 +1,54 @@
+"""Ray Train's checkpoint manager, as seen from a callback: which checkpoints it keeps, ranked how.
+
+Reaches into Ray: the manager stands among the worker group's callbacks, and only it knows the
+checkpoints of earlier attempts, what was deleted, and metrics that a validation added later.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from railhead.driver.best_checkpoint import Ranking, find_score
+
+
+def find_manager(worker_group: Any) -> Optional[Any]:
+    """The run's CheckpointManager, or None when this Ray keeps it elsewhere."""
+    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+
+    callbacks = getattr(worker_group, "_callbacks", ())
+    return next((each for each in callbacks if isinstance(each, CheckpointManager)), None)
+
+
+def mend_scores(manager: Any) -> None:
+    """Makes a checkpoint without a score rank behind all others, as one with a NaN does.
+
+    Ray by itself takes a missing metric for the very best with order "min", so that it deletes good
+    checkpoints for it, and raises in its controller at a text, and at a NaN that it has read back
+    from its own snapshot, where it is a null: the run would fail at each commit after a restart.
+    """
+    config = manager._checkpoint_config
+    if not config.checkpoint_score_attribute:
+        return
+    sign = -1.0 if config.checkpoint_score_order == "min" else 1.0
+
+    def compute_score(result: Any) -> tuple[bool, float]:
+        score = find_score(result.metrics or {}, config.checkpoint_score_attribute)
+        return (False, float("-inf")) if score is None else (True, sign * score)
+
+    manager._get_checkpoint_score = compute_score
+
+
+def name_checkpoint(manager: Any, checkpoint: Any) -> str:
+    """Its folder, relative to the run's; a user may give it a name with slashes."""
+    return str(manager._storage_context.extract_checkpoint_dir_name_from_path(checkpoint.path))
+
+
+def read_ranking(manager: Any) -> Optional[Ranking]:
+    """What the manager keeps at this moment; None when the run has no score attribute."""
+    config = manager._checkpoint_config
+    if not config.checkpoint_score_attribute:
+        return None
+    kept = tuple(
+        (name_checkpoint(manager, each.checkpoint), each.metrics or {}) for each in manager._checkpoint_results
+    )
+    return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)

@@ -1,0 +1,39 @@
+"""The termination message: whatever it must leave out, the kubelet never cuts it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.contract.outcome import LIMIT_BYTES, Outcome
+
+
+def make_checkpoint(*, length: int = 40, **metrics: str) -> dict[str, Any]:
+    return {"uri": "/" + "u" * length, "index": 3, "time": "t", "metrics": metrics}
+
+
+@given(st.text(), st.dictionaries(st.text(), st.text(max_size=300)), st.integers(0, 3000), st.integers(0, 3000))
+def test_it_always_fits_and_is_read_again(message: str, metrics: dict[str, str], one: int, other: int) -> None:
+    checkpoint, best = make_checkpoint(length=one, **{}), make_checkpoint(length=other)
+    text = Outcome("Application", "Raised", message, checkpoint, best, metrics).to_json()
+    assert len(text.encode()) <= LIMIT_BYTES
+    read = Outcome.from_json(text)
+    assert read is not None and read.outcome == "Application"
+
+
+def test_what_fits_is_whole() -> None:
+    whole = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
+    assert Outcome.from_json(whole.to_json()) == whole
+
+
+@pytest.mark.parametrize(("length", "has_best"), [(100, True), (2100, False)])
+def test_metrics_go_first_then_the_best_checkpoint_and_never_the_newest(length: int, has_best: bool) -> None:
+    metrics = {f"m{number}": "x" * 200 for number in range(20)}
+    checkpoint = make_checkpoint(length=length, **metrics)
+    read = Outcome.from_json(Outcome("Application", "", "m" * 1400, checkpoint, checkpoint, metrics).to_json())
+    assert read is not None
+    assert read.checkpoint == {**checkpoint, "metrics": {}} and read.metrics == {}
+    assert (read.best_checkpoint is not None) == has_best
