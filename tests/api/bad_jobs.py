@@ -37,8 +37,20 @@ def _worker(resources: dict[str, Any], words: str, *, at: str = "") -> Bad:
     return _one("spec.scaling.resourcesPerWorker", resources, words, at=at)
 
 
+def _gpu(path: str, value: Any) -> Bad:
+    return Bad(path, "should", {"spec.scaling.useGPU": True, path: value})
+
+
 def _template(spec: dict[str, Any], words: str, *, at: str) -> Bad:
     return _one("spec.podTemplate", {"spec": spec}, words, at=at)
+
+
+def _limit(cpu: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": cpu}}}]}}
+
+
+def _resources(resources: dict[str, Any], words: str, *, at: str = f"{RAY}[0]") -> Bad:
+    return _template({"containers": [{"name": "ray", "resources": resources}]}, words, at=at)
 
 
 def _env(variable: dict[str, Any], words: str, *, at: str = "spec.env[0]") -> Bad:
@@ -149,6 +161,31 @@ SCALING = [
     _worker({"memory": "16GB"}, "should match", at="spec.scaling.resourcesPerWorker.memory"),
     _worker({"gpu": 1}, "extended resource such as nvidia.com/gpu"),
     _worker({"CPU": 1}, "a key must be cpu, memory"),
+    _one("spec.scaling.placementStrategy", "pack", "supported values"),
+    Bad(
+        "spec.scaling.placementStrategy",
+        "STRICT_PACK needs all workers in one pod",
+        {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}},
+    ),
+    Bad(
+        "spec.scaling.placementStrategy",
+        "so workersPerPod must be 1",
+        {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "STRICT_SPREAD"}},
+    ),
+    _one("spec.scaling.acceleratorType", "H100", "needs useGPU"),
+    _gpu("spec.scaling.acceleratorType", ""),
+    _gpu("spec.scaling.acceleratorType", "NVIDIA H100"),
+    _one("spec.scaling.labelSelector", {}, "at least 1 properties"),
+    _one("spec.scaling.labelSelector", "pool=a", "must be of type object"),
+    *(
+        _one("spec.scaling.labelSelector", {"pool": text}, "", at="spec.scaling.labelSelector.pool")
+        for text in ("", "!", "in()", "in(a", "in(a b)", "in(a,)", "(a)", "!!a", "-a", "a,b", "notin(a)", "a" * 64)
+    ),
+    *(
+        _one("spec.scaling.labelSelector", {key: "a"}, "a key must match")
+        for key in ("pool/", "/pool", "-pool", "a/b/c", "Example/pool", "po ol")
+    ),
+    _one("spec.scaling.labelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are Ray's own"),
     _unknown("spec.scaling.num_workers", 2),
     _unknown("spec.scaling.useGpu", True),
 ]
@@ -199,6 +236,9 @@ ENV = [
     _env({"name": "RAILHEAD_ATTEMPT", "value": "1"}, "reserved", at="spec.env[0].name"),
     _env({"name": "RAY_AUTH_MODE", "value": "none"}, "reserved", at="spec.env[0].name"),
     _env({"name": "PYTHONPATH", "value": "/code"}, "reserved", at="spec.env[0].name"),
+    _env({"name": "RAY_OVERRIDE_RESOURCES", "value": '{"CPU": 64}'}, "reserved", at="spec.env[0].name"),
+    _env({"name": "CUDA_VISIBLE_DEVICES", "value": "0"}, "reserved", at="spec.env[0].name"),
+    _env({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, "reserved", at="spec.env[0].name"),
     _env({"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, "exclude each other"),
     _env({"name": "A", "valueFrom": {}}, "exactly one of", at="spec.env[0].valueFrom"),
     _env(
@@ -236,6 +276,25 @@ PODS = [
         "reserved",
         at=f"{RAY}[0]",
     ),
+    _resources({"requests": {"cpu": "1"}}, "so that Ray and the pod agree"),
+    _resources({"requests": {"memory": "64Gi"}}, "so that Ray and the pod agree"),
+    _resources({"limits": {"memory": "1Gi"}}, "only cpu and hugepages-* may be limited here"),
+    _resources({"limits": {"nvidia.com/gpu": "1"}}, "only cpu and hugepages-* may be limited here"),
+    _resources({"limits": {"cpu": "lots"}}, "should match", at=f"{RAY}[0].resources.limits.cpu"),
+    _resources({"limits": {"cpu": "1900m"}}, "less than the CPUs that the pod asks for", at="spec.podTemplate"),
+    Bad(
+        "spec.worker.podTemplate",
+        "less than the CPUs that the pod asks for",
+        {
+            "spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "resourcesPerWorker": {"cpu": "500m"}},
+            "spec.worker": {"extraResources": {"cpu": 1}, "podTemplate": _limit("2900m")},
+        },
+    ),
+    Bad(
+        "spec.head.podTemplate",
+        "less than the CPUs that the pod asks for",
+        {"spec.head": {"resources": {"cpu": "4"}, "podTemplate": _limit("3")}},
+    ),
     _template({"containers": [{"name": "sidecar"}]}, "needs an image", at=f"{RAY}[0]"),
     _template({"containers": [{"name": "ray"}, {"name": "ray"}]}, "Duplicate value", at=f"{RAY}[1]"),
     _template({"restartPolicy": "Always"}, "set by Railhead", at="spec.podTemplate.spec.restartPolicy"),
@@ -269,8 +328,6 @@ PLANNED = [
     _unknown("spec.scaling.minWorkers", 1),
     _unknown("spec.scaling.maxWorkers", 4),
     _unknown("spec.scaling.desiredWorkers", 2),
-    _unknown("spec.scaling.placementStrategy", "PACK"),
-    _unknown("spec.scaling.acceleratorType", "H100"),
     _unknown("spec.scaling.startWaitSeconds", 60),
     _unknown("spec.run.callbacks", []),
     _unknown("spec.datasets", {}),

@@ -11,6 +11,12 @@ from railhead.api.status import parse_status
 from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH, make_job
 
+
+def limited(limits: dict[str, Any]) -> dict[str, Any]:
+    """A template with limits for the main container."""
+    return {"spec": {"containers": [{"name": "ray", "resources": {"limits": limits}}]}}
+
+
 CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
 GOOD: dict[str, dict[str, Any]] = {
     "smallest": {},
@@ -38,6 +44,21 @@ GOOD: dict[str, dict[str, Any]] = {
             "resourcesPerWorker": {"cpu": "500m", "memory": "16Gi", "nvidia.com/gpu": 1, "rdma/hca": "1"},
         },
         "spec.trainer.backend": {"name": "nccl", "timeoutSeconds": 600},
+    },
+    "one pod": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "placementStrategy": "STRICT_PACK"}},
+    "one node each": {"spec.scaling": {"numWorkers": 4, "placementStrategy": "STRICT_SPREAD"}},
+    "spread": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "SPREAD"}},
+    "chosen nodes": {
+        "spec.scaling": {
+            "useGPU": True,
+            "acceleratorType": "AMD-Instinct-MI250X-MI250",
+            "labelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
+        }
+    },
+    "a limit of CPU": {
+        "spec.scaling": {"numWorkers": 3, "workersPerPod": 3, "resourcesPerWorker": {"cpu": "100m"}},
+        "spec.worker": {"overhead": {"cpu": "50m"}, "podTemplate": limited({"cpu": "350m", "hugepages-2Mi": "1Gi"})},
+        "spec.podTemplate": limited({"cpu": 2}),
     },
     "parts and bytes": {"spec.scaling.resourcesPerWorker": {"cpu": "0.5", "memory": 1073741824}},
     "parts of a unit": {"spec.scaling.resourcesPerWorker": {"memory": "1.5Gi"}},
@@ -98,7 +119,12 @@ def test_a_good_job_is_accepted_and_understood(api_server: ApiServer, changes: d
 
 def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
     stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
-    assert stored["spec"]["scaling"] == {"numWorkers": 1, "useGPU": False, "workersPerPod": 1}
+    assert stored["spec"]["scaling"] == {
+        "numWorkers": 1,
+        "useGPU": False,
+        "workersPerPod": 1,
+        "placementStrategy": "PACK",
+    }
     assert stored["spec"]["worker"] == {"sharedMemory": "512Mi", "objectStore": "256Mi"}
     assert stored["spec"]["trainer"]["framework"] == "Torch"
     assert stored["spec"]["backoffLimit"] == 3

@@ -11,10 +11,13 @@ from railhead.api.base import Model, Name, rules
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # How operator and driver speak to each other and to Ray: a user's value there breaks the job in ways hard to read.
 RESERVED = (
-    "{0}.startsWith('RAILHEAD_') || {0}.startsWith('RAY_AUTH_') || "
-    "{0} in ['RAY_ADDRESS', 'RAY_TRAIN_CALLBACKS', 'PYTHONPATH']"
+    "{0}.startsWith('RAILHEAD_') || {0}.startsWith('RAY_AUTH_') || {0}.startsWith('RAY_OVERRIDE_') || "
+    "{0} in ['RAY_ADDRESS', 'RAY_TRAIN_CALLBACKS', 'PYTHONPATH', 'CUDA_VISIBLE_DEVICES', 'NVIDIA_VISIBLE_DEVICES']"
 )
-RESERVED_WORDS = "RAILHEAD_*, RAY_AUTH_*, RAY_ADDRESS, RAY_TRAIN_CALLBACKS and PYTHONPATH are reserved"
+RESERVED_WORDS = (
+    "RAILHEAD_*, RAY_AUTH_*, RAY_OVERRIDE_*, RAY_ADDRESS, RAY_TRAIN_CALLBACKS, PYTHONPATH, CUDA_VISIBLE_DEVICES and "
+    "NVIDIA_VISIBLE_DEVICES are reserved"
+)
 
 
 class KeySelector(Model):

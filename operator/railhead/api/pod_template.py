@@ -12,6 +12,9 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from railhead.api.base import rules
 from railhead.api.env import RESERVED, RESERVED_WORDS
+from railhead.api.names import CONTAINER
+from railhead.api.pod_limits import CONTAINER_RULES, check_ray_resources
+from railhead.api.quantities import QUANTITY
 
 FREE = {"x-kubernetes-preserve-unknown-fields": True}
 
@@ -32,11 +35,22 @@ def _named(description: str, limit: int, properties: dict[str, Any], **more: Any
     return _list(description, items, limit, **unique)
 
 
+def _amounts(description: str) -> dict[str, Any]:
+    amount = {"x-kubernetes-int-or-string": True, "maxLength": 32, "pattern": QUANTITY}
+    return {"type": "object", "description": description, "maxProperties": 16, "additionalProperties": amount}
+
+
 _CONTAINER = {
     "image": _text("Image of a further container; the one named ray has spec.image.", 512),
     "command": _list("Command of a further container.", {"type": "string", "maxLength": 4096}, 64),
     "args": _list("Arguments of a further container.", {"type": "string", "maxLength": 4096}, 64),
     "env": _named("Environment of the container.", 128, {}),
+    "resources": {
+        "type": "object",
+        "description": "Resources of a further container; of the one named ray only limits.cpu and huge pages.",
+        "properties": {"requests": _amounts("What is asked for."), "limits": _amounts("What is granted at most.")},
+        **FREE,
+    },
 }
 _CONTAINERS = _named(
     "The container named ray, to change it, and further ones.",
@@ -53,6 +67,7 @@ _CONTAINERS = _named(
             f"self.name != 'ray' || !has(self.env) || self.env.all(e, !({RESERVED.format('e.name')}))",
             f"env of the container named ray: {RESERVED_WORDS}",
         ),
+        *CONTAINER_RULES,
         ("", "self.name == 'ray' || has(self.image)", "a container beside the one named ray needs an image"),
     ),
 )
@@ -122,6 +137,9 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
             isinstance(i, dict) and isinstance(i.get("name"), str) for i in items
         ):
             raise ValueError(f"spec.{key}: must be a list of objects with a name each")
+    for container in template.get("spec", {}).get("containers", []):
+        if container["name"] == CONTAINER and container.get("resources") is not None:
+            check_ray_resources(container["resources"])
     return template
 
 

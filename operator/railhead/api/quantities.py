@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from railhead.api.base import rules
 
@@ -61,9 +61,19 @@ WHOLE_DEVICES = (
     "the amount of an extended resource such as nvidia.com/gpu must be a whole number",
 )
 
+
+def _check_devices(resources: dict[str, str]) -> dict[str, str]:
+    """For objects that were stored under an older schema: no part of a GPU has a place in a pod or in Ray's view."""
+    for name, amount in resources.items():
+        if "/" in name and not amount.isdecimal():
+            raise ValueError(f"{name}: {WHOLE_DEVICES[2]}")
+    return resources
+
+
 WorkerResources = Annotated[
     dict[ResourceName, Quantity],
     Field(max_length=16, json_schema_extra=rules(NO_NEGATIVE, MORE_THAN_NOTHING, CPU, MEMORY, ANY_KEYS, WHOLE_DEVICES)),
+    AfterValidator(_check_devices),
 ]
 HeadResources = Annotated[
     dict[ResourceName, Quantity],

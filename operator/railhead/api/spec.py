@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.base import Model, planned, rules
 from railhead.api.env import EnvFrom, EnvVar
+from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import Head, PullSecret, Worker
 from railhead.api.run import Run
@@ -28,7 +29,8 @@ class TrainJobSpec(Model):
                 "!has(self.trainer.backend) || !has(self.trainer.backend.name) || "
                 "self.trainer.backend.name != 'nccl' || self.scaling.useGPU",
                 "nccl needs spec.scaling.useGPU; without GPUs use gloo",
-            )
+            ),
+            *CPU_LIMIT_RULES,
         )
     )
     image: str = Field(

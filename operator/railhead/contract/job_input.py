@@ -27,14 +27,15 @@ class JobInput:
         train_func: `module:function`.
         train_loop_config: handed to train_func as it is.
         backend: TorchConfig's options: {name, timeoutSeconds}; empty = Ray's defaults.
-        scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}}; what ScalingConfig is told.
+        scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
+            labelSelector: {key: value}}; what ScalingConfig is told.
         worker_pods: how many Ray nodes the driver waits for.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
         max_failures: run.failure.maxFailures.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
-            objectStoreBytes: int}}; what `ray start` is told.
+            objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
     """
 
     namespace: str

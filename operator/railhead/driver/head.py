@@ -27,7 +27,8 @@ from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.process import kill_child, read_end, start_child
 from railhead.driver.progress import Progress
 from railhead.driver.publisher import Endpoint, Publisher
-from railhead.driver.ray_node import build_head_command, build_ray_environment, explain_old_ray
+from railhead.driver.ray_features import explain_ray_problem
+from railhead.driver.ray_node import build_head_command, build_ray_environment
 from railhead.driver.spool import Spool
 from railhead.driver.training import run_training
 
@@ -60,7 +61,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: endings.put(Ending.terminated()))
-    problem = _find_ray_problem()
+    problem = _find_ray_problem(job)
     if problem:
         head.publisher.start()
         end(head, Ending.configuration("RayTooOld", problem))
@@ -99,7 +100,8 @@ def _kill_ray(head: Head) -> None:
 
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    endings.put(run_training(head.pod, head.job, publisher=head.publisher, spool=head.spool, say=say))
+    give_up = endings.put
+    endings.put(run_training(head.pod, head.job, publisher=head.publisher, spool=head.spool, say=say, give_up=give_up))
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
@@ -110,9 +112,9 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
         endings.put(Ending.infrastructure("RayHeadEnded", f"Ray's head ended with code {code}: {last_words[-500:]}"))
 
 
-def _find_ray_problem() -> str:
+def _find_ray_problem(job: JobInput) -> str:
     try:
-        return explain_old_ray(metadata.version("ray"))
+        return explain_ray_problem(metadata.version("ray"), job)
     except metadata.PackageNotFoundError:
         return f"spec.image holds no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
 

@@ -14,8 +14,6 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
 from railhead.driver.user_code.path import WORKING_FOLDER
 
-OLDEST_RAY = (2, 52)
-
 # Ray's own health checks keep their patient defaults: a starved raylet must not look dead.
 DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -28,12 +26,13 @@ DEFAULTS = {
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
+OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray's view would not be the pod's
 FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
 
 
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
     """What Ray's processes and the driver run with; `folder` is the container's working directory."""
-    result = dict(environment)
+    result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
     for name, value in DEFAULTS.items():
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.scaling["numWorkers"])))
@@ -83,21 +82,8 @@ def _build_start(pod: Pod, node: Mapping[str, Any]) -> list[str]:
     ]
     if node.get("resources"):
         command.append(f"--resources={json.dumps(dict(node['resources']), sort_keys=True)}")
+    if node.get("labels"):
+        command.append("--labels=" + ",".join(f"{key}={value}" for key, value in sorted(node["labels"].items())))
     if node.get("objectStoreBytes"):
         command.append(f"--object-store-memory={int(node['objectStoreBytes'])}")
     return command
-
-
-def explain_old_ray(version: str) -> str:
-    """Why this Ray cannot be used, or an empty string. An unknown form of version is let through."""
-    try:
-        major, minor = (int(part) for part in version.split(".")[:2])
-    except ValueError:
-        return ""
-    if (major, minor) >= OLDEST_RAY:
-        return ""
-    wanted = ".".join(str(part) for part in OLDEST_RAY)
-    return (
-        f"spec.image holds Ray {version}, and Railhead needs Ray {wanted} or newer "
-        f"(older ones cannot authenticate); use an image with a newer Ray"
-    )

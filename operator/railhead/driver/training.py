@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
+from railhead.driver.accelerators import find_wrong_accelerator
 from railhead.driver.ending import Ending
 from railhead.driver.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
@@ -23,18 +24,19 @@ from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_problem
 
 Say = Callable[[str], None]
+GiveUp = Callable[[Ending], None]
 NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
 
 
-def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say) -> Ending:
-    """Never raises."""
+def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
+    """Never raises. `give_up` is told of an ending that fit() would not find by itself."""
     try:
-        return _run(pod, job, publisher=publisher, spool=spool, say=say)
+        return _run(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up)
     except Exception as error:
         return Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
 
 
-def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say) -> Ending:
+def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
     problem = find_problem(job.train_func, source=os.environ.get(e.SOURCE))
     if problem:
         return Ending.configuration("EntrypointNotUsable", f"trainer.trainFunc {job.train_func}: {problem}")
@@ -53,7 +55,7 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
-    threading.Thread(target=watch_nodes, args=(job, publisher, say), daemon=True).start()
+    threading.Thread(target=watch_nodes, args=(job, publisher, say, give_up), daemon=True).start()
     return _fit(trainer, spool)
 
 
@@ -104,16 +106,21 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
     return Ending.succeeded()
 
 
-def watch_nodes(job: JobInput, publisher: Publisher, say: Say) -> None:
-    """Tells how many worker pods are part of Ray, for as long as the driver lives."""
+def watch_nodes(job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
+    """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
     import ray
 
     joined: Optional[int] = None
     while True:
         try:
-            count = count_joined(ray.nodes())
+            nodes = find_joined(ray.nodes())
         except Exception:  # Ray is ending; the main thread knows why
             return
+        problem = find_wrong_accelerator(job, nodes)
+        if problem:
+            give_up(Ending.configuration("AcceleratorNotThere", problem))
+            return
+        count = len(nodes)
         if count != joined:
             joined = count
             say(f"{count} of {job.worker_pods} worker pods have joined")
@@ -121,6 +128,6 @@ def watch_nodes(job: JobInput, publisher: Publisher, say: Say) -> None:
         time.sleep(NODES_INTERVAL if joined == job.worker_pods else NODES_INTERVAL_JOINING)
 
 
-def count_joined(nodes: list[dict[str, Any]]) -> int:
+def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ray's live nodes without the head."""
-    return sum(1 for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"])
+    return [n for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"]]

@@ -8,6 +8,7 @@ from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
@@ -29,6 +30,9 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
             "numWorkers": scaling.num_workers,
             "useGPU": scaling.use_gpu,
             "resourcesPerWorker": dict(sizes.per_worker),
+            "placementStrategy": scaling.placement_strategy,
+            "acceleratorType": scaling.accelerator_type,
+            "labelSelector": find_ray_labels(scaling.label_selector),
         },
         worker_pods=scaling.num_workers // scaling.workers_per_pod,
         checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},

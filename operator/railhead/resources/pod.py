@@ -87,6 +87,12 @@ _STAY_HERE = {
 }
 
 
+# On a node with GPUs a container that asks for none can still see all of them.
+HIDE_GPUS = [
+    {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
+    {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
+]
+
 _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
 
 

@@ -11,7 +11,7 @@ from railhead.api.status import JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
 from railhead.resources.owner import JobRef
-from railhead.resources.pod import PodPlace, build_pod, build_shared_memory
+from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
@@ -30,9 +30,7 @@ def build_head_pod(
         {"name": e.BEST_CHECKPOINT, "value": _describe_best(status)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
-        # On a node with GPUs a container that asks for none can still see all of them.
-        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
-        {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
+        *HIDE_GPUS,
     ]
     return build_pod(
         job,

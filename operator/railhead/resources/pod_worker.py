@@ -7,7 +7,8 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.resources.owner import JobRef
-from railhead.resources.pod import PodPlace, build_pod, build_shared_memory
+from railhead.resources.placement import place_worker
+from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
@@ -19,13 +20,14 @@ def build_worker_pod(
     size = compute_sizes(spec).worker
     volumes, mounts = build_shared_memory(size)
     name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
-    return build_pod(
+    pod = build_pod(
         job,
         spec,
         settings=settings,
         place=PodPlace(name, names.WORKER, attempt, slot, round_),
         size=size,
-        env=[],
+        env=HIDE_GPUS if not any("/" in name for name in size.requests) else [],
         volumes=volumes,
         mounts=mounts,
     )
+    return {**pod, "spec": place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)}

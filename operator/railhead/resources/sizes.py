@@ -9,11 +9,12 @@ never of the overhead.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from railhead.api.spec import TrainJobSpec
+from railhead.resources.placement import find_ray_labels
 from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
 GPU = "nvidia.com/gpu"
@@ -36,6 +37,7 @@ class RayNode:
     gpus: int
     resources: Mapping[str, float]
     object_store_bytes: int
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -43,6 +45,7 @@ class RayNode:
             "gpus": self.gpus,
             "resources": dict(self.resources),
             "objectStoreBytes": self.object_store_bytes,
+            "labels": dict(self.labels),
         }
 
 
@@ -106,6 +109,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         gpus=int(_sum(mine, extra).get(GPU, Decimal(0))),
         resources={**slots, **custom},
         object_store_bytes=int(store),
+        labels=find_ray_labels(spec.scaling.label_selector),
     )
     return _pod_size(total, shared=shared, ray=ray)
 

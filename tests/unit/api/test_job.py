@@ -34,6 +34,9 @@ FULL: dict[str, Any] = {
         "useGPU": True,
         "resourcesPerWorker": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"},
         "workersPerPod": 2,
+        "placementStrategy": "SPREAD",
+        "acceleratorType": "H100",
+        "labelSelector": {"example.com/pool": "in(a, b)", "spot": "!true"},
     },
     "run": {
         "name": "digits",
@@ -56,6 +59,13 @@ FULL: dict[str, Any] = {
     "backoffLimit": 5,
     "managedBy": "railhead.dev/operator",
 }
+
+
+RESOURCES = "spec.scaling.resourcesPerWorker"
+
+
+def with_resources(resources: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "ray", "resources": resources}]}}
 
 
 def test_a_full_spec_survives_a_round_trip() -> None:
@@ -114,6 +124,11 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
         ({"wokers": 2}, "spec.wokers"),
         ({"podTemplate": {"spec": {"containers": "ray"}}}, "spec.podTemplate"),
         ({"podTemplate": {"spec": None}}, "spec.podTemplate"),
+        ({"podTemplate": with_resources({"requests": {"cpu": "1"}})}, "spec.podTemplate"),
+        ({"worker": {"podTemplate": with_resources({"limits": {"memory": "1Gi"}})}}, "spec.worker.podTemplate"),
+        ({"podTemplate": with_resources("all")}, "spec.podTemplate"),
+        ({"scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": "0.5"}}}, RESOURCES),
+        ({"scaling": {"labelSelector": {"pool": "in()"}}}, "spec.scaling.labelSelector.pool"),
         ({"podTemplate": {"metadata": {"labels": {"a": 1}}}}, "spec.podTemplate"),
     ],
     ids=str,

@@ -13,7 +13,6 @@ from railhead.driver.ray_node import (
     build_ray_environment,
     build_worker_command,
     compute_poll_seconds,
-    explain_old_ray,
 )
 from tests.ray.pods import make_job
 
@@ -78,24 +77,18 @@ def test_poll_interval(workers: int, seconds: float) -> None:
     assert compute_poll_seconds(workers) == seconds
 
 
-@pytest.mark.parametrize(
-    ("version", "is_refused"),
-    [
-        ("2.51.1", True),
-        ("2.9.0", True),
-        ("1.13", True),
-        ("2.52.0", False),
-        ("2.60.0", False),
-        ("3.0.0.dev0", False),
-        ("odd", False),
-    ],
-)
-def test_old_ray_is_refused_in_words(version: str, is_refused: bool) -> None:
-    problem = explain_old_ray(version)
-    assert bool(problem) is is_refused
-    if is_refused:
-        assert version in problem
-        assert "spec.image" in problem
+def test_no_variable_changes_what_ray_is_told_of_its_node() -> None:
+    """RAY_OVERRIDE_RESOURCES of an image or of envFrom would be another account than the pod's."""
+    given = {**ENVIRONMENT, "RAY_OVERRIDE_RESOURCES": '{"CPU": 64}', "RAY_OVERRIDE_LABELS": '{"a": "b"}'}
+    found = build_ray_environment(given, job=make_job(), pod=POD, folder="/")
+    assert (found["RAY_OVERRIDE_RESOURCES"], found["RAY_OVERRIDE_LABELS"]) == ("", "")
+
+
+def test_labels_are_told_in_rays_form() -> None:
+    node = {"cpus": 1, "labels": {"zone": "a", "example.com/gpu": "H100"}}
+    command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.2")
+    assert "--labels=example.com/gpu=H100,zone=a" in command
+    assert not any(a.startswith("--labels") for a in build_worker_command(POD, make_job(), head_address="10.0.0.2"))
 
 
 def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> None:

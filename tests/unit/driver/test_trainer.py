@@ -28,11 +28,22 @@ def test_every_option_is_handed_on() -> None:
             "numWorkers": 4,
             "useGPU": True,
             "resourcesPerWorker": {"CPU": 2.0, "GPU": 1.0},
+            "placementStrategy": "SPREAD",
+            "acceleratorType": "H100",
+            "labelSelector": {"pool": "a"},
         },
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         max_failures=2,
     )
     plan = plan_configs(job, storage_path="s3://bucket/x")
+    assert plan.scaling == {
+        "num_workers": 4,
+        "use_gpu": True,
+        "resources_per_worker": {"CPU": 2.0, "GPU": 1.0},
+        "placement_strategy": "SPREAD",
+        "accelerator_type": "H100",
+        "label_selector": {"pool": "a"},
+    }
     assert plan.checkpoint == {
         "num_to_keep": 3,
         "checkpoint_score_attribute": "loss",

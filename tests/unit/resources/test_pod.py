@@ -153,7 +153,9 @@ def test_environment_says_where_everything_is(role: str, spec: str) -> None:
     assert there[said["RAILHEAD_TEMP"]] == there[said["HOME"]] == "railhead-temp"
     assert there[said["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"
     assert said["RAY_AUTH_MODE"] == "token"
-    assert "CUDA_VISIBLE_DEVICES" not in said if role == "worker" else said["CUDA_VISIBLE_DEVICES"] == ""
+    sees_gpus = role == "worker" and spec == "gpus"
+    hidden = (None, None) if sees_gpus else ("void", "")
+    assert (said.get("NVIDIA_VISIBLE_DEVICES"), said.get("CUDA_VISIBLE_DEVICES")) == hidden
     assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
     best = {"name": "a/c5", "index": 5, "time": "t", "attempt": 1}
     assert json.loads(said.get("RAILHEAD_BEST_CHECKPOINT", "null")) == (best if role == "head" else None)

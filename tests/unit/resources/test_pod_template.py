@@ -60,7 +60,7 @@ def test_the_user_may_change_defaults_and_add(role: str) -> None:
         "containers": [
             {
                 "name": "ray",
-                "resources": {"limits": {"cpu": "9"}},
+                "resources": {"limits": {"cpu": "9", "hugepages-2Mi": "1Gi"}},
                 "env": [{"name": "HOME", "value": "/home/me"}],
                 "volumeMounts": [{"name": "data", "mountPath": "/data"}],
             },
@@ -75,7 +75,7 @@ def test_the_user_may_change_defaults_and_add(role: str) -> None:
     assert mounts(pod) == {**mounts(plain), "/data": "data"}
     assert env(pod) == {**env(plain), "HOME": "/home/me"}
     resources = ray(plain)["resources"]
-    assert ray(pod)["resources"] == {**resources, "limits": {**resources["limits"], "cpu": "9"}}
+    assert ray(pod)["resources"] == {**resources, "limits": {**resources["limits"], "cpu": "9", "hugepages-2Mi": "1Gi"}}
     assert [c for c in pod["spec"]["containers"] if c["name"] != "ray"] == [side]
 
 

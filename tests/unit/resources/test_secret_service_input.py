@@ -63,7 +63,13 @@ def test_input_holds_the_job_the_ca_and_the_code() -> None:
 
 
 def test_input_is_the_spec_in_rays_words() -> None:
-    scaling = {"numWorkers": 8, "workersPerPod": 4, "useGPU": True, "resourcesPerWorker": {"cpu": "500m"}}
+    scaling: dict[str, Any] = {
+        "numWorkers": 8,
+        "workersPerPod": 4,
+        "useGPU": True,
+        "resourcesPerWorker": {"cpu": "500m"},
+    }
+    scaling |= {"acceleratorType": "H100", "labelSelector": {"pool": "a", "zone": "in(a, b)", "x": "!y"}}
     spec = make_spec(
         scaling=scaling,
         trainer={"trainFunc": "m:f", "trainLoopConfig": {"lr": 0.1}, "backend": {"name": "gloo", "timeoutSeconds": 9}},
@@ -74,6 +80,9 @@ def test_input_is_the_spec_in_rays_words() -> None:
         "numWorkers": 8,
         "useGPU": True,
         "resourcesPerWorker": {"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
+        "placementStrategy": "PACK",
+        "acceleratorType": "H100",
+        "labelSelector": {"pool": "a"},
     }
     assert said.worker_pods == 2
     assert said.train_loop_config == {"lr": 0.1}

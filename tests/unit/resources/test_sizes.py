@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railhead.resources.input import build_job_input
+from railhead.resources.owner import JobRef
+from railhead.resources.placement import parse_selector
 from railhead.resources.quantity import parse_quantity
 from railhead.resources.sizes import GPU, WORKER_SLOT, compute_sizes
-from tests.unit.builders import make_spec
+from tests.unit.builders import UID, make_spec
 
 MIB = 2**20
 cpus = st.one_of(st.integers(1, 64).map(str), st.integers(1, 8000).map(lambda n: f"{n}m"))
 memory = st.integers(64, 65536).map(lambda n: f"{n}Mi")
+labels = st.sampled_from(["a", "b", "v1.2"])
+keys = st.sampled_from(["zone", "example.com/pool", "v1.2"])
+selectors = st.sampled_from(["!a", "in(a, b)", "!in(a,b)", "in(a)"])
 added = st.fixed_dictionaries({}, optional={"cpu": cpus, "memory": memory})
 
 
@@ -30,6 +36,12 @@ def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
         "workersPerPod": per_pod,
         "useGPU": use_gpu,
     }
+    strategies = ["PACK", "SPREAD"]
+    strategies += ["STRICT_PACK"] if scaling["numWorkers"] == per_pod else []
+    strategies += ["STRICT_SPREAD"] if per_pod == 1 else []
+    scaling["placementStrategy"] = draw(st.sampled_from(strategies))
+    if draw(st.booleans()):
+        scaling["labelSelector"] = draw(st.dictionaries(keys, st.one_of(labels, selectors), min_size=1, max_size=4))
     scaling["resourcesPerWorker"] = draw(st.fixed_dictionaries({}, optional=optional))
     worker = {"extraResources": draw(added), "overhead": draw(added), "sharedMemory": draw(memory)}
     return {"scaling": scaling, "worker": {**worker, "objectStore": draw(memory)}}
@@ -68,6 +80,24 @@ def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     room = {**ray.resources, "CPU": ray.cpus, "GPU": ray.gpus}
     assert all(value * count <= room[name] + 1e-6 for name, value in sizes.per_worker.items())
     assert room[WORKER_SLOT] == count * sizes.per_worker[WORKER_SLOT]
+
+
+@given(raw_specs())
+def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, Any]) -> None:
+    """As many bundles per node as the strategy has, each with its resources and labels, and no room for one more."""
+    spec = make_spec(**raw)
+    sizes, scaling = compute_sizes(spec), spec.scaling
+    node = sizes.worker.ray
+    room = {**node.resources, "CPU": node.cpus, "GPU": node.gpus}
+    per_node = min(room[name] / value for name, value in sizes.per_worker.items())
+    assert math.floor(per_node + 1e-6) == scaling.workers_per_pod
+    pods = scaling.num_workers // scaling.workers_per_pod
+    assert scaling.placement_strategy != "STRICT_PACK" or math.floor(per_node + 1e-6) == scaling.num_workers
+    assert scaling.placement_strategy != "STRICT_SPREAD" or pods == scaling.num_workers
+    told = build_job_input(JobRef("team", "digits", UID), spec).scaling["labelSelector"]
+    assert told == node.labels
+    for key, value in told.items():
+        assert parse_selector((scaling.label_selector or {})[key]) == ("In", [value])
 
 
 @given(raw_specs())

@@ -1,0 +1,77 @@
+"""What a podTemplate may say of the container ray's resources: CEL rules, so that no worker is larger than its pod.
+
+Ray is told what `scaling.resourcesPerWorker` and the like say. Requests and devices that a
+template changed would be another account than Ray's; what is left to it are a limit of
+CPU, which the pods have none of by themselves, and huge pages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+HUGE_PAGES = "hugepages-"
+REQUESTS_WORDS = (
+    "requests of the container named ray come from scaling.resourcesPerWorker, worker.extraResources, "
+    "worker.overhead and head.resources, so that Ray and the pod agree; only hugepages-* may be added"
+)
+LIMITS_WORDS = (
+    "limits of the container named ray come from scaling.resourcesPerWorker, worker.extraResources, "
+    "worker.overhead and head.resources; only cpu and hugepages-* may be limited here"
+)
+_TOO_SMALL = (
+    "limits.cpu of the container named ray is less than the CPUs that the pod asks for; raise it or leave it out"
+)
+
+
+def _cpu(resources: str, *, default: str) -> str:
+    """CPUs of a map of quantities that may be absent, as a number."""
+    return (
+        f"quantity(has({resources}) && 'cpu' in {resources} ? string({resources}['cpu']) : '{default}')"
+        ".asApproximateFloat()"
+    )
+
+
+_WORKER = (
+    f"{_cpu('self.scaling.resourcesPerWorker', default='1')} * double(self.scaling.workersPerPod)"
+    f" + {_cpu('self.worker.extraResources', default='0')} + {_cpu('self.worker.overhead', default='0')}"
+)
+_HEAD = _cpu("self.head.resources", default="2")
+
+
+def _has_room(template: str, wanted: str) -> str:
+    """Whether the template's limit, if there is one, is no less than `wanted`, but for the rounding of floats."""
+    return (
+        f"!has({template}) || !has({template}.spec) || !has({template}.spec.containers) || "
+        f"[{wanted}].all(wanted, {template}.spec.containers.all(c, c.name != 'ray' || !has(c.resources) || "
+        "!has(c.resources.limits) || !('cpu' in c.resources.limits) || "
+        "quantity(string(c.resources.limits['cpu'])).asApproximateFloat() > wanted - 0.0005))"
+    )
+
+
+# For the whole spec.
+CPU_LIMIT_RULES = tuple(
+    (path, _has_room(f"self{path}", wanted), _TOO_SMALL)
+    for path, wanted in (
+        (".podTemplate", _WORKER),
+        (".podTemplate", _HEAD),
+        (".worker.podTemplate", _WORKER),
+        (".head.podTemplate", _HEAD),
+    )
+)
+
+# For a container of a template.
+_LIMITED = "self.name != 'ray' || !has(self.resources) || !has(self.resources.{0}) || self.resources.{0}.all(k, {1})"
+CONTAINER_RULES = (
+    ("", _LIMITED.format("requests", f"k.startsWith('{HUGE_PAGES}')"), REQUESTS_WORDS),
+    ("", _LIMITED.format("limits", f"k == 'cpu' || k.startsWith('{HUGE_PAGES}')"), LIMITS_WORDS),
+)
+
+
+def check_ray_resources(resources: Any) -> None:
+    """The same for an object that was stored under an older schema. Raises ValueError."""
+    if not isinstance(resources, dict):
+        raise ValueError("resources of the container named ray: must be an object")
+    for key, allowed, words in (("requests", (), REQUESTS_WORDS), ("limits", ("cpu",), LIMITS_WORDS)):
+        names = resources.get(key) or {}
+        if not isinstance(names, dict) or not all(n in allowed or str(n).startswith(HUGE_PAGES) for n in names):
+            raise ValueError(words)

@@ -1,0 +1,35 @@
+"""Whether the nodes that joined have the GPUs that `scaling.acceleratorType` asks for. Pure.
+
+Ray finds the type of a real GPU by itself when a node starts, as a resource of the node.
+It would wait for ever for a node with the right one; which nodes there are, is decided by
+Kubernetes, and each of them is to run workers. So the first wrong node tells enough.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+from railhead.contract.job_input import JobInput
+
+PREFIX = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in ray.util.accelerators
+
+
+def find_wrong_accelerator(job: JobInput, nodes: Sequence[Mapping[str, Any]]) -> str:
+    """What is wrong with these worker nodes of `ray.nodes()`, or an empty string."""
+    wanted = job.scaling.get("acceleratorType")
+    if not wanted:
+        return ""
+    for node in nodes:
+        if PREFIX + wanted not in node["Resources"]:
+            return _describe(wanted, node)
+    return ""
+
+
+def _describe(wanted: str, node: Mapping[str, Any]) -> str:
+    found = sorted(name[len(PREFIX) :] for name in node["Resources"] if name.startswith(PREFIX))
+    what = f"has {' and '.join(found)}" if found else "has no GPU whose type Ray knows"
+    return (
+        f"scaling.acceleratorType {wanted}: the worker pod at {node['NodeManagerAddress']} {what}; choose nodes with "
+        "worker.podTemplate.spec.nodeSelector or scaling.labelSelector, or mend acceleratorType (Ray's names: "
+        "ray.util.accelerators)"
+    )

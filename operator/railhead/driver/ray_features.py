@@ -1,0 +1,58 @@
+"""Which Ray a job needs: the oldest that Railhead works with, and what only newer ones can do. Pure.
+
+Asked before Ray is started, of the version in the image's metadata, so that a job never
+fails half-way on what its Ray does not have. docs/ray-train.md has the same as a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, Optional, Tuple
+
+from railhead.contract.job_input import JobInput
+
+Version = Tuple[int, int]
+OLDEST: Version = (2, 52)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A field that needs a Ray newer than OLDEST; `is_used` asks the job's input."""
+
+    field: str
+    since: Version
+    is_used: Callable[[JobInput], bool]
+
+
+FEATURES = (Feature("scaling.labelSelector", (2, 55), lambda job: bool(job.scaling.get("labelSelector"))),)
+
+
+def explain_ray_problem(version: str, job: JobInput) -> str:
+    """Why this Ray cannot run this job, or an empty string. An unknown form of version is let through."""
+    found = parse_version(version)
+    if found is None:
+        return ""
+    if found < OLDEST:
+        return (
+            f"spec.image holds Ray {version}, and Railhead needs Ray {_write(OLDEST)} or newer "
+            f"(older ones cannot authenticate); use an image with a newer Ray"
+        )
+    for feature in FEATURES:
+        if found < feature.since and feature.is_used(job):
+            return (
+                f"{feature.field} needs Ray {_write(feature.since)} or newer, and spec.image holds Ray {version}; "
+                f"use an image with a newer Ray, or remove the field"
+            )
+    return ""
+
+
+def parse_version(version: str) -> Optional[Version]:
+    try:
+        major, minor = (int(part) for part in version.split(".")[:2])
+    except ValueError:
+        return None
+    return major, minor
+
+
+def _write(version: Version) -> str:
+    return ".".join(str(part) for part in version)

@@ -1,0 +1,33 @@
+"""The nodes that joined against `scaling.acceleratorType`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from railhead.driver.accelerators import find_wrong_accelerator
+from tests.ray.pods import make_job
+
+
+def make_gpu_job(accelerator: str | None) -> Any:
+    return make_job(scaling={"numWorkers": 2, "useGPU": True, "acceleratorType": accelerator})
+
+
+def make_node(*types: str) -> dict[str, Any]:
+    resources = {f"accelerator_type:{name}": 1.0 for name in types}
+    return {"NodeManagerAddress": "10.0.0.3", "Resources": {"CPU": 1.0, "GPU": 1.0, **resources}}
+
+
+def test_nodes_that_have_it_are_good() -> None:
+    assert find_wrong_accelerator(make_gpu_job("H100"), []) == ""
+    assert find_wrong_accelerator(make_gpu_job("H100"), [make_node("H100"), make_node("H100", "A100-80G")]) == ""
+
+
+def test_a_job_that_asks_for_none_takes_any() -> None:
+    assert find_wrong_accelerator(make_gpu_job(None), [make_node(), make_node("A100")]) == ""
+
+
+def test_the_first_wrong_node_is_named_with_what_it_has() -> None:
+    problem = find_wrong_accelerator(make_gpu_job("H100"), [make_node("H100"), make_node("A100")])
+    assert problem.startswith("scaling.acceleratorType H100: the worker pod at 10.0.0.3 has A100; choose nodes with")
+    assert "worker.podTemplate.spec.nodeSelector" in problem
+    assert "has no GPU whose type Ray knows" in find_wrong_accelerator(make_gpu_job("H100"), [make_node()])

@@ -1,0 +1,160 @@
+"""Where worker pods run: the strategies, the label selector, and the user's own affinity beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.resources.placement import PREFERRED, REQUIRED, find_ray_labels, parse_selector
+from tests.unit.resources.test_pod import build
+
+Object = dict[str, Any]
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+
+def spec_of(role: str = "worker", *, template: Object | None = None, **scaling: Any) -> Object:
+    """A pod's spec; `template` is a PodSpec of the user's."""
+    changes: Object = {"scaling": {"numWorkers": 2, **scaling}}
+    if template is not None:
+        changes["worker"] = {"podTemplate": {"spec": template}}
+    return dict(build(role, **changes)["spec"])
+
+
+def test_pack_prefers_nodes_and_zones_of_the_jobs_other_workers() -> None:
+    found = spec_of(placementStrategy="PACK")["affinity"]
+    terms = found["podAffinity"][PREFERRED]
+    assert [(t["podAffinityTerm"]["topologyKey"], t["weight"]) for t in terms] == [(HOST, 100), (ZONE, 50)]
+    assert set(found) == {"podAffinity"} and set(found["podAffinity"]) == {PREFERRED}
+
+
+def test_spread_asks_for_it_as_far_as_there_are_nodes() -> None:
+    found = spec_of(placementStrategy="SPREAD")
+    [constraint] = found["topologySpreadConstraints"]
+    assert (constraint["topologyKey"], constraint["whenUnsatisfiable"], constraint["maxSkew"]) == (
+        HOST,
+        "ScheduleAnyway",
+        1,
+    )
+    assert "affinity" not in found
+
+
+def test_strict_spread_is_a_condition() -> None:
+    found = spec_of(placementStrategy="STRICT_SPREAD")["affinity"]
+    [term] = found["podAntiAffinity"][REQUIRED]
+    assert term["topologyKey"] == HOST
+
+
+def test_one_pod_needs_no_place() -> None:
+    found = spec_of(placementStrategy="STRICT_PACK", workersPerPod=2)
+    assert "affinity" not in found and "topologySpreadConstraints" not in found
+
+
+@pytest.mark.parametrize("strategy", ["PACK", "SPREAD", "STRICT_SPREAD"])
+def test_a_strategy_is_about_the_workers_of_this_attempt(strategy: str) -> None:
+    pod = build("worker", attempt=4, scaling={"numWorkers": 2, "placementStrategy": strategy})
+    selectors = find_selectors(pod["spec"])
+    assert selectors
+    for selector in selectors:
+        assert selector["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        for other in (build("head", attempt=4), build("worker", attempt=3)):
+            assert not selector["matchLabels"].items() <= other["metadata"]["labels"].items()
+
+
+def find_selectors(node: Any) -> list[Object]:
+    if isinstance(node, list):
+        return [s for item in node for s in find_selectors(item)]
+    if not isinstance(node, dict):
+        return []
+    found = [node["labelSelector"]] if "labelSelector" in node else []
+    return found + [s for value in node.values() for s in find_selectors(value)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_head_goes_anywhere(strategy: str) -> None:
+    per_pod = 2 if strategy == "STRICT_PACK" else 1
+    found = spec_of("head", placementStrategy=strategy, workersPerPod=per_pod, labelSelector={"pool": "a"})
+    assert "affinity" not in found and "topologySpreadConstraints" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "values"),
+    [
+        ("a", "In", ["a"]),
+        ("!a", "NotIn", ["a"]),
+        ("in(a)", "In", ["a"]),
+        ("in(a,b.c)", "In", ["a", "b.c"]),
+        ("!in(a, b)", "NotIn", ["a", "b"]),
+        ("in", "In", ["in"]),
+        ("!inside", "NotIn", ["inside"]),
+    ],
+)
+def test_a_selector_in_kubernetes_words(text: str, operator: str, values: list[str]) -> None:
+    assert parse_selector(text) == (operator, values)
+    affinity = spec_of(labelSelector={"pool": text})["affinity"]["nodeAffinity"]
+    expression = {"key": "pool", "operator": operator, "values": values}
+    assert affinity == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+def test_ray_is_told_of_labels_with_one_value() -> None:
+    selector = {"a": "x", "b": "in(y)", "c": "in(x, y)", "d": "!x", "e": "!in(x)"}
+    assert find_ray_labels(selector) == {"a": "x", "b": "y"}
+    assert find_ray_labels(None) == {}
+
+
+def test_the_selector_holds_in_each_of_the_users_terms() -> None:
+    mine = {"key": "disk", "operator": "In", "values": ["ssd"]}
+    terms = [{"matchExpressions": [mine]}, {"matchFields": [{"key": "metadata.name"}]}, {}]
+    template = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: [{"weight": 1}]}}}
+    found = spec_of(template=template, labelSelector={"pool": "a"})["affinity"]["nodeAffinity"]
+    ours = {"key": "pool", "operator": "In", "values": ["a"]}
+    assert found[REQUIRED]["nodeSelectorTerms"] == [
+        {"matchExpressions": [mine, ours]},
+        {"matchFields": [{"key": "metadata.name"}], "matchExpressions": [ours]},
+        {},
+    ]
+    assert found[PREFERRED] == [{"weight": 1}]
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+def test_a_preference_of_ours_gives_way_to_the_users(kind: str) -> None:
+    template = {"affinity": {kind: {PREFERRED: [{"weight": 1}]}}}
+    assert spec_of(template=template)["affinity"] == template["affinity"]
+
+
+def test_a_condition_of_ours_stands_beside_the_users() -> None:
+    mine = {"topologyKey": "rack"}
+    template = {"affinity": {"podAntiAffinity": {REQUIRED: [mine]}, "podAffinity": {PREFERRED: []}}}
+    found = spec_of(template=template, placementStrategy="STRICT_SPREAD")["affinity"]
+    assert [t["topologyKey"] for t in found["podAntiAffinity"][REQUIRED]] == ["rack", HOST]
+    assert found["podAffinity"] == {PREFERRED: []}
+    spread = {"topologySpreadConstraints": [{"topologyKey": "rack"}]}
+    both = spec_of(template=spread, placementStrategy="SPREAD")["topologySpreadConstraints"]
+    assert [c["topologyKey"] for c in both] == ["rack", HOST]
+
+
+odd = st.recursive(
+    st.none() | st.booleans() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from([REQUIRED, PREFERRED, "nodeSelectorTerms", "matchExpressions", "a"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    affinity=odd
+    | st.fixed_dictionaries({}, optional={"nodeAffinity": odd, "podAffinity": odd, "podAntiAffinity": odd}),
+    constraints=odd,
+    strategy=st.sampled_from(["PACK", "SPREAD", "STRICT_SPREAD"]),
+)
+def test_whatever_a_template_holds_a_pod_is_built(affinity: Any, constraints: Any, strategy: str) -> None:
+    """What makes no sense is the API server's to refuse, with the pod's own field."""
+    template = {"affinity": affinity, "topologySpreadConstraints": constraints}
+    assert spec_of(template=template, placementStrategy=strategy, labelSelector={"pool": "a"})["containers"]
