@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 CRD := crds/railhead.dev_trainjobs.yaml
 EXAMPLE := manifests/examples/digits.yaml
 
-.PHONY: help setup check format generate test test-unit test-all demo e2e e2e-node bench-start clean
+.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,9 @@ test: check ## Everything that a commit must pass
 	$(BIN)/pytest -q $(wildcard tests/api tests/operator tests/local tests/ray tests/e2e)
 
 test-all: test ## Everything, also what takes long
+
+test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
+	$(BIN)/pytest -q tests/gpu
 
 e2e: $(READY) ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
 	@test -n "$(KUBECONFIG)" -a -n "$(JOB_IMAGE)" || { echo "KUBECONFIG= and JOB_IMAGE= are needed"; exit 2; }

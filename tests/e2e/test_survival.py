@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job, read_starts, with_config
 
@@ -64,24 +62,3 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
     cluster.kill_operator()
     assert cluster.status("orphan")["phase"] == "Succeeded"
     cluster.delete_job("orphan")
-
-
-def test_pretended_gpus_are_scheduled_and_shown_to_their_pods(cluster: Cluster) -> None:
-    if not cluster.is_local:
-        pytest.skip("a real node has the GPUs that it has")
-    code = (
-        "import os, ray.train\ndef train_func():\n    print('sees', os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n"
-    )
-    gpus = {
-        "numWorkers": 2,
-        "useGPU": True,
-        "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi", "nvidia.com/gpu": "2"},
-    }
-    cluster.apply(make_job("gpus", cluster.image, code=code, scaling=gpus))
-    cluster.wait_phase("gpus", "Starting", "Running", "Succeeded")
-    status = cluster.wait_end("gpus")
-    assert status["phase"] == "Succeeded", cluster.tell("gpus")
-    log = cluster.log(status["head"]["pod"])
-    seen = sorted({line.rsplit("sees ", 1)[1].strip() for line in log.splitlines() if "sees " in line})
-    assert seen == ["0,1", "2,3"], seen
-    cluster.delete_job("gpus")

@@ -87,10 +87,10 @@ def end(head: Head, ending: Ending) -> NoReturn:
         timeout = LAST_LINES_TIMEOUT if is_success else LAST_LINES_TIMEOUT_OF_FAILURE
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
     head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
-    _kill_ray(head)
     say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
+    _kill_ray(head)  # last, for a driver in the middle of a call is ended by Ray, with a code of Ray's
     os._exit(ending.exit_code)  # Ray's own way out would talk to daemons that are gone
 
 

@@ -1,0 +1,90 @@
+"""Strategies, labels and types of accelerator: what the operator tells Ray is what the pods' nodes can give."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract import exit_codes
+from railhead.contract.job_input import JobInput
+from railhead.resources.input import build_job_input
+from railhead.resources.owner import JobRef
+from tests.ray.pods import Pods
+from tests.unit.builders import make_spec
+
+CODE = """
+import json
+import ray, ray.train
+
+
+def train_func():
+    context = ray.train.get_context()
+    [node] = [n for n in ray.nodes() if n["NodeID"] == ray.get_runtime_context().get_node_id()]
+    labels = {k: v for k, v in node["Labels"].items() if not k.startswith("ray.io/")}
+    sees = {"rank": context.get_world_rank(), "node": node["NodeManagerAddress"], "labels": labels}
+    print("sees", json.dumps(sees), flush=True)
+"""
+
+
+def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
+    """By the operator's own builder; `accelerator` is what Ray would find on the nodes."""
+    spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "gloo"}})
+    job = build_job_input(JobRef("default", "test", "0a1b2c3d-0000-0000-0000-000000000000"), spec)
+    worker = dict(job.ray_node["worker"])
+    if accelerator:
+        worker["resources"] = {**worker["resources"], f"accelerator_type:{accelerator}": 1.0}
+    return replace(job, ray_node={**job.ray_node, "worker": worker})
+
+
+def read_sees(log: str) -> list[dict[str, Any]]:
+    lines = [line for line in log.splitlines() if "sees {" in line]
+    return sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda seen: int(seen["rank"]))
+
+
+@pytest.mark.parametrize(
+    ("pods_", "accelerator", "scaling"),
+    [
+        (
+            2,
+            "H100",
+            {
+                "numWorkers": 2,
+                "placementStrategy": "STRICT_SPREAD",
+                "useGPU": True,
+                "acceleratorType": "H100",
+                "labelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
+            },
+        ),
+        (1, None, {"numWorkers": 2, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}),
+    ],
+    ids=["each on a node of its own, chosen by label and type", "all in one pod"],
+)
+def test_the_pods_satisfy_the_strategy(
+    tmp_path: Path, pods_: int, accelerator: str | None, scaling: dict[str, Any]
+) -> None:
+    job = make_input(accelerator=accelerator, **scaling)
+    with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
+        pods.start(workers=pods_)
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        sees = read_sees(pods.read_log())
+    assert [seen["rank"] for seen in sees] == [0, 1]
+    assert len({seen["node"] for seen in sees}) == pods_
+    told = {"example.com/pool": "a"} if "labelSelector" in scaling else {}
+    assert all(seen["labels"] == told for seen in sees)
+
+
+@pytest.mark.parametrize("found", [None, "A100"])
+def test_a_wrong_accelerator_is_said_and_not_waited_for(tmp_path: Path, found: str | None) -> None:
+    job = make_input(accelerator=found, numWorkers=1, useGPU=True, acceleratorType="H100")
+    with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
+        pods.start(workers=1)
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+    assert outcome.reason == "AcceleratorNotThere"
+    assert outcome.message.startswith("scaling.acceleratorType H100: the worker pod at ")
+    assert (f"has {found};" if found else "has no GPU whose type Ray knows;") in outcome.message
+    assert "worker.podTemplate.spec.nodeSelector" in outcome.message
