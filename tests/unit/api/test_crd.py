@@ -90,7 +90,7 @@ def test_nothing_in_it_is_unknown_to_structural_schemas() -> None:
 def test_planned_fields_are_not_in_it() -> None:
     known = {path for path, _ in NODES}
     planned = [*planned_paths(TrainJobSpec, "spec"), *planned_paths(JobStatus, "status")]
-    assert len(planned) > 20
+    assert planned
     assert [path for path in planned if path in known] == []
 
 
