@@ -57,6 +57,12 @@ def _env(variable: dict[str, Any], words: str, *, at: str = "spec.env[0]") -> Ba
     return _one("spec.env", [variable], words, at=at)
 
 
+def _git(words: str, *, at: str = "", **changes: Any) -> Bad:
+    good = {"repository": "https://git.example/a.git", "revision": "0a" * 20}
+    git = {name: value for name, value in {**good, **changes}.items() if value is not None}
+    return _one("spec.source", {"git": git}, words, at=f"spec.source.git{at}")
+
+
 def _items(items: list[dict[str, Any]], words: str, *, at: str = "") -> Bad:
     source = {"configMap": {"name": "code", "items": items}}
     return _one("spec.source", source, words, at=f"spec.source.configMap.items{at}")
@@ -107,7 +113,7 @@ TRAINER = [
     _unknown("spec.trainer.trainLoop", "a:b"),
 ]
 SOURCE = [
-    _one("spec.source", {}, "exactly one of inline and configMap"),
+    _one("spec.source", {}, "exactly one of inline, configMap and git"),
     _one("spec.source", {"inline": {"a.py": ""}, "configMap": {"name": "code"}}, "exactly one of"),
     _one("spec.source.inline", {}, "at least 1 properties"),
     _one("spec.source.inline", {"../a.py": ""}, "a key must match"),
@@ -127,6 +133,40 @@ SOURCE = [
     ),
     _items([{"key": "a.py", "path": "a.py"}, {"key": "b.py", "path": "a.py"}], "Duplicate value", at="[1]"),
     _items([{"key": "a", "path": "pkg"}, {"key": "b", "path": "pkg/b"}], "a file and the folder of another one"),
+    _git("Required value", at=".repository", repository=None),
+    _git("Required value", at=".revision", revision=None),
+    *(
+        _git("must be a full commit hash of 40 or 64 digits", at=".revision", revision=revision)
+        for revision in ("main", "v1.0", "0a" * 19, "0A" * 20, "0a" * 20 + "^", "refs/heads/main")
+    ),
+    *(
+        _git("must be https://HOST/PATH, ssh://", at=".repository", repository=repository, secretName="s")
+        for repository in (
+            "http://git.example/a.git",
+            "https://user:word@git.example/a.git",
+            "https://user@git.example/a.git",
+            "https://git.example",
+            "ssh://me:word@git.example/a.git",
+            "ssh://-oProxyCommand=x/a.git",
+            "git@-oProxyCommand=x:a",
+            "git@git.example:-a",
+            "file:///a.git",
+            "/a.git",
+            "ext::sh -c id",
+            "--upload-pack=x",
+            "https://git.example/a.git --x",
+        )
+    ),
+    _git("ssh needs a Secret with a private key", at=".secretName", repository="git@git.example:a.git"),
+    _git("should match", at=".path", path="../src"),
+    _git("should match", at=".path", path="/src"),
+    _git("should match", at=".secretName", secretName="My_Secret"),
+    _git("should match", at=".image", image="my image"),
+    _one(
+        "spec.source",
+        {"configMap": {"name": "c"}, "git": {"repository": "https://git.example/a", "revision": "0a" * 20}},
+        "exactly one of",
+    ),
 ]
 SCALING = [
     _one("spec.scaling.numWorkers", 0, "greater than or equal to 1"),
@@ -342,10 +382,5 @@ PLANNED = [
     _unknown("spec.activeDeadlineSeconds", 60),
     _unknown("spec.ttlSecondsAfterFinished", 60),
     _unknown("spec.worker.drainSeconds", 30),
-    Bad(
-        "spec.source.git",
-        "unknown field",
-        {"spec.source": {"git": {"repository": "https://git.example/a.git"}, "configMap": {"name": "code"}}},
-    ),
 ]
 BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *PODS, *PLANNED]

@@ -31,6 +31,28 @@ GOOD: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "code in a repository": {
+        "spec.source": {"git": {"repository": "https://git.example/a/b.git", "revision": "0a" * 20}}
+    },
+    "code of a server inside, by a token": {
+        "spec.source": {
+            "git": {
+                "repository": "https://git.example:8443/~me/a%20b",
+                "revision": "0a" * 32,
+                "path": "src/training",
+                "secretName": "git",
+                "image": "registry.example/git:1",
+            }
+        }
+    },
+    "code by ssh": {
+        "spec.source": {
+            "git": {"repository": "ssh://git@git.example:22/a.git", "revision": "0a" * 20, "secretName": "key"}
+        }
+    },
+    "code by ssh, short": {
+        "spec.source": {"git": {"repository": "git@git.example:me/a.git", "revision": "0a" * 20, "secretName": "key"}}
+    },
     "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
     "config of any shape": {
         "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}

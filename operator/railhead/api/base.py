@@ -47,6 +47,7 @@ Function = Annotated[
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$",
     ),
 ]
+Image = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[A-Za-z0-9]([-A-Za-z0-9._/:@]*[A-Za-z0-9])?$")]
 FreeObject = dict[str, Any]
 
 

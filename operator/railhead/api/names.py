@@ -23,6 +23,7 @@ LABEL_ROUND = f"{GROUP}/round"
 HEAD = "head"
 WORKER = "worker"
 CONTAINER = "ray"
+FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 40
 MAX_ATTEMPT = 999
 MAX_ROUND = 9999

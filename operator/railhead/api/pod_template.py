@@ -131,7 +131,7 @@ def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
         values = template.get("metadata", {}).get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
             raise ValueError(f"metadata.{key}: must map text to text")
-    for key in ("containers", "volumes"):
+    for key in ("containers", "initContainers", "volumes"):
         items = template.get("spec", {}).get(key, [])
         if not isinstance(items, list) or not all(
             isinstance(i, dict) and isinstance(i.get("name"), str) for i in items

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
-from railhead.api.base import Model, Name, planned, rules
+from railhead.api.base import Image, Model, Name, rules
 
 Text = Annotated[str, Field(max_length=262144)]
 FileName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$")]
@@ -49,6 +50,68 @@ class ConfigMapSource(Model):
     )
 
 
+# Nothing that git could take for an option or for a program to run, and no credentials.
+_HOST, _PATH = r"[A-Za-z0-9][-A-Za-z0-9.]*", r"[-A-Za-z0-9._~%+@/]+"
+REPOSITORY = (
+    rf"^(https://{_HOST}(:[0-9]+)?/{_PATH}"
+    rf"|ssh://([A-Za-z0-9_][-A-Za-z0-9_.]*@)?{_HOST}(:[0-9]+)?/{_PATH}"
+    rf"|[A-Za-z0-9_][-A-Za-z0-9_.]*@{_HOST}:[A-Za-z0-9._~/]{_PATH})$"
+)
+REPOSITORY_WORDS = "must be https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password"
+REVISION = r"^([0-9a-f]{40}|[0-9a-f]{64})$"
+REVISION_WORDS = (
+    "must be a full commit hash of 40 or 64 digits, which `git rev-parse HEAD` prints; "
+    "what a branch or tag names may change between attempts"
+)
+
+
+def _matching(pattern: str, words: str) -> Any:
+    """A text of this form. As a rule and not as the schema's pattern, so that the refusal is in words."""
+
+    def check(text: str) -> str:
+        if not re.match(pattern, text):
+            raise ValueError(words)
+        return text
+
+    return AfterValidator(check)
+
+
+class GitSource(Model):
+    """User code in a commit of a git repository, fetched by an init container of each pod."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                ".secretName",
+                "has(self.secretName) || self.repository.startsWith('https://')",
+                "ssh needs a Secret with a private key, of the type kubernetes.io/ssh-auth",
+            )
+        )
+    )
+    repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_WORDS)] = Field(
+        min_length=1,
+        max_length=1024,
+        description="URL of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH.",
+        json_schema_extra=rules(("", f"self.matches(r'{REPOSITORY}')", REPOSITORY_WORDS)),
+    )
+    revision: Annotated[str, _matching(REVISION, REVISION_WORDS)] = Field(
+        min_length=1,
+        max_length=64,
+        description="Full hash of the commit, so that all attempts see the same code.",
+        json_schema_extra=rules(("", f"self.matches(r'{REVISION}')", REVISION_WORDS)),
+    )
+    path: RelativePath | None = Field(
+        default=None, description="Folder of the repository with the modules. Default: its root."
+    )
+    secret_name: Name | None = Field(
+        default=None,
+        description="Secret with credentials: username and password, or ssh-privatekey and known_hosts; and ca.crt.",
+    )
+    image: Image | None = Field(
+        default=None, description="Image that fetches, with git and python3. Default: spec.image."
+    )
+
+
 class Source(Model):
     """Where the code of train_func comes from. Without it the code is in the image."""
 
@@ -56,8 +119,8 @@ class Source(Model):
         json_schema_extra=rules(
             (
                 "",
-                "has(self.inline) != has(self.configMap)",
-                "exactly one of inline and configMap must be set",
+                "[has(self.inline), has(self.configMap), has(self.git)].exists_one(x, x)",
+                "exactly one of inline, configMap and git must be set",
             )
         )
     )
@@ -77,4 +140,4 @@ class Source(Model):
     config_map: ConfigMapSource | None = Field(
         default=None, description="A ConfigMap whose keys are the files; it is copied once, before the first attempt."
     )
-    git: Any | None = planned("A git repository.")
+    git: GitSource | None = Field(default=None, description="A commit of a git repository.")

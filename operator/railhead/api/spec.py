@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Model, planned, rules
+from railhead.api.base import Image, Model, planned, rules
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
@@ -33,10 +33,7 @@ class TrainJobSpec(Model):
             *CPU_LIMIT_RULES,
         )
     )
-    image: str = Field(
-        min_length=1,
-        max_length=512,
-        pattern=r"^[A-Za-z0-9]([-A-Za-z0-9._/:@]*[A-Za-z0-9])?$",
+    image: Image = Field(
         description="Container image of head and workers: Ray 2.52 or newer and the framework, nothing of Railhead.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(

@@ -6,6 +6,7 @@ rewrites mount paths in command, args and environment.
 
 INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
 SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
+GIT_CREDENTIALS = "RAILHEAD_GIT_CREDENTIALS"  # folder of spec.source.git.secretName, in the init container only
 STORAGE = "RAILHEAD_STORAGE"  # run.storagePath
 BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
 ATTEMPT = "RAILHEAD_ATTEMPT"

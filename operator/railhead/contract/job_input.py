@@ -13,6 +13,7 @@ from typing import Any, Optional
 
 FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
+CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
 
 
@@ -36,6 +37,7 @@ class JobInput:
         storage_path: a URI, or None when it is a path (then in the environment).
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
+        git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
     """
 
     namespace: str
@@ -53,6 +55,7 @@ class JobInput:
     max_failures: int = 0
     collective_timeout_seconds: Optional[int] = None
     storage_path: Optional[str] = None
+    git: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)

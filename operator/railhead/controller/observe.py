@@ -31,7 +31,7 @@ def observe_pod(pod: Object) -> PodView:
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     labels = metadata.get("labels") or {}
     state = _container_state(status)
-    ended = state.get("terminated") or {}
+    container, ended = _end(state, status)
     return PodView(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -48,6 +48,7 @@ def observe_pod(pod: Object) -> PodView:
         message=str(ended.get("message") or status.get("message") or "")[:8192],
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
+        container=container,
     )
 
 
@@ -75,6 +76,23 @@ def _container_state(status: Object) -> Object:
         if container.get("name") == names.CONTAINER:
             return container.get("state") or {}
     return {}
+
+
+def _end(state: Object, status: Object) -> tuple[str, Object]:
+    """Which container's end is the pod's: that of ray, or of an init container that kept it from starting."""
+    ended = state.get("terminated")
+    if ended or status.get("phase") != "Failed":
+        return names.CONTAINER, ended or {}
+    for container in status.get("initContainerStatuses") or []:
+        end = (container.get("state") or {}).get("terminated") or {}
+        if not end.get("exitCode"):
+            continue
+        name = str(container.get("name"))
+        if name == names.FETCH_CONTAINER:
+            return name, end
+        words = f"init container {name} ended with code {end['exitCode']}: {end.get('message') or ''}".strip(" :")
+        return name, {**end, "message": words, "exitCode": None}  # its codes mean nothing to us
+    return names.CONTAINER, {}
 
 
 def _reason(status: Object, ended: Object) -> str:

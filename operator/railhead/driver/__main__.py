@@ -1,4 +1,5 @@
-"""The pods' entry point: `head`, `worker`, and `ray`, by which both start Ray's own command.
+"""The pods' entry point: `head`, `worker`, and `ray`, by which both start Ray's own command; `fetch`
+before them, and `credential`, by which it answers git.
 
 Ray's command is run from here and not by `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
@@ -24,6 +25,14 @@ def main() -> None:
         from railhead.driver.ray_command import run_ray
 
         run_ray(arguments)
+    elif role == "fetch":
+        from railhead.driver.fetch.run import run_fetch
+
+        run_fetch(os.environ)
+    elif role == "credential":
+        from railhead.driver.fetch.run import run_credential
+
+        run_credential(arguments)
     else:
         sys.exit(f"railhead: unknown role {role!r}; this is the entry point of a TrainJob's pods (head or worker)")
 

@@ -24,7 +24,7 @@ def _kind(pod: PodView) -> tuple[str, str, str]:
         return (
             "OutOfMemory",
             "OOMKilled",
-            f"Container {CONTAINER} of pod {pod.name} was killed for memory; raise its memory",
+            f"Container {pod.container} of pod {pod.name} was killed for memory; raise its memory",
         )
     if pod.exit_code in CLASS_OF_CODE:
         kind = CLASS_OF_CODE[pod.exit_code]
@@ -64,7 +64,7 @@ def classify_loss(observed: Observed, pod: PodView | None, *, gone: str) -> Fail
             "attempt": observed.attempt,
             "pod": pod.name if pod else gone,
             "node": pod.node if pod else observed.status.head.node,
-            "container": CONTAINER,
+            "container": pod.container if pod else CONTAINER,
             "exitCode": pod.exit_code if pod else None,
             "time": format_time(observed.now),
         }

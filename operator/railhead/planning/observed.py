@@ -44,6 +44,7 @@ class PodView:
     message: str = ""
     finished_at: datetime | None = None
     problem: Problem | None = None
+    container: str = names.CONTAINER  # whose end the exit code and the message are
 
     @property
     def is_over(self) -> bool:

@@ -16,6 +16,7 @@ from railhead.resources.sizes import compute_sizes
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
     """The spec in the driver's words: Ray's names and numbers."""
     sizes = compute_sizes(spec)
+    git = spec.source.git if spec.source else None
     run, scaling, backend = spec.run, spec.scaling, spec.trainer.backend
     return JobInput(
         namespace=job.namespace,
@@ -39,6 +40,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         max_failures=run.failure.max_failures if run.failure else 0,
         collective_timeout_seconds=run.collective_timeout_seconds,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
+        git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
     )
 

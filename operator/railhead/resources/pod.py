@@ -13,18 +13,21 @@ from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE
-from railhead.resources.bundle import BUNDLE_FILE
+from railhead.resources.folders import (
+    AUTH_FOLDER,
+    BUNDLE_FOLDER,
+    BUNDLE_PATH,
+    INPUT_FOLDER,
+    TEMP_FOLDER,
+    TERMINATION_LOG,
+)
 from railhead.resources.merge import merge
 from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import PodSize
 from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
+from railhead.resources.source_fetch import build_fetch_container
 
-BUNDLE_FOLDER = "/opt/railhead"
-INPUT_FOLDER = "/etc/railhead/input"
-AUTH_FOLDER = "/etc/railhead/auth"
-TEMP_FOLDER = "/tmp/railhead"
-TERMINATION_LOG = "/dev/termination-log"
 RAY_USER = 1000  # the public Ray images' user; a number, or a kubelet refuses runAsNonRoot
 
 
@@ -64,6 +67,7 @@ def build_pod(
         else c
         for c in pod_spec["containers"]
     ]
+    _add_fetch(pod_spec, spec)
     metadata = build_metadata(
         job,
         place.name,
@@ -160,6 +164,15 @@ def _essential_spec(
     }
 
 
+def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec) -> None:
+    """After the init containers of the user's template: one of them may be the pod's way into the network."""
+    if spec.source is None or spec.source.git is None:
+        return
+    [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]
+    others = [c for c in pod_spec.get("initContainers") or [] if c.get("name") != names.FETCH_CONTAINER]
+    pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, ray=ray)]
+
+
 def _essential_container(
     job: JobRef,
     spec: TrainJobSpec,
@@ -169,14 +182,13 @@ def _essential_container(
     env: list[dict[str, Any]],
     mounts: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    bundle = f"{BUNDLE_FOLDER}/{BUNDLE_FILE}"
     container: dict[str, Any] = {
         "image": spec.image,
-        "command": ["python3", bundle, place.role],
+        "command": ["python3", BUNDLE_PATH, place.role],
         "args": [],
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
-        "env": [*_shared_env(job, spec, attempt=place.attempt, bundle=bundle), *env],
+        "env": [*_shared_env(job, spec, attempt=place.attempt), *env],
         "volumeMounts": [
             {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
             {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
@@ -192,12 +204,12 @@ def _essential_container(
     return container
 
 
-def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int, bundle: str) -> list[dict[str, Any]]:
+def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int) -> list[dict[str, Any]]:
     folder = find_source_folder(spec)
     values = {
         e.INPUT: INPUT_FOLDER,
         e.STORAGE: spec.run.storage_path,
-        e.BUNDLE: bundle,
+        e.BUNDLE: BUNDLE_PATH,
         e.ATTEMPT: str(attempt),
         e.HEAD_HOST: names.head_host(job.name, job.uid, namespace=job.namespace, attempt=attempt),
         e.HEAD_PORT: str(names.head_port(job.uid, attempt)),

@@ -7,11 +7,10 @@ from typing import Any
 from railhead.api import names
 from railhead.api.source import ConfigMapSource
 from railhead.api.spec import TrainJobSpec
-from railhead.contract.job_input import SOURCE_PREFIX
+from railhead.contract.job_input import CHECKOUT, SOURCE_PREFIX
+from railhead.resources.folders import SOURCE_FOLDER, SOURCE_VOLUME
 from railhead.resources.owner import JobRef, build_metadata
-
-SOURCE_FOLDER = "/etc/railhead/source"
-VOLUME = "railhead-source"
+from railhead.resources.source_fetch import build_fetch_volumes
 
 
 def build_source_copy(job: JobRef) -> dict[str, Any]:
@@ -27,10 +26,12 @@ def build_source_copy(job: JobRef) -> dict[str, Any]:
 def build_source_volumes(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
     if spec.source is None:
         return []
+    if spec.source.git is not None:
+        return build_fetch_volumes(spec.source.git)
     if spec.source.config_map is not None:
-        return [{"name": VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
+        return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
-    return [{"name": VOLUME, "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
+    return [{"name": SOURCE_VOLUME, "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
 
 
 def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:
@@ -40,9 +41,13 @@ def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:
 
 def build_source_mounts(spec: TrainJobSpec) -> list[dict[str, Any]]:
     """Of the container ray."""
-    return [{"name": VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
+    return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
 
 
 def find_source_folder(spec: TrainJobSpec) -> str | None:
     """Where the modules are, as the container ray sees it; None when they are in its image."""
-    return SOURCE_FOLDER if spec.source else None
+    if spec.source is None:
+        return None
+    if spec.source.git is not None:
+        return "/".join(part for part in (SOURCE_FOLDER, CHECKOUT, spec.source.git.path) if part)
+    return SOURCE_FOLDER

@@ -77,6 +77,34 @@ def test_only_the_ray_containers_end_counts() -> None:
     assert (view.exit_code, view.reason, view.message) == (None, "", "")
 
 
+def observe_init_end(name: str, **terminated: Any) -> PodView:
+    inits = [make_container(name="first", terminated={"exitCode": 0}), make_container(name=name, terminated=terminated)]
+    ray = make_container(waiting={"reason": "PodInitializing"})
+    return observe_status(phase="Failed", initContainerStatuses=inits, containerStatuses=[ray])
+
+
+def test_code_that_could_not_be_fetched_ends_the_pod_in_the_fetchers_words() -> None:
+    word = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
+    code = CODE_OF_CLASS["Configuration"]
+    view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=word, finishedAt="2026-01-01T12:00:00Z")
+    assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(word), code, names.FETCH_CONTAINER)
+    assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_a_failed_init_container_of_the_users_is_said_and_its_code_means_nothing() -> None:
+    view = observe_init_end("prepare", exitCode=65, message="no disk", finishedAt="2026-01-01T12:00:00Z")
+    assert (view.exit_code, view.container) == (None, "prepare")
+    assert view.message == "init container prepare ended with code 65: no disk"
+    assert view.is_over and view.finished_at is not None
+
+
+def test_an_init_container_that_was_killed_with_a_running_pod_is_no_end() -> None:
+    inits = [make_container(name="side", terminated={"exitCode": 1})]
+    ray = make_container(running={"startedAt": "x"})
+    view = observe_status(phase="Running", initContainerStatuses=inits, containerStatuses=[ray])
+    assert (view.exit_code, view.message, view.container) == (None, "", names.CONTAINER)
+
+
 def test_exit_code_zero_is_an_exit_code() -> None:
     assert observe_end(exitCode=0, reason="Completed").exit_code == 0
 

@@ -1,0 +1,58 @@
+"""The init container of a job with spec.source.git: fetches, says how it went, ends with a code."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any, Mapping, NoReturn
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import CHECKOUT, FILE, JobInput
+from railhead.contract.outcome import Outcome
+from railhead.driver.ending import write_outcome
+from railhead.driver.fetch.credentials import answer_git, check_credentials
+from railhead.driver.fetch.problem import FetchProblem
+from railhead.driver.fetch.repository import Commit, Git, fetch_commit
+
+
+def run_fetch(environment: Mapping[str, str]) -> NoReturn:
+    signal.signal(signal.SIGTERM, _exit_at_once)
+    job = JobInput.from_json(Path(environment[e.INPUT], FILE).read_text())
+    try:
+        fetch(environment, job.git)
+    except FetchProblem as problem:
+        ending = problem.ending
+        write_outcome(Outcome(ending.outcome, ending.reason, ending.message), environment.get(e.TERMINATION_MESSAGE))
+        _say(f"{ending.outcome}: {ending.message}")
+        os._exit(ending.exit_code)
+    os._exit(0)
+
+
+def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
+    """`wanted`: spec.source.git. Raises FetchProblem."""
+    commit = Commit(wanted["repository"], wanted["revision"], wanted.get("path") or "")
+    folder = environment.get(e.GIT_CREDENTIALS)
+    credentials = Path(folder) if folder else None
+    if credentials is not None:
+        check_credentials(credentials, repository=commit.repository, secret=wanted["secretName"])
+    home = Path(environment[e.TEMP])
+    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE], say=_say)
+    _say(f"fetching commit {commit.revision} of {commit.repository}")
+    fetch_commit(git, commit, Path(environment[e.SOURCE], CHECKOUT))
+    _say("the commit is checked out")
+
+
+def run_credential(arguments: list[str]) -> None:
+    """`credential FOLDER OPERATION`: what git asks us while it fetches."""
+    folder, operation = arguments
+    print(answer_git(Path(folder), operation), end="")
+
+
+def _exit_at_once(*_: Any) -> NoReturn:
+    """As the first process of its container it would not end by itself."""
+    os._exit(128 + signal.SIGTERM)
+
+
+def _say(text: str) -> None:
+    print(f"railhead: {text}", flush=True)
