@@ -1,0 +1,73 @@
+"""Code from a git server that asks for a password: fetched by the pods' init containers, trained from, or refused."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
+from tests.git_server import GitServer, make_repository, run_git
+
+PASSWORD = "of the test"
+
+
+@pytest.fixture(scope="module")
+def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
+    if not cluster.is_local:
+        pytest.skip("the test's git server listens on this machine's loopback, where no real pod reaches it")
+    folder = tmp_path_factory.mktemp("git")
+    good = {"src/lessons/__init__.py": "", "src/lessons/steps.py": f"from helper import EPOCHS\n{COUNTING}"}
+    make_repository(folder / "root" / "code", {**good, "src/helper.py": "EPOCHS = 2\n"}, {"src/helper.py": "broken("})
+    server = GitServer(folder / "root", folder / "tls")
+    server.password = PASSWORD
+    values = {"username": "robot", "password": PASSWORD, "ca.crt": server.ca.read_text()}
+    data = {key: base64.b64encode(value.encode()).decode() for key, value in values.items()}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git"}, "data": data}
+    cluster.apply({**secret, "type": "kubernetes.io/basic-auth"})
+    yield server
+    server.stop()
+
+
+def make_git_job(name: str, cluster: Cluster, server: GitServer, *, revision: str) -> Object:
+    git = {"repository": server.url("code"), "revision": revision, "path": "src", "secretName": "git"}
+    scaling = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}}
+    return make_job(name, cluster.image, function="lessons.steps:train_func", source={"git": git}, scaling=scaling)
+
+
+def find_commit(root: Path, *, back: int) -> str:
+    return run_git(root / "code", "rev-parse", f"HEAD~{back}")
+
+
+def test_a_job_trains_with_a_commit_that_is_not_the_newest(cluster: Cluster, server: GitServer) -> None:
+    job = make_git_job("from-git", cluster, server, revision=find_commit(server.root, back=1))
+    cluster.apply(with_config(job, epochs=2))
+    status = cluster.wait_end("from-git")
+    assert status["phase"] == "Succeeded", cluster.tell("from-git")
+    assert status["progress"]["metrics"]["epoch"] == "1"
+    assert read_starts(cluster, "from-git") == [0]
+    assert server.users == {"robot"}
+    [head] = cluster.pod_names("from-git")
+    log = cluster("logs", head, "-c", "railhead-source") + cluster.log(head)
+    assert "the commit is checked out" in log
+    assert PASSWORD not in log
+    cluster.delete_job("from-git")
+
+
+def test_a_commit_that_does_not_exist_fails_the_job_at_once_in_words(cluster: Cluster, server: GitServer) -> None:
+    cluster.apply(make_git_job("no-commit", cluster, server, revision="0" * 40))
+    status = cluster.wait_end("no-commit")
+    failure = status["failure"]
+    assert (failure["class"], failure["reason"], failure["container"]) == (
+        "Configuration",
+        "CommitNotFound",
+        "railhead-source",
+    )
+    assert failure["message"].startswith(f"spec.source.git.revision: {server.url('code')} has no commit {'0' * 40}")
+    [stalled] = [c for c in status["conditions"] if c["type"] == "Stalled"]
+    assert failure["message"] in stalled["message"]
+    assert status["attempt"] == 1
+    cluster.delete_job("no-commit")
