@@ -54,6 +54,8 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.source": {"git": {"repository": "git@git.example:me/a.git", "revision": "0a" * 20, "secretName": "key"}}
     },
     "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
+    "a framework": {"spec.trainer.framework": "Torch"},
+    "a trainer of one's own": {"spec.trainer": {"build": "digits:make_trainer", "trainLoopConfig": {"lr": 0.1}}},
     "config of any shape": {
         "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}
     },
@@ -148,7 +150,7 @@ def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
         "placementStrategy": "PACK",
     }
     assert stored["spec"]["worker"] == {"sharedMemory": "512Mi", "objectStore": "256Mi"}
-    assert stored["spec"]["trainer"]["framework"] == "Torch"
+    assert "framework" not in stored["spec"]["trainer"]
     assert stored["spec"]["backoffLimit"] == 3
     assert stored["spec"]["managedBy"] == "railhead.dev/operator"
 

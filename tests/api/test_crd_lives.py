@@ -30,6 +30,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("trainer", {"trainLoopConfig": {"lr": 0.2}}),
     ("trainer", {"trainLoopConfig": {"nested": {"a": 2}}}),
     ("trainer", {"backend": {"name": "gloo"}}),
+    ("trainer", {"trainFunc": None, "build": "other:make"}),
     ("source", None),
     ("source", {"configMap": {"name": "other"}}),
     ("scaling", {"numWorkers": 2}),

@@ -20,6 +20,7 @@ MAX_KEY = 128
 MAX_VALUE = 256
 MAX_URI = 2048
 MAX_TIME = 64
+MAX_MESSAGE = 1024
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_KEY)], Annotated[str, Field(max_length=MAX_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed"]
@@ -56,6 +57,13 @@ class WorkersStatus(StatusModel):
     joined: int = Field(default=0, description="Worker pods that have joined the Ray cluster.")
 
 
+class DriverWarning(StatusModel):
+    """Something that the user should change, though training runs."""
+
+    reason: str = _text("One CamelCase word.", 64)
+    message: str = _text("What it is, and what to do.", MAX_MESSAGE)
+
+
 class Progress(StatusModel):
     """The latest word of the driver of one attempt."""
 
@@ -65,6 +73,9 @@ class Progress(StatusModel):
     joined: int = Field(default=0, description="Worker pods that have joined.")
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str = _text("When the driver took them (RFC 3339).", MAX_TIME)
+    warning: DriverWarning | None = Field(
+        default=None, description="What the user should change, though training runs; see condition Resumable."
+    )
 
 
 class CheckpointStatus(StatusModel):
@@ -115,7 +126,7 @@ class JobStatus(StatusModel):
         description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.",
     )
     conditions: list[Condition] = Field(
-        default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled."
+        default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled, Resumable."
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
-from railhead.api.base import FreeObject, Function, Model, free, planned
+from railhead.api.base import FreeObject, Function, Model, free, planned, rules
 
 
 class Backend(Model):
@@ -25,15 +25,49 @@ class Backend(Model):
 
 
 class Trainer(Model):
-    """The Ray Train trainer."""
+    """The Ray Train trainer: made from trainFunc, or by the user's own code."""
 
-    framework: Literal["Torch"] = Field(
-        default="Torch", description="Which Ray Train trainer runs the job: Torch (TorchTrainer)."
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            (
+                "",
+                "has(self.trainFunc) != has(self.build)",
+                "exactly one of trainFunc and build must be set",
+            ),
+            (
+                ".framework",
+                "!has(self.framework) || has(self.trainFunc)",
+                "goes with trainFunc only; the trainer that build returns is a framework's already",
+            ),
+            (
+                ".backend",
+                "!has(self.backend) || has(self.trainFunc)",
+                "goes with trainFunc only; give the options to the trainer that build returns",
+            ),
+        )
     )
-    train_func: Function = Field(
-        description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker."
+    framework: Literal["Torch"] | None = Field(
+        default=None,
+        description="Which Ray Train trainer runs trainFunc: Torch (TorchTrainer). Default: Torch.",
     )
-    train_loop_config: FreeObject | None = free("Free-form object that is handed to train_func as its config argument.")
+    train_func: Function | None = Field(
+        default=None,
+        description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker.",
+    )
+    train_loop_config: FreeObject | None = free(
+        "Free-form object that is handed to trainFunc as its config argument, or to build as train_loop_config."
+    )
     backend: Backend | None = Field(default=None, description="Process group options (TorchConfig).")
-    build: str | None = planned("module:function called in the driver, returns a trainer.")
+    build: Function | None = Field(
+        default=None,
+        description="module:function that is called in the head pod with scaling_config, run_config, "
+        "train_loop_config and datasets, and returns one of Ray Train's trainers.",
+    )
     entrypoint: tuple[str, ...] | None = planned("A whole script as the driver.")
+
+    @model_validator(mode="after")
+    def _has_one_way(self) -> Trainer:
+        """For an object that was stored under another schema."""
+        if (self.train_func is None) == (self.build is None):
+            raise ValueError("exactly one of trainFunc and build must be set")
+        return self

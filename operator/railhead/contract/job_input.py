@@ -24,9 +24,9 @@ class JobInput:
     Attributes:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
-        framework: `Torch` or `Python` so far.
-        train_func: `module:function`.
-        train_loop_config: handed to train_func as it is.
+        framework: of train_func: `Torch` or `Python` so far.
+        train_func, build: `module:function`; exactly one way in is set.
+        train_loop_config: handed to train_func or build as it is.
         backend: TorchConfig's options: {name, timeoutSeconds}; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
             labelSelector: {key: value}}; what ScalingConfig is told.
@@ -44,11 +44,12 @@ class JobInput:
     name: str
     uid: str
     run_name: str
-    framework: str
-    train_func: str
     scaling: dict[str, Any]
     worker_pods: int
     ray_node: dict[str, dict[str, Any]]
+    framework: str = ""
+    train_func: str = ""
+    build: str = ""
     train_loop_config: dict[str, Any] = field(default_factory=dict)
     backend: dict[str, Any] = field(default_factory=dict)
     checkpoint: dict[str, Any] = field(default_factory=dict)

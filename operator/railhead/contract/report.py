@@ -39,6 +39,7 @@ class Report:
             when none of those that are kept has a score; None when nothing is known of scores.
         run_uri: where the run keeps its checkpoints.
         resumed_from: {uri} that this attempt began from, or None.
+        warning: {reason, message} of what the user should change, though training runs; or None.
     """
 
     namespace: str
@@ -54,6 +55,7 @@ class Report:
     best_checkpoint: Optional[dict[str, Any]] = None
     run_uri: str = ""
     resumed_from: Optional[dict[str, Any]] = None
+    warning: Optional[dict[str, Any]] = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,7 +77,7 @@ class Report:
                 raise ValueError(f"report.{key}: missing")
         if values["state"] not in STATES:
             raise ValueError("report.state: unknown")
-        for key in ("checkpoint", "best_checkpoint", "resumed_from"):
+        for key in ("checkpoint", "best_checkpoint", "resumed_from", "warning"):
             if values.get(key) is not None and not isinstance(values[key], dict):
                 raise ValueError(f"report.{key}: not an object")
         known = {k: v for k, v in values.items() if k in Report.__dataclass_fields__}

@@ -7,6 +7,7 @@ driver and pickles it into the controller. An exception here would end the run.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 from dataclasses import replace
@@ -20,6 +21,7 @@ from railhead.contract import environment as e
 from railhead.driver import group, ray_checkpoints
 from railhead.driver.best_checkpoint import Commit, Ranking, explain_missing_score, find_best, find_score, parse_known
 from railhead.driver.marks import name_process
+from railhead.driver.offer import RUN_WARNING
 from railhead.driver.pod import RUN_URI
 from railhead.driver.progress import Progress, build_checkpoint_uri
 from railhead.driver.spool import Spool
@@ -52,7 +54,8 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._manager: Any = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
-        self._progress = Progress()
+        warning = json.loads(os.environ.get(RUN_WARNING) or "null")
+        self._progress = Progress.from_dict(self._spool.read()).begin_run(run_uri=self._run_uri, warning=warning)
 
     @never_raises
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:

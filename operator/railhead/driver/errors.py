@@ -6,10 +6,14 @@ Ray's controller, which does not have that module. Importable wherever the bundl
 
 from __future__ import annotations
 
+import contextlib
+import pickle
 import time
 import traceback
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Optional
+
+_NOTE = "_railhead_note"
 
 
 class TrainingError(Exception):
@@ -47,6 +51,33 @@ def describe_exception(error: BaseException) -> str:
         return " ".join(text.split())
     last = frames[-1]
     return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
+
+
+def note_exception(error: BaseException, rank: int) -> None:
+    """Writes into the user's own exception what we say of it: its traceback does not travel."""
+    with contextlib.suppress(Exception):  # of a class with slots, or one that refuses
+        error.__dict__[_NOTE] = (rank, describe_exception(error), time.time())
+
+
+def read_note(error: BaseException) -> Optional[tuple[int, str, float]]:
+    """(rank, text, time) of `note_exception`, or None."""
+    found = getattr(error, "__dict__", {}).get(_NOTE)
+    return found if isinstance(found, tuple) and len(found) == 3 else None
+
+
+def is_portable(error: BaseException) -> bool:
+    """Whether it comes out of a pickle as it went in: one whose __init__ takes more than it hands on does not."""
+    try:
+        return type(pickle.loads(cloudpickle_dumps(error))).__name__ == type(error).__name__
+    except Exception:
+        return False
+
+
+def cloudpickle_dumps(value: Any) -> bytes:
+    """As Ray does it: a class of the user's script goes by value."""
+    from ray import cloudpickle
+
+    return bytes(cloudpickle.dumps(value))
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:

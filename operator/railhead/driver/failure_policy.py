@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.driver import failure, group
-from railhead.driver.errors import EntrypointNotUsable, TrainingError, describe_exception
+from railhead.driver.errors import EntrypointNotUsable, TrainingError, describe_exception, read_note
 from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
 from railhead.driver.hosts import is_listening
 from railhead.driver.spool import Spool
@@ -119,6 +119,9 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
     if isinstance(error, TrainingError):
         kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
         return RankError(rank, kind, error.text, error.time)
+    note = read_note(error)
+    if note:
+        return RankError(rank, failure.RAISED, note[1], note[2])
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

@@ -8,6 +8,7 @@ other. It also tells which rank a file belongs to. No reader shows a mark.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -31,6 +32,16 @@ class Mark:
 def name_process(node_id: str, pid: int) -> str:
     """A process of the Ray cluster: process ids alone repeat from pod to pod."""
     return f"{node_id[:16]}-{pid}"
+
+
+def find_self() -> tuple[int, str]:
+    """Rank and process of this worker of Ray Train."""
+    import ray.train
+
+    import ray
+
+    process = name_process(ray.get_runtime_context().get_node_id(), os.getpid())
+    return int(ray.train.get_context().get_world_rank()), process
 
 
 def write_marks(kind: str, *, rank: int, process: str) -> None:

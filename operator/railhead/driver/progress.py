@@ -35,6 +35,8 @@ class Progress:
     metrics: dict[str, str] = field(default_factory=dict)
     checkpoint: Optional[dict[str, Any]] = None
     best_checkpoint: Optional[dict[str, Any]] = None
+    run_uri: str = ""  # empty = as the job says
+    warning: Optional[dict[str, str]] = None  # as in `contract.report.Report`
     processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
@@ -43,6 +45,10 @@ class Progress:
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Progress:
         return Progress(**{k: v for k, v in values.items() if k in Progress.__dataclass_fields__})
+
+    def begin_run(self, *, run_uri: str, warning: Optional[dict[str, str]]) -> Progress:
+        """Another fit(): a script may call it several times, and the counts go on."""
+        return replace(self, state="STARTING", has_run=False, processes=(), run_uri=run_uri, warning=warning)
 
     def with_ray_state(self, name: str) -> Progress:
         """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""

@@ -76,6 +76,8 @@ class Publisher:
             metrics=progress.metrics,
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,
+            run_uri=progress.run_uri or base.run_uri,
+            warning=progress.warning,
         )
 
     def begin_stop(self) -> None:

@@ -22,6 +22,7 @@ from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, prepare_storage
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_problem
+from railhead.driver.user_code.path import find_working_folder
 
 Say = Callable[[str], None]
 GiveUp = Callable[[Ending], None]
@@ -37,9 +38,10 @@ def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool,
 
 
 def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
-    problem = find_problem(job.train_func, source=os.environ.get(e.SOURCE))
+    field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
+    problem = find_problem(function, source=os.environ.get(e.SOURCE))
     if problem:
-        return Ending.configuration("EntrypointNotUsable", f"trainer.trainFunc {job.train_func}: {problem}")
+        return Ending.configuration("EntrypointNotUsable", f"{field} {function}: {problem}")
     storage_path = find_storage_path(pod, job)
     try:
         storage = prepare_storage(storage_path, run_name=job.run_name)
@@ -50,25 +52,35 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     if resumed:
         say(f"the run goes on from {storage.latest_checkpoint}")
     os.environ[RUN_URI] = storage.run_uri
-    trainer = _prepare_trainer(job, storage_path)
+    problem = _prepare_ray_train()
+    if problem:
+        return Ending.configuration("RayTrainNotUsable", problem)
+    trainer = None if job.build else _make_trainer(job, storage_path)
     if isinstance(trainer, Ending):
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
     threading.Thread(target=watch_nodes, args=(job, publisher, say, give_up), daemon=True).start()
-    return _fit(trainer, spool)
+    if job.build:
+        trainer = _call_build(job, storage_path)
+    return trainer if isinstance(trainer, Ending) else _fit(trainer, spool)
 
 
-def _prepare_trainer(job: JobInput, storage_path: str) -> Any:
-    """The trainer, or the Ending when the image or the spec does not allow one."""
+def _prepare_ray_train() -> str:
+    """Puts our callback and our failure policy into Ray Train; why that cannot be, or an empty string."""
     try:
         from railhead.driver import callback, failure_policy
     except ImportError as error:
-        return Ending.configuration("RayTrainNotUsable", f"spec.image: Ray Train cannot be imported: {error}")
+        return f"spec.image: Ray Train cannot be imported: {error}"
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
         path for path in (callback.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy()
+    return ""
+
+
+def _make_trainer(job: JobInput, storage_path: str) -> Any:
+    """The trainer of trainFunc, or the Ending when the image or the spec does not allow one."""
     try:
         return build_trainer(job, storage_path=storage_path)
     except ImportError as error:
@@ -76,6 +88,19 @@ def _prepare_trainer(job: JobInput, storage_path: str) -> Any:
         return Ending.configuration("FrameworkMissing", problem)
     except (ValueError, TypeError) as error:
         return Ending.configuration("ConfigurationRefused", f"Ray Train refuses the configuration: {error}")
+
+
+def _call_build(job: JobInput, storage_path: str) -> Any:
+    """The trainer that the user's code makes, or the Ending when it makes none."""
+    from railhead.driver.trainers.build import build_users_trainer
+    from railhead.driver.trainers.users import TrainerRefused
+
+    folder = find_working_folder(os.environ)
+    os.chdir(folder)  # for files that the user's code opens; Ray has taken note of the one before
+    try:
+        return build_users_trainer(job, storage_path=storage_path)
+    except TrainerRefused as error:
+        return Ending.configuration(error.reason, str(error))
 
 
 def connect(pod: Pod, *, say: Say) -> None:

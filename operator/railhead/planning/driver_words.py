@@ -6,10 +6,12 @@ would have the whole status write refused, again and again.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from railhead.api.status import MAX_KEY, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
+from railhead.api.status import MAX_KEY, MAX_MESSAGE, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
 
+REASON = r"[A-Z][A-Za-z0-9]{0,63}"
 MAX_NUMBER = 2**31 - 1  # the CRD's integers are int32
 
 
@@ -17,6 +19,14 @@ def metrics_of(values: Any) -> dict[str, str]:
     """At most 64 metrics of bounded length."""
     items = list(values.items())[:MAX_METRICS] if isinstance(values, dict) else []
     return {str(key)[:MAX_KEY]: str(value)[:MAX_VALUE] for key, value in items}
+
+
+def warning_of(value: Any) -> dict[str, str] | None:
+    """{reason, message} that fit, or None for what is no warning."""
+    reason = value.get("reason") if isinstance(value, dict) else None
+    if not isinstance(reason, str) or not re.fullmatch(REASON, reason):
+        return None
+    return {"reason": reason, "message": str(value.get("message") or "")[:MAX_MESSAGE]}
 
 
 def count_of(value: Any) -> int:

@@ -12,6 +12,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
 from railhead.planning.replacement import missing_pods
 from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.warnings import warning_events
 
 
 def decide_progress(observed: Observed) -> Plan:
@@ -82,4 +83,5 @@ def _training(observed: Observed) -> Plan:
         **_fields(observed, joined=observed.desired_workers),
     )
     is_news = observed.status.phase != "Running"
-    return Plan(status=status, events=(Event("Normal", "Started", message),) if status and is_news else ())
+    events = (Event("Normal", "Started", message),) if is_news else ()
+    return Plan(status=status, events=(*events, *warning_events(observed)) if status else ())

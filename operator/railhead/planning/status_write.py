@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from railhead.api import conditions as c
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.planning.observed import Observed
 from railhead.planning.plan import StatusWrite
+from railhead.planning.warnings import find_warning
 
 
 def format_time(moment: datetime) -> str:
@@ -49,13 +51,20 @@ def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     return operations
 
 
+def _warn(observed: Observed) -> list[Condition]:
+    warning = find_warning(observed)
+    if warning is None:
+        return []
+    return [build_condition(observed, c.RESUMABLE, reason=warning.reason, message=warning.message, status="False")]
+
+
 def build_status_write(observed: Observed, conditions: list[Condition], **changes: Any) -> StatusWrite | None:
     """The write that brings the status to this, or None when it is there already.
 
     `changes` are JSON values by their camelCase status key.
     """
     current = observed.status.model_dump(by_alias=True, mode="json")
-    merged = merge_conditions(observed.status.conditions, conditions)
+    merged = merge_conditions(observed.status.conditions, [*conditions, *_warn(observed)])
     wanted = {
         **changes,
         "observedGeneration": observed.generation,

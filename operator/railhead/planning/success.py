@@ -11,6 +11,7 @@ from railhead.planning.driver_words import changed_best, count_of, metrics_of, n
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
+from railhead.planning.warnings import warning_events
 
 
 def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]
     is_known = known.attempt == observed.attempt and known.state == "FINISHED"
     if outcome is None or is_known:
         return {}
+    warning = known.warning if known.attempt == observed.attempt else None
     return {
         "progress": {
             "attempt": observed.attempt,
@@ -38,6 +40,7 @@ def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]
             "joined": observed.desired_workers,
             "metrics": metrics_of(outcome.metrics),
             "updateTime": format_time(observed.now),
+            **({"warning": warning.model_dump()} if warning else {}),
         }
     }
 
@@ -65,4 +68,6 @@ def decide_success(observed: Observed) -> Plan | None:
         **last_checkpoint(observed, outcome),
     )
     deletes = delete_all(pod for pod in observed.pods if pod.role != HEAD)
-    return Plan(status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message),))
+    return Plan(
+        status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message), *warning_events(observed))
+    )

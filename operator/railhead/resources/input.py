@@ -12,6 +12,8 @@ from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
+DEFAULT_FRAMEWORK = "Torch"
+
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
     """The spec in the driver's words: Ray's names and numbers."""
@@ -23,8 +25,9 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         name=job.name,
         uid=job.uid,
         run_name=names.run_name(job.name, job.uid, run.name),
-        framework=spec.trainer.framework,
-        train_func=spec.trainer.train_func,
+        framework=(spec.trainer.framework or DEFAULT_FRAMEWORK) if spec.trainer.train_func else "",
+        train_func=spec.trainer.train_func or "",
+        build=spec.trainer.build or "",
         train_loop_config=spec.trainer.train_loop_config or {},
         backend=backend.model_dump(by_alias=True, exclude_none=True) if backend else {},
         scaling={

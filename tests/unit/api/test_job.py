@@ -117,7 +117,8 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
     [
         ({"image": ""}, "spec.image"),
         ({"trainer": {"trainFunc": "digits"}}, "spec.trainer.trainFunc"),
-        ({"trainer": {}}, "spec.trainer.trainFunc"),
+        ({"trainer": {}}, "spec.trainer"),
+        ({"trainer": {"trainFunc": "a:b", "build": "a:b"}}, "spec.trainer"),
         ({"scaling": {"numWorkers": 0}}, "spec.scaling.numWorkers"),
         ({"scaling": {"resourcesPerWorker": {"cpu": "two"}}}, "spec.scaling.resourcesPerWorker.cpu"),
         ({"env": [{"name": "A"}, {"name": "1"}]}, "spec.env[1].name"),

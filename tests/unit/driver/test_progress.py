@@ -66,6 +66,14 @@ def test_metrics_are_short_texts() -> None:
     assert len(format_metrics({str(n): n for n in range(999)})) == progress.METRICS_LIMIT
 
 
+def test_another_fit_counts_on() -> None:
+    first = Progress(state="FINISHED", has_run=True, reports=4, commits=2, processes=("a-1",), run_uri="/runs/a")
+    second = first.begin_run(run_uri="/runs/b", warning={"reason": "A"})
+    assert second.with_ray_state("SCHEDULING").state == "SCHEDULING"
+    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/b", {"reason": "A"})
+    assert Progress.from_dict(second.to_dict()) == second
+
+
 def test_checkpoint_uri() -> None:
     assert build_checkpoint_uri("/runs/", "c1") == "/runs/c1"
     assert build_checkpoint_uri("s3://bucket/x?region=a", "c1") == "s3://bucket/x/c1?region=a"

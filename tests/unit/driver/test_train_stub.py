@@ -21,7 +21,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.delenv(WORKING_FOLDER, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(train_func, "_find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(train_func, "find_self", lambda: (3, "ab-1"))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from railhead.api.status import MAX_KEY, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
+from railhead.api.status import MAX_KEY, MAX_MESSAGE, MAX_METRICS, MAX_TIME, MAX_URI, MAX_VALUE, JobStatus
 from railhead.contract.report import STATES, Report
 from railhead.controller.report.writer import status_fields
 from railhead.planning.driver_words import MAX_NUMBER
@@ -36,6 +36,8 @@ REPORT = st.fixed_dictionaries(
         "run_uri": st.text(max_size=4) | st.just("x" * (MAX_URI + 1)),
         "checkpoint": CHECKPOINT,
         "best_checkpoint": BEST,
+        "warning": st.none()
+        | st.fixed_dictionaries({}, optional={"reason": st.just("A1") | JSON, "message": st.just("m" * 5000) | JSON}),
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
     },
 )
@@ -62,6 +64,18 @@ def test_honest_words_arrive_unchanged() -> None:
         "checkpoint": {**told, "attempt": 1},
         "runURI": "/runs",
     }
+
+
+@pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": 7}, {"reason": "A" * 65}])
+def test_what_is_no_warning_is_left_out(warning: Any) -> None:
+    assert "warning" not in status_fields(make_report(warning=warning), RUNNING)["progress"]
+
+
+def test_a_warning_arrives_and_is_written_once() -> None:
+    report = make_report(warning={"reason": "RunNameDiffers", "message": "m" * 5000, "more": 1})
+    fields = status_fields(report, RUNNING)
+    assert fields["progress"]["warning"] == {"reason": "RunNameDiffers", "message": "m" * MAX_MESSAGE}
+    assert status_fields(report, make_facts(**fields).status) == {}
 
 
 def test_only_what_changes_is_a_field() -> None:

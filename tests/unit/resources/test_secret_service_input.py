@@ -62,6 +62,13 @@ def test_input_holds_the_job_the_ca_and_the_code() -> None:
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
 
 
+def test_a_framework_is_told_with_a_train_func_only() -> None:
+    assert build_job_input(JOB, make_spec()).framework == "Torch"
+    built = build_job_input(JOB, make_spec(trainer={"build": "train:make", "trainLoopConfig": {"lr": 1}}))
+    assert (built.framework, built.train_func, built.build) == ("", "", "train:make")
+    assert built.train_loop_config == {"lr": 1}
+
+
 def test_input_is_the_spec_in_rays_words() -> None:
     scaling: dict[str, Any] = {
         "numWorkers": 8,

@@ -18,7 +18,7 @@ from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint, uri_of
+from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint, uri_of, warning_of
 from railhead.planning.status_write import build_operations
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ CLOSE_SECONDS = 3.0
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     """The status fields that this report changes, as JSON; None takes a field away. Pure."""
     current = status.model_dump(by_alias=True, mode="json")
+    current["progress"] = {key: value for key, value in current["progress"].items() if value is not None}
     wanted: dict[str, Any] = {
         "progress": {
             "attempt": report.attempt,
@@ -41,6 +42,8 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
             "updateTime": report.time[:MAX_TIME],
         }
     }
+    if warning := warning_of(report.warning):
+        wanted["progress"]["warning"] = warning
     checkpoint = newer_checkpoint(report.checkpoint, status, attempt=report.attempt, time=report.time)
     if checkpoint:
         wanted["checkpoint"] = checkpoint

@@ -5,11 +5,10 @@ Runs once per rank, in Ray Train's training thread.
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
-from railhead.driver.marks import BEGIN, END, name_process, write_marks
+from railhead.driver.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG = "entrypoint", "config"
@@ -21,7 +20,7 @@ _LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig}."""
-    rank, process = _find_self()
+    rank, process = find_self()
     write_marks(BEGIN, rank=rank, process=process)
     try:
         function = _load(values[ENTRYPOINT], rank)
@@ -54,13 +53,3 @@ def _call(function: Callable[..., Any], config: dict[str, Any], rank: int) -> An
         raise build_training_error(TrainFunctionRaised, rank, error) from error
     # The controller may lack the result's class, and nobody asks for it.
     return result if isinstance(result, (str, int, float, bool)) else None
-
-
-def _find_self() -> tuple[int, str]:
-    """Rank and process."""
-    import ray.train
-
-    import ray
-
-    process = name_process(ray.get_runtime_context().get_node_id(), os.getpid())
-    return int(ray.train.get_context().get_world_rank()), process

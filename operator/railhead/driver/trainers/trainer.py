@@ -1,4 +1,4 @@
-"""The trainer of a job, by the way that the user chose: so far `trainer.trainFunc`."""
+"""`trainer.trainFunc`: the trainer of its framework, with our stub as the function."""
 
 from __future__ import annotations
 

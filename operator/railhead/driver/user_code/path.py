@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Mapping
 
 from railhead.contract import environment as e
 
@@ -19,6 +20,11 @@ WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray moves its wo
 def find_user_folders() -> list[str]:
     """The mounted source, then the container's working directory (code that is in the image)."""
     return [os.environ[name] for name in (e.SOURCE, WORKING_FOLDER) if os.environ.get(name)]
+
+
+def find_working_folder(environment: Mapping[str, str]) -> str:
+    """Where the user's code runs in the head pod: in the source, or where the image says."""
+    return environment.get(e.SOURCE) or environment.get(WORKING_FOLDER) or "/"
 
 
 def add_user_folders() -> None:

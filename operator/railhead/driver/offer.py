@@ -1,0 +1,66 @@
+"""What a trainer of the user's own is offered for its RunConfig, and what it made of it.
+
+A new attempt goes on from the last checkpoint when the run has the name and the storage
+path of the attempt before. The user's code may choose others; then the job says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any, Mapping, Optional
+
+from railhead.driver.pod import RUN_URI
+from railhead.driver.progress import build_checkpoint_uri
+
+RUN_NAME = "RAILHEAD_RUN_NAME"
+STORAGE_PATH = "RAILHEAD_STORAGE_PATH"
+NUM_WORKERS = "RAILHEAD_NUM_WORKERS"
+RUN_WARNING = "RAILHEAD_RUN_WARNING"  # from here to the callback that Ray makes
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The job's run: the same in each attempt."""
+
+    run_name: str
+    storage_path: str
+    num_workers: int
+
+    def to_environment(self) -> dict[str, str]:
+        return {RUN_NAME: self.run_name, STORAGE_PATH: self.storage_path, NUM_WORKERS: str(self.num_workers)}
+
+    @staticmethod
+    def from_environment(environment: Mapping[str, str]) -> Offer:
+        return Offer(environment[RUN_NAME], environment[STORAGE_PATH], int(environment[NUM_WORKERS]))
+
+
+def find_warning(offer: Offer, *, name: str, storage_path: str) -> Optional[dict[str, str]]:
+    """{reason, message} when the run is another one than the job's."""
+    if name != offer.run_name:
+        what = f'RunConfig has the name "{name}", and the job\'s run is "{offer.run_name}"'
+        return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
+    if storage_path.rstrip("/") != offer.storage_path.rstrip("/"):
+        what = f'RunConfig has the storage_path "{storage_path}", and the job\'s is "{offer.storage_path}"'
+        return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
+    return None
+
+
+def _warn(reason: str, what: str, remedy: str) -> dict[str, str]:
+    message = f"{what}: a new attempt may not find the checkpoints of the one before; use {remedy}"
+    return {"reason": reason, "message": message}
+
+
+def announce_run(offer: Offer, run_config: Any, *, offered_path: str) -> None:
+    """For `callback.ProgressCallback`, which fit() makes next in this process.
+
+    `offered_path`: the storage path of the offered RunConfig, as Ray takes it.
+    """
+    is_ours = run_config.storage_path == offered_path
+    path = offer.storage_path if is_ours else os.path.expanduser(run_config.storage_path)
+    os.environ[RUN_URI] = build_checkpoint_uri(path, run_config.name)
+    warning = find_warning(offer, name=run_config.name, storage_path=path)
+    os.environ[RUN_WARNING] = json.dumps(warning) if warning else ""
+    if warning:
+        print(f"railhead: {warning['message']}", flush=True)

@@ -1,0 +1,31 @@
+"""What the driver warns of, as the condition Resumable: False while the run is not the job's own.
+
+Training goes on meanwhile. The condition rides along with every status write of the job
+(`status_write`), and one event is sent when it comes.
+"""
+
+from __future__ import annotations
+
+from railhead.api import conditions as c
+from railhead.api.status import DriverWarning
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Event
+
+_NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
+
+
+def find_warning(observed: Observed) -> DriverWarning | None:
+    """The driver's, of this attempt; that of the attempt before until this one's fit() has begun."""
+    progress = observed.status.progress
+    if progress.attempt == observed.attempt and (progress.warning or progress.state not in _NOT_KNOWN_YET):
+        return progress.warning
+    before = next((each for each in observed.status.conditions if each.type == c.RESUMABLE), None)
+    return DriverWarning(reason=before.reason, message=before.message) if before else None
+
+
+def warning_events(observed: Observed) -> tuple[Event, ...]:
+    """To go with a status write that brings the condition."""
+    warning = find_warning(observed)
+    if warning is None or observed.status.reason_of(c.RESUMABLE) == warning.reason:
+        return ()
+    return (Event("Warning", warning.reason, warning.message),)

@@ -1,0 +1,151 @@
+"""trainer.build with a real Ray: the user's trainer, and what of the user's modules it takes along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import OBJECT_STORE, Pods, make_job
+
+# The train function, the backend and the function of Ray Data are pickled as names of this
+# module, which workers and controller have to import.
+MAKES_A_TRAINER = """
+import os
+import tempfile
+
+import ray.data
+import ray.train
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+
+def greet(word):
+    os.environ["GREETING"] = word
+
+
+class Greeting(Backend):
+    def on_start(self, worker_group, backend_config):
+        worker_group.execute(greet, backend_config.word)
+
+
+class GreetingConfig(BackendConfig):
+    def __init__(self, word):
+        self.word = word
+
+    @property
+    def backend_cls(self):
+        return Greeting
+
+
+class Total:
+    def __init__(self):
+        self.value = 0
+
+
+def double(row):
+    return {"n": row["id"] * 2}
+
+
+def loop(config):
+    total = Total()
+    for row in ray.train.get_dataset_shard("numbers").iter_rows():
+        total.value += row["n"]
+    print("greeting is", os.environ["GREETING"], flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "total"), "w") as file:
+            file.write(str(total.value))
+        mine = ray.train.Checkpoint.from_directory(folder) if ray.train.get_context().get_world_rank() == 0 else None
+        ray.train.report({"total": total.value, "lr": config["lr"]}, checkpoint=mine)
+    print("last words", flush=True)
+    return total
+
+
+def make_trainer(scaling_config, run_config, train_loop_config, datasets):
+    word = open("word.txt").read()
+    print("builds in the driver", flush=True)
+    numbers = ray.data.range(10).map(double)
+    return DataParallelTrainer(
+        loop,
+        train_loop_config=train_loop_config,
+        backend_config=GreetingConfig(word),
+        scaling_config=scaling_config,
+        run_config=run_config,
+        datasets={**datasets, "numbers": numbers},
+        dataset_config=ray.train.DataConfig(datasets_to_split=[]),
+    )
+"""
+
+
+def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
+    node = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
+    job = make_job(
+        train_func="",
+        build="user:make_trainer",
+        framework="",
+        backend={},
+        train_loop_config={"lr": 0.5},
+        ray_node={"head": {"objectStoreBytes": OBJECT_STORE}, "worker": node},
+    )
+    with Pods(tmp_path, job, source={"user.py": MAKES_A_TRAINER, "word.txt": "hello"}) as pods:
+        pods.start()
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+        assert outcome.metrics == {"total": "90", "lr": "0.5"}
+        assert outcome.checkpoint is not None
+        assert outcome.checkpoint["uri"].startswith(f"{pods.storage}/{job.run_name}/checkpoint_")
+        assert log.count("builds in the driver") == 1
+        for rank in (0, 1):
+            assert f"(rank {rank}) greeting is hello" in log
+            assert f"(rank {rank}) last words" in log
+        assert pods.reports[-1]["state"] == "FINISHED"
+        assert all(report["warning"] is None for report in pods.reports)
+        assert "railhead-mark" not in log
+
+
+RAISES = """
+import time
+import ray.train
+from ray.train.torch import TorchTrainer
+
+
+class OnlyHere(Exception):
+    def __init__(self, what, why):
+        super().__init__(f"{what} because {why}")
+
+
+def loop():
+    print("last words of", ray.train.get_context().get_world_rank(), flush=True)
+    if ray.train.get_context().get_world_rank() == 1:
+        raise OnlyHere("it stopped", "it must")
+    time.sleep(60)
+
+
+def make_trainer(scaling_config, run_config, **others):
+    mine = ray.train.RunConfig(name="mine", storage_path=run_config.storage_path)
+    return TorchTrainer(loop, scaling_config=scaling_config, run_config=mine)
+"""
+
+
+def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_words(tmp_path: Path) -> None:
+    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    with Pods(tmp_path, job, source={"user.py": RAISES}) as pods:
+        pods.start()
+        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+        assert outcome.reason == "TrainFunctionRaised"
+        assert "rank 1: user.OnlyHere: it stopped because it must (user.py, line 15, in loop)" in outcome.message
+        assert "(rank 0) last words of 0" in log and "(rank 1) last words of 1" in log
+        last = pods.reports[-1]
+        assert last["run_uri"] == f"{pods.storage}/mine"
+        assert last["warning"]["reason"] == "RunNameDiffers"
+        assert '"mine"' in last["warning"]["message"] and f'"{job.run_name}"' in last["warning"]["message"]
+
+
+def test_a_function_that_makes_no_trainer_is_refused_by_its_field(tmp_path: Path) -> None:
+    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    code = "def make_trainer(**arguments):\n    return sorted(arguments)\n"
+    with Pods(tmp_path, job, source={"user.py": code}) as pods:
+        pods.start_head()
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        message = pods.read_outcome().message
+        assert message.startswith("trainer.build user:make_trainer: it returned a builtins.list")

@@ -1,0 +1,66 @@
+"""A driver's warning becomes the condition Resumable, which stays as long as it is so, and one event."""
+
+from __future__ import annotations
+
+from tests.unit.planning.simulation import Simulation
+
+WARNING = {"reason": "RunNameDiffers", "message": "the name is another one"}
+
+
+def warn(sim: Simulation, state: str = "RUNNING") -> None:
+    sim.report(state)
+    sim.status["progress"]["warning"] = WARNING
+    sim.settle()
+
+
+def told(sim: Simulation) -> list[tuple[str, str, str]]:
+    return [(c["status"], c["reason"], c["message"]) for c in sim.status["conditions"] if c["type"] == "Resumable"]
+
+
+SAID = [("False", WARNING["reason"], WARNING["message"])]
+
+
+def test_a_warning_is_a_condition_and_one_event() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    assert told(sim) == []
+    before = sim.counts["events"]
+    warn(sim)
+    assert told(sim) == SAID
+    assert sim.counts["events"] == before + 1
+    warn(sim)
+    assert sim.counts["events"] == before + 1
+    assert sim.status["phase"] == "Running" and sim.check_condition("Running")
+
+
+def test_it_stays_over_a_new_attempt_until_that_one_says_otherwise() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    warn(sim)
+    sim.report(checkpoint=0)
+    sim.status["progress"]["warning"] = WARNING
+    sim.end_head("Infrastructure")
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    assert sim.status["attempt"] == 2 and told(sim) == SAID
+    before = sim.counts["events"]
+    sim.report("STARTING")
+    sim.settle()
+    assert told(sim) == SAID
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running" and told(sim) == []
+    assert sim.counts["events"] == before + 1  # that it runs again
+
+
+def test_the_end_keeps_it_and_says_it_when_nobody_has() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.status["progress"]["warning"] = WARNING
+    before = sim.counts["events"]
+    sim.end_head("Succeeded")
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and told(sim) == SAID
+    assert sim.counts["events"] == before + 2
+    assert sim.status["progress"]["warning"] == WARNING
