@@ -116,6 +116,7 @@ class HandStarted:
             temp=self._folder / name,
             attempt=1,
             checkpoint_index=-1,
+            worker_pods=None,
             storage=str(self._storage),
             report_url=None,
             report_token=None,

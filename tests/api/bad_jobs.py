@@ -172,7 +172,28 @@ SOURCE = [
         "exactly one of",
     ),
 ]
+ELASTIC = {"minWorkers": 2, "maxWorkers": 4}
+
+
+def _elastic(field: str, words: str, **scaling: Any) -> Bad:
+    return Bad(f"spec.scaling.{field}", words, {"spec.scaling": {**ELASTIC, **scaling}})
+
+
 SCALING = [
+    _elastic("numWorkers", "must not be set beside minWorkers", numWorkers=3),
+    _elastic("maxWorkers", "must not be less than minWorkers", maxWorkers=1),
+    _elastic("desiredWorkers", "must be between them", desiredWorkers=5),
+    _elastic("desiredWorkers", "must be between them", desiredWorkers=1),
+    _elastic(
+        "workersPerPod", "must divide minWorkers, maxWorkers and desiredWorkers", workersPerPod=2, desiredWorkers=3
+    ),
+    _elastic("workersPerPod", "must divide minWorkers, maxWorkers and desiredWorkers", workersPerPod=4),
+    _elastic("startWaitSeconds", "greater than or equal to 0", startWaitSeconds=-1),
+    _one("spec.scaling.minWorkers", 2, "are set together"),
+    _one("spec.scaling.desiredWorkers", 2, "needs minWorkers and maxWorkers"),
+    _one("spec.scaling.startWaitSeconds", 2, "needs minWorkers and maxWorkers"),
+    _one("spec.scaling.elasticResizeMonitorIntervalSeconds", 2, "needs minWorkers and maxWorkers"),
+    _one("spec.scaling.workersPerPod", 2, "must divide spec.scaling.numWorkers"),
     _one("spec.scaling.numWorkers", 0, "greater than or equal to 1"),
     _one("spec.scaling.numWorkers", 4097, "less than or equal to 4096"),
     _one("spec.scaling.numWorkers", "two", "must be of type integer"),
@@ -368,10 +389,6 @@ PODS = [
 # Known to the models, but nothing acts on them so far: refused rather than accepted and ignored.
 PLANNED = [
     _unknown("spec.trainer.entrypoint", ["python", "train.py"]),
-    _unknown("spec.scaling.minWorkers", 1),
-    _unknown("spec.scaling.maxWorkers", 4),
-    _unknown("spec.scaling.desiredWorkers", 2),
-    _unknown("spec.scaling.startWaitSeconds", 60),
     _unknown("spec.run.callbacks", []),
     _unknown("spec.datasets", {}),
     _unknown("spec.runtimeEnv", {}),

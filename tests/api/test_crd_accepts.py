@@ -143,12 +143,7 @@ def test_a_good_job_is_accepted_and_understood(api_server: ApiServer, changes: d
 
 def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
     stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
-    assert stored["spec"]["scaling"] == {
-        "numWorkers": 1,
-        "useGPU": False,
-        "workersPerPod": 1,
-        "placementStrategy": "PACK",
-    }
+    assert stored["spec"]["scaling"] == {"useGPU": False, "workersPerPod": 1, "placementStrategy": "PACK"}
     assert stored["spec"]["worker"] == {"sharedMemory": "512Mi", "objectStore": "256Mi"}
     assert "framework" not in stored["spec"]["trainer"]
     assert stored["spec"]["backoffLimit"] == 3

@@ -64,13 +64,33 @@ def test_no_field_changes_after_creation(api_server: ApiServer, stored: str, fie
     patch = {"spec": {field: value}}
     answer = api_server.request("PATCH", stored, patch, content_type=MERGE_PATCH, dryRun="All")
     assert answer.status == 422, answer.body
-    assert f"spec.{field}: Invalid value" in answer.message
-    assert f"{field}: field is immutable" in answer.message
+    changed = f"scaling.{next(iter(value))}" if field == "scaling" else field
+    assert f"spec.{changed}: Invalid value" in answer.message
+    assert f"{changed}: field is immutable" in answer.message
 
 
 def test_every_field_is_among_the_changes() -> None:
     properties = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     assert {field for field, _ in CHANGES} == set(properties)
+
+
+def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer) -> None:
+    path = f"{PATH}/elastic"
+    job = make_job({"metadata.name": "elastic", "spec.scaling": {"minWorkers": 2, "maxWorkers": 4}})
+    assert api_server.request("POST", PATH, job).status == 201
+    for scaling, status in (
+        ({"desiredWorkers": 3}, 200),
+        ({"desiredWorkers": 2}, 200),
+        ({"desiredWorkers": None}, 200),
+        ({"desiredWorkers": 5}, 422),
+        ({"maxWorkers": 5}, 422),
+        ({"minWorkers": 1}, 422),
+        ({"minWorkers": None, "maxWorkers": None}, 422),
+        ({"startWaitSeconds": 5}, 422),
+    ):
+        answer = api_server.request("PATCH", path, {"spec": {"scaling": scaling}}, content_type=MERGE_PATCH)
+        assert answer.status == status, (scaling, answer.message)
+    api_server.request("DELETE", path)
 
 
 def test_metadata_may_change_and_applying_again_is_no_change(api_server: ApiServer, stored: str) -> None:

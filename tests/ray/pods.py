@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from railhead.contract import environment as e
@@ -85,7 +86,14 @@ class Pods:
         self._server.server_close()
         shutil.rmtree(self._temp, ignore_errors=True)
 
-    def start(self, *, workers: int = 2, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
+    def start(
+        self,
+        *,
+        workers: int = 2,
+        attempt: int = 1,
+        checkpoint_index: int = -1,
+        env: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.start_head(attempt=attempt, checkpoint_index=checkpoint_index, **env)
         for slot in range(workers):
             self.start_worker(slot, env=env)

@@ -53,7 +53,7 @@ def run_attempt(folder: Path, *, epochs: int, best: str, attempt: int, index: in
     checkpoint = {"numToKeep": 2, "scoreAttribute": "loss", "scoreOrder": "min"}
     job = make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint)
     with Pods(folder / str(attempt), job, source={"user.py": TRAINING}, storage=str(folder / "runs")) as pods:
-        pods.start(attempt=attempt, checkpoint_index=index, RAILHEAD_BEST_CHECKPOINT=best)
+        pods.start(attempt=attempt, checkpoint_index=index, env={"RAILHEAD_BEST_CHECKPOINT": best})
         if attempt == 1:
             pods.wait_until(lambda: (folder / "reported-1-0").exists() and bool(pods.reports[-1]["checkpoint"]))
             assert pods.reports[-1]["checkpoint"]["index"] == 0, "an upload that is not complete was told"

@@ -24,6 +24,6 @@ def train_func(config):
 def test_slow_agents_cost_no_pod(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SLOW)
     with Pods(tmp_path / "pods", make_job(framework="Python"), source={"user.py": CODE}) as pods:
-        pods.start(PYTHONPATH=str(tmp_path))
+        pods.start(env={"PYTHONPATH": str(tmp_path)})
         assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
         assert pods.read_outcome().metrics == {"done": "1"}

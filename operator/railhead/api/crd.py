@@ -38,17 +38,27 @@ COLUMNS = [
 ]
 
 
-def immutability_rules(spec: Schema) -> list[dict[str, str]]:
-    """One rule per field: its value and its presence stay as they were when the job was created."""
+MUTABLE = {"scaling": {"desiredWorkers"}}  # field of the spec -> its fields that may change while the job runs
+
+
+def immutability_rules(schema: Schema, *, path: str = "") -> list[dict[str, str]]:
+    """One rule per field: its value and its presence stay as they were when the job was created.
+
+    A field with mutable parts gets a rule for each of the others instead.
+    """
     rules = []
-    for field in spec["properties"]:
-        if field in spec.get("required", []) or "default" in spec["properties"][field]:
-            rule = f"self.{field} == oldSelf.{field}"
+    for field, inner in schema["properties"].items():
+        here = f"{path}.{field}"
+        if not path and field in MUTABLE:
+            fixed = {n: p for n, p in inner["properties"].items() if n not in MUTABLE[field]}
+            rules += immutability_rules({**inner, "properties": fixed}, path=here)
+            continue
+        own, old = f"self{here}", f"oldSelf{here}"
+        if field in schema.get("required", []) or "default" in inner:
+            rule = f"{own} == {old}"
         else:
-            rule = (
-                f"has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})"
-            )
-        rules.append({"rule": rule, "message": f"{field}: field is immutable", "fieldPath": f".{field}"})
+            rule = f"has({own}) == has({old}) && (!has({own}) || {own} == {old})"
+        rules.append({"rule": rule, "message": f"{here[1:]}: field is immutable", "fieldPath": here})
     return rules
 
 

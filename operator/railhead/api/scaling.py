@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Model, planned, rules
+from railhead.api.base import Model, rules
 from railhead.api.quantities import WorkerResources
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -20,17 +20,58 @@ LABELS_OF_RAY = (
     "self.all(k, !k.startsWith('ray.io/'))",
     "labels of ray.io are Ray's own; name a label of the nodes in Kubernetes, or use acceleratorType",
 )
+START_WAIT_SECONDS = 120  # default of startWaitSeconds
+RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, as in Ray Train
 
 
 class Scaling(Model):
-    """How many workers and what each of them gets."""
+    """How many workers and what each of them gets: a fixed number, or between a least and a greatest one."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
+                ".minWorkers",
+                "has(self.minWorkers) == has(self.maxWorkers)",
+                "minWorkers and maxWorkers are set together; a fixed number of workers is numWorkers",
+            ),
+            (
+                ".numWorkers",
+                "!has(self.numWorkers) || !has(self.minWorkers)",
+                "must not be set beside minWorkers and maxWorkers",
+            ),
+            (
+                ".maxWorkers",
+                "!has(self.minWorkers) || !has(self.maxWorkers) || self.minWorkers <= self.maxWorkers",
+                "must not be less than minWorkers",
+            ),
+            (
+                ".desiredWorkers",
+                "!has(self.desiredWorkers) || (has(self.minWorkers) && has(self.maxWorkers) "
+                "&& self.minWorkers <= self.desiredWorkers && self.desiredWorkers <= self.maxWorkers)",
+                "needs minWorkers and maxWorkers, and must be between them",
+            ),
+            (
+                ".startWaitSeconds",
+                "!has(self.startWaitSeconds) || has(self.minWorkers)",
+                "needs minWorkers and maxWorkers; a fixed number of workers is always waited for",
+            ),
+            (
+                ".elasticResizeMonitorIntervalSeconds",
+                "!has(self.elasticResizeMonitorIntervalSeconds) || has(self.minWorkers)",
+                "needs minWorkers and maxWorkers",
+            ),
+            (
                 ".workersPerPod",
-                "self.numWorkers % self.workersPerPod == 0",
+                "!has(self.numWorkers) ? (has(self.minWorkers) || self.workersPerPod == 1) "
+                ": self.numWorkers % self.workersPerPod == 0",
                 "must divide spec.scaling.numWorkers, so that all pods are alike",
+            ),
+            (
+                ".workersPerPod",
+                "(!has(self.minWorkers) || self.minWorkers % self.workersPerPod == 0) && "
+                "(!has(self.maxWorkers) || self.maxWorkers % self.workersPerPod == 0) && "
+                "(!has(self.desiredWorkers) || self.desiredWorkers % self.workersPerPod == 0)",
+                "must divide minWorkers, maxWorkers and desiredWorkers, so that all pods are alike",
             ),
             (
                 ".useGPU",
@@ -44,7 +85,8 @@ class Scaling(Model):
             ),
             (
                 ".placementStrategy",
-                "self.placementStrategy != 'STRICT_PACK' || self.workersPerPod == self.numWorkers",
+                "self.placementStrategy != 'STRICT_PACK' || self.workersPerPod == "
+                "(has(self.numWorkers) ? self.numWorkers : has(self.maxWorkers) ? self.maxWorkers : 1)",
                 "STRICT_PACK needs all workers in one pod: set workersPerPod to the number of workers",
             ),
             (
@@ -54,8 +96,40 @@ class Scaling(Model):
             ),
         )
     )
-    num_workers: int = Field(
-        default=1, ge=1, le=4096, description="Number of Ray Train workers, each runs train_func once."
+    num_workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Number of Ray Train workers, each runs train_func once. Default: 1.",
+    )
+    min_workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Elastic training: with so many workers training begins and goes on. Needs Ray 2.55.",
+    )
+    max_workers: int | None = Field(
+        default=None, ge=1, le=4096, description="Elastic training: there are never more workers than this."
+    )
+    desired_workers: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Elastic training: how many workers are wanted now, between minWorkers and maxWorkers. "
+        "May be changed while the job runs. Default: maxWorkers.",
+    )
+    start_wait_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        le=86400,
+        description="Elastic training: how long the first start waits for all desired workers; then it begins "
+        "with those that are there, at least minWorkers. Default: 120.",
+    )
+    elastic_resize_monitor_interval_seconds: int | None = Field(
+        default=None,
+        ge=0,
+        le=86400,
+        description="Elastic training: a worker group is not resized before it has run for so long. Default: 60.",
     )
     use_gpu: bool = Field(
         default=False,
@@ -71,9 +145,6 @@ class Scaling(Model):
         le=64,
         description="Workers that share one pod: 8 on a node with 8 GPUs keeps NVLink inside the pod.",
     )
-    min_workers: int | None = planned("Elastic training: the least number of workers.")
-    max_workers: int | None = planned("Elastic training: the greatest number of workers.")
-    desired_workers: int | None = planned("Elastic training: the number of workers wanted now.")
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
         default="PACK",
         description="PACK: worker pods near each other, on the same node, else in the same zone, as far as there is "
@@ -98,4 +169,21 @@ class Scaling(Model):
         description="Labels of the nodes that worker pods may run on, in Ray's syntax: value, !value, in(a, b), "
         "!in(a, b). Needs Ray 2.55.",
     )
-    start_wait_seconds: int | None = planned("Elastic training: how long to wait for more than minWorkers.")
+
+    @property
+    def is_elastic(self) -> bool:
+        return self.min_workers is not None
+
+    @property
+    def wanted_workers(self) -> int:
+        """How many workers the user wants now."""
+        return self.desired_workers or self.most_workers
+
+    @property
+    def most_workers(self) -> int:
+        return self.max_workers or self.num_workers or 1
+
+    @property
+    def least_workers(self) -> int:
+        """Without fewer than these there is no training."""
+        return self.min_workers or self.num_workers or 1

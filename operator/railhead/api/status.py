@@ -64,6 +64,16 @@ class DriverWarning(StatusModel):
     message: str = _text("What it is, and what to do.", MAX_MESSAGE)
 
 
+class Resize(StatusModel):
+    """An elastic job that is to lose worker pods, right after the next committed checkpoint."""
+
+    worker_pods: int = Field(default=0, description="Worker pods that will be left.")
+    after_checkpoint: int = Field(
+        default=-1,
+        description="Index of the newest checkpoint when it was decided, -1 = none; the next one lets them go.",
+    )
+
+
 class Progress(StatusModel):
     """The latest word of the driver of one attempt."""
 
@@ -71,6 +81,7 @@ class Progress(StatusModel):
     state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
+    workers: int = Field(default=0, description="Ray Train workers of the present worker group.")
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str = _text("When the driver took them (RFC 3339).", MAX_TIME)
     warning: DriverWarning | None = Field(
@@ -135,6 +146,7 @@ class JobStatus(StatusModel):
     completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
+    resize: Resize | None = Field(default=None, description="Elastic training: worker pods that are about to go.")
     progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
     best_checkpoint: CheckpointStatus | None = Field(

@@ -17,6 +17,7 @@ HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
 POD_IP = "RAILHEAD_POD_IP"
+WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was made; of an elastic job this changes
 REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath

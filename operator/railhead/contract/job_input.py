@@ -29,8 +29,10 @@ class JobInput:
         train_loop_config: handed to train_func or build as it is.
         backend: TorchConfig's options: {name, timeoutSeconds}; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
-            labelSelector: {key: value}}; what ScalingConfig is told.
-        worker_pods: how many Ray nodes the driver waits for.
+            labelSelector: {key: value}}; what ScalingConfig is told. Of an elastic job minWorkers,
+            maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds take the place of numWorkers.
+        worker_pods: how many Ray nodes there are at most; of an elastic job the head's
+            environment tells how many are wanted at its start.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
         max_failures: run.failure.maxFailures.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.

@@ -32,6 +32,7 @@ class Report:
         state: one of `STATES`.
         reports: reports of the whole worker group in this attempt.
         joined: worker pods (Ray nodes) that have joined.
+        workers: Ray Train workers of the present group, 0 while there is none.
         metrics: rank 0's last metrics, numbers as text.
         time: RFC 3339, UTC; when the state was taken.
         checkpoint: {uri, index, time, metrics} of the newest committed one, or None.
@@ -49,6 +50,7 @@ class Report:
     state: str
     reports: int = 0
     joined: int = 0
+    workers: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     time: str = ""
     checkpoint: Optional[dict[str, Any]] = None
@@ -65,7 +67,7 @@ class Report:
         """Raises ValueError with the field's name when a value has the wrong type."""
         wanted = {
             "namespace": str, "name": str, "uid": str, "attempt": int, "state": str,
-            "reports": int, "joined": int, "metrics": dict, "time": str, "run_uri": str,
+            "reports": int, "joined": int, "workers": int, "metrics": dict, "time": str, "run_uri": str,
         }  # fmt: skip
         if not isinstance(values, dict):
             raise ValueError("report: not an object")

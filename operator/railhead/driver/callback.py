@@ -79,6 +79,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     @never_raises
     def after_report(self, training_report: Any, metrics: Any) -> None:
         checkpoint = training_report.checkpoint
+        group.CURRENT.commits += checkpoint is not None
         name = self._name(checkpoint) if checkpoint else None
         time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         values = metrics[0] if metrics else training_report.metrics

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Optional
 
@@ -22,6 +23,7 @@ from railhead.driver.spool import Spool
 # a container's processes one after the other.
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
+PROBES_AT_A_TIME = 32
 _MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -153,18 +155,18 @@ def find_lost_nodes(node_ids: set[str]) -> tuple[str, ...]:
         nodes = {node["NodeID"]: node for node in ray.nodes()}
     except Exception:
         return ()
-    lost = []
-    for node_id in sorted(node_ids):
-        node = nodes.get(node_id)
-        if node is None:
-            lost.append(node_id[:8])
-        elif not node["Alive"] or not _is_answered(node):
-            lost.append(str(node["NodeManagerAddress"]))
-    return tuple(lost)
+    with ThreadPoolExecutor(PROBES_AT_A_TIME) as pool:
+        found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
+    return tuple(name for name in found if name)
 
 
-def _is_answered(node: dict[str, Any]) -> bool:
-    return is_listening(node["NodeManagerAddress"], node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
+def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> str:
+    """The lost node's address, or an empty string for one that answers."""
+    if node is None:
+        return node_id[:8]
+    address = str(node["NodeManagerAddress"])
+    is_there = node["Alive"] and is_listening(address, node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
+    return "" if is_there else address
 
 
 def _is_actor_error(error: BaseException) -> bool:

@@ -1,6 +1,6 @@
-"""The nodes of the present worker group: written by the callback, read by the failure policy.
+"""The present worker group: written by the callback, read by the failure and the scaling policy.
 
-Both live in Ray Train's controller actor, one process, where nothing else connects them.
+All live in Ray Train's controller actor, one process, where nothing else connects them.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Group:
-    """`node_of_rank`: Ray's node ids."""
+    """`node_of_rank`: Ray's node ids; `commits`: checkpoints committed in this fit()."""
 
     node_of_rank: dict[int, str] = field(default_factory=dict)
+    commits: int = 0
 
 
 CURRENT = Group()

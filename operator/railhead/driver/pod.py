@@ -25,6 +25,7 @@ class Pod:
         temp: short folder for Ray's session.
         attempt: of the job.
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
+        worker_pods: wanted when this head was made, or None.
         storage: run.storagePath when it is a path.
         report_url, report_token: the report endpoint and the file with the token; or None.
         termination_message: file for the outcome, or None.
@@ -38,6 +39,7 @@ class Pod:
     temp: Path
     attempt: int
     checkpoint_index: int
+    worker_pods: Optional[int]
     storage: Optional[str]
     report_url: Optional[str]
     report_token: Optional[str]
@@ -55,6 +57,7 @@ class Pod:
             temp=Path(environment[e.TEMP]),
             attempt=int(environment.get(e.ATTEMPT, "1")),
             checkpoint_index=int(environment.get(e.CHECKPOINT_INDEX) or -1),
+            worker_pods=int(environment[e.WORKER_PODS]) if environment.get(e.WORKER_PODS) else None,
             storage=environment.get(e.STORAGE) or None,
             report_url=environment.get(e.REPORT_URL) or None,
             report_token=environment.get(e.REPORT_TOKEN) or None,

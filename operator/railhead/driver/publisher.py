@@ -73,6 +73,7 @@ class Publisher:
             base,
             state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
             reports=progress.reports,
+            workers=len(progress.processes),
             metrics=progress.metrics,
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,

@@ -27,6 +27,8 @@ DEFAULTS = {
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray's view would not be the pod's
+# In seconds. A group that can be smaller need not insist on a node that was just lost.
+ELASTIC_START_TIMEOUT = "20"
 FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
 
 
@@ -35,13 +37,19 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
     for name, value in DEFAULTS.items():
         result.setdefault(name, value)
-    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.scaling["numWorkers"])))
+    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(_most_workers(job))))
+    if "minWorkers" in job.scaling:
+        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", ELASTIC_START_TIMEOUT)
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
     result.setdefault(WORKING_FOLDER, folder)
     result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
     result["PYTHONUNBUFFERED"] = "1"
     return result
+
+
+def _most_workers(job: JobInput) -> int:
+    return int(job.scaling.get("maxWorkers") or job.scaling["numWorkers"])
 
 
 def compute_poll_seconds(workers: int) -> float:

@@ -14,6 +14,7 @@ from typing import Any, Callable, Optional
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.accelerators import find_wrong_accelerator
+from railhead.driver.elastic import Bounds
 from railhead.driver.ending import Ending
 from railhead.driver.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
@@ -52,7 +53,7 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     if resumed:
         say(f"the run goes on from {storage.latest_checkpoint}")
     os.environ[RUN_URI] = storage.run_uri
-    problem = _prepare_ray_train()
+    problem = _prepare_ray_train(pod, job)
     if problem:
         return Ending.configuration("RayTrainNotUsable", problem)
     trainer = None if job.build else _make_trainer(job, storage_path)
@@ -60,22 +61,24 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
-    threading.Thread(target=watch_nodes, args=(job, publisher, say, give_up), daemon=True).start()
+    threading.Thread(target=watch_nodes, args=(pod, job, publisher, say, give_up), daemon=True).start()
     if job.build:
         trainer = _call_build(job, storage_path)
     return trainer if isinstance(trainer, Ending) else _fit(trainer, spool)
 
 
-def _prepare_ray_train() -> str:
-    """Puts our callback and our failure policy into Ray Train; why that cannot be, or an empty string."""
+def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
+    """Puts our callback and our policies into Ray Train; why that cannot be, or an empty string."""
     try:
-        from railhead.driver import callback, failure_policy
+        from railhead.driver import callback, failure_policy, scaling_policy
     except ImportError as error:
         return f"spec.image: Ray Train cannot be imported: {error}"
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
         path for path in (callback.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy()
+    if "minWorkers" in job.scaling:
+        scaling_policy.install_scaling_policy(Bounds.from_job(job.scaling, worker_pods=pod.worker_pods))
     return ""
 
 
@@ -131,10 +134,11 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
     return Ending.succeeded()
 
 
-def watch_nodes(job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
     """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
     import ray
 
+    wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None
     while True:
         try:
@@ -148,9 +152,9 @@ def watch_nodes(job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) 
         count = len(nodes)
         if count != joined:
             joined = count
-            say(f"{count} of {job.worker_pods} worker pods have joined")
+            say(f"{count} of {wanted} worker pods have joined")
             publisher.update(joined=count)
-        time.sleep(NODES_INTERVAL if joined == job.worker_pods else NODES_INTERVAL_JOINING)
+        time.sleep(NODES_INTERVAL if joined == wanted else NODES_INTERVAL_JOINING)
 
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

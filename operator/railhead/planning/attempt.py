@@ -16,7 +16,8 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: 
     """The plan that raises the attempt and makes its children; `changes` go into the same write."""
     attempt = min(attempt, MAX_ATTEMPT)
     phase = "Pending" if attempt == 1 else "Restarting"
-    message = f"Attempt {attempt}: 1 head pod and {observed.desired_workers} worker pods are being started"
+    workers = observed.wanted_workers
+    message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
     status = build_status_write(
         observed,
         [
@@ -27,15 +28,15 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: 
         attempt=attempt,
         round=0,
         head={"pod": "", "node": ""},
-        workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
+        workers={"desired": workers, "ready": 0, "joined": 0},
+        resize=None,
         startTime=observed.status.start_time or format_time(observed.now),
         **changes,
     )
-    slots = range(observed.desired_workers)
     creates = (
         *prerequisites(observed),
-        head_pod(observed, attempt=attempt),
-        *worker_pods(observed, attempt=attempt, slots=slots, round_=0),
+        head_pod(observed, attempt=attempt, workers=workers),
+        *worker_pods(observed, attempt=attempt, slots=range(workers), round_=0),
     )
     return Plan(status=status, creates=creates, events=(event,))
 
@@ -51,5 +52,5 @@ def decide_first_attempt(observed: Observed) -> Plan | None:
     alive = [p for p in observed.pods if not p.is_over]
     heads = [p.attempt for p in alive if p.role == HEAD]
     attempt = max(heads or [p.attempt for p in alive] or [1])
-    event = Event("Normal", "Created", f"Starting 1 head pod and {observed.desired_workers} worker pods")
+    event = Event("Normal", "Created", f"Starting 1 head pod and {observed.wanted_workers} worker pods")
     return begin_attempt(observed, attempt=max(attempt, 1), event=event)

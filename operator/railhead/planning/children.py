@@ -42,10 +42,16 @@ def _source_copy(observed: Observed) -> tuple[CopyConfigMap, ...]:
     return (CopyConfigMap(source.name, keys, build_source_copy(job_ref(observed)), field="spec.source.configMap"),)
 
 
-def head_pod(observed: Observed, *, attempt: int) -> Create:
+def head_pod(observed: Observed, *, attempt: int, workers: int) -> Create:
+    """`workers`: worker pods that there are to be."""
     assert observed.spec is not None
     body = build_head_pod(
-        job_ref(observed), observed.spec, settings=observed.settings, attempt=attempt, status=observed.status
+        job_ref(observed),
+        observed.spec,
+        settings=observed.settings,
+        attempt=attempt,
+        status=observed.status,
+        worker_pods=workers,
     )
     return Create("Pod", body)
 

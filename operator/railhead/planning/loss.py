@@ -25,7 +25,7 @@ def decide_loss(observed: Observed) -> Plan | None:
     gone = names.head_name(observed.name, observed.uid, observed.attempt)
     if head is not None and not head.is_live:
         return _lose(observed, classify_loss(observed, head, gone=gone), head=head)
-    if head is None and observed.were_all_up:
+    if head is None and observed.was_head_up:
         return _lose(observed, classify_loss(observed, None, gone=gone), head=None)
     refused = next((p for p in observed.lost_workers if p.outcome and p.outcome.outcome == "Configuration"), None)
     if refused is not None:

@@ -106,11 +106,34 @@ class Observed:
         return self.status.attempt
 
     @property
+    def is_elastic(self) -> bool:
+        return self.spec is not None and self.spec.scaling.is_elastic
+
+    @property
+    def wanted_workers(self) -> int:
+        """Worker pods that the spec asks for now, not Ray Train workers."""
+        return self._pods_for(self.spec.scaling.wanted_workers) if self.spec else 0
+
+    @property
+    def most_workers(self) -> int:
+        """Worker pods that there may be at most; their slots are 0 to this."""
+        return self._pods_for(self.spec.scaling.most_workers) if self.spec else 0
+
+    @property
+    def least_workers(self) -> int:
+        """Worker pods without which there is no training."""
+        return self._pods_for(self.spec.scaling.least_workers) if self.spec else 0
+
+    @property
     def desired_workers(self) -> int:
-        """Worker pods, not Ray Train workers."""
-        if self.spec is None:
-            return 0
-        return max(1, self.spec.scaling.num_workers // self.spec.scaling.workers_per_pod)
+        """Worker pods of the current attempt. An elastic job's follow the spec by `decide_resize`."""
+        decided = self.status.workers.desired
+        if not self.is_elastic or self.attempt == 0 or decided <= 0:
+            return self.wanted_workers
+        return min(decided, self.most_workers)
+
+    def _pods_for(self, workers: int) -> int:
+        return max(1, workers // self.spec.scaling.workers_per_pod) if self.spec else 0
 
     @property
     def head(self) -> PodView | None:
@@ -125,12 +148,20 @@ class Observed:
 
     @property
     def live_workers(self) -> tuple[PodView, ...]:
-        return tuple(p for p in self.workers if p.is_live and 0 <= p.slot < self.desired_workers)
+        return tuple(p for p in self.workers if p.is_live and 0 <= p.slot < self.most_workers)
 
     @property
     def empty_slots(self) -> tuple[int, ...]:
+        """As many free slots as worker pods are missing."""
         taken = {p.slot for p in self.live_workers}
-        return tuple(slot for slot in range(self.desired_workers) if slot not in taken)
+        free = [slot for slot in range(self.most_workers) if slot not in taken]
+        return tuple(free[: max(self.desired_workers - len(taken), 0)])
+
+    @property
+    def surplus_workers(self) -> tuple[PodView, ...]:
+        """Live worker pods beyond those that are desired: first those that do not run."""
+        ranked = sorted(self.live_workers, key=lambda p: (not p.is_up, p.slot, p.round))
+        return tuple(ranked[self.desired_workers :])
 
     @property
     def lost_workers(self) -> tuple[PodView, ...]:
@@ -142,13 +173,24 @@ class Observed:
 
     @property
     def are_all_up(self) -> bool:
-        return self.head is not None and self.head.is_up and self.workers_up == self.desired_workers
+        return self.head is not None and self.head.is_up and self.workers_up >= self.desired_workers
+
+    @property
+    def are_enough_up(self) -> bool:
+        """All, or for an elastic job so many that it can train."""
+        if not self.is_elastic:
+            return self.are_all_up
+        return self.head is not None and self.head.is_up and self.workers_up >= self.least_workers
+
+    @property
+    def was_head_up(self) -> bool:
+        """The status says so; a head that is missing now was lost, not merely not made yet."""
+        return self.attempt > 0 and bool(self.status.head.pod)
 
     @property
     def were_all_up(self) -> bool:
         """The status says so; a pod that is missing now was lost, not merely not made yet."""
-        ready = self.status.workers.ready
-        return self.attempt > 0 and bool(self.status.head.pod) and ready >= self.desired_workers
+        return self.was_head_up and self.status.workers.ready >= self.desired_workers
 
     @property
     def has_committed(self) -> bool:

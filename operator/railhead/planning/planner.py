@@ -16,6 +16,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.progress import decide_progress
 from railhead.planning.replacement import decide_replacement
+from railhead.planning.resize import decide_resize
 from railhead.planning.success import decide_success
 
 DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
@@ -27,6 +28,7 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_next_attempt,
     decide_success,
     decide_loss,
+    decide_resize,
     decide_replacement,
     decide_progress,
 )

@@ -1,4 +1,4 @@
-"""Fills worker slots: those not made yet by name again, lost ones under a new round.
+"""Fills the slots of lost workers under a new round.
 
 A deleted pod leaves no trace to count, so the round is raised in the status before the
 replacement is made, and the replacement's name carries it.
@@ -6,12 +6,15 @@ replacement is made, and the replacement's name carries it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railhead.api import conditions as c
-from railhead.api.names import HEAD
+from railhead.api.conditions import Condition
 from railhead.planning.backoff import replacement_at
-from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.children import worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.progress import show_progress
 from railhead.planning.status_write import build_condition, build_status_write
 
 
@@ -25,25 +28,18 @@ def decide_replacement(observed: Observed) -> Plan | None:
         return None
     at = replacement_at(observed)
     if at > observed.now:
-        return Plan(wake_at=at)
+        # An elastic job may well train meanwhile.
+        return replace(show_progress(observed) if observed.is_elastic else Plan(), wake_at=at)
     round_ = observed.status.round + 1
     lost = [p for p in observed.lost_workers if p.slot in slots]
     told = f": {lost[0].name} ({lost[0].last_words})" if lost else ""
     message = f"{len(slots)} of {observed.desired_workers} worker pods were lost{told}; replacing them (round {round_})"
-    restarts = observed.status.restarts
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.RECONCILING, reason="WorkerLost", message=message),
-            build_condition(observed, c.RUNNING, reason="WorkerLost", message=message, status="False"),
-        ],
-        phase="Restarting",
+        _conditions(observed, message),
+        phase=observed.status.phase if observed.is_elastic else "Restarting",
         round=round_,
-        restarts={
-            "application": restarts.application,
-            "infrastructure": restarts.infrastructure + 1,
-            "withoutProgress": restarts.without_progress,
-        },
+        restarts=_count_restart(observed),
         workers={
             "desired": observed.desired_workers,
             "ready": observed.workers_up,
@@ -58,20 +54,20 @@ def decide_replacement(observed: Observed) -> Plan | None:
     )
 
 
-def missing_pods(observed: Observed) -> Plan:
-    """Pods that the status intends and nobody has made yet (the operator was ended in between)."""
-    if observed.were_all_up:
-        return Plan()
-    head_missing = observed.head is None
-    if head_missing and any(p.role == HEAD and not p.is_over for p in observed.pods):
-        return Plan()  # an attempt that the status does not tell of yet: the view of the job is old
-    slots = observed.empty_slots
-    if not head_missing and not slots:
-        return Plan()
-    return Plan(
-        creates=(
-            *(prerequisites(observed) if observed.status.round == 0 else ()),
-            *((head_pod(observed, attempt=observed.attempt),) if head_missing else ()),
-            *worker_pods(observed, attempt=observed.attempt, slots=slots, round_=observed.status.round),
-        )
-    )
+def _conditions(observed: Observed, message: str) -> list[Condition]:
+    """The group of an elastic job may go on without them: its driver tells, and `show_progress` says it."""
+    if observed.is_elastic:
+        return list(observed.status.conditions)
+    return [
+        build_condition(observed, c.RECONCILING, reason="WorkerLost", message=message),
+        build_condition(observed, c.RUNNING, reason="WorkerLost", message=message, status="False"),
+    ]
+
+
+def _count_restart(observed: Observed) -> dict[str, int]:
+    restarts = observed.status.restarts
+    return {
+        "application": restarts.application,
+        "infrastructure": restarts.infrastructure + 1,
+        "withoutProgress": restarts.without_progress,
+    }

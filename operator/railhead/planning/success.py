@@ -38,6 +38,7 @@ def last_progress(observed: Observed, outcome: Outcome | None) -> dict[str, Any]
             "state": "FINISHED",
             "reports": count_of(outcome.reports),
             "joined": observed.desired_workers,
+            "workers": known.workers if known.attempt == observed.attempt else 0,
             "metrics": metrics_of(outcome.metrics),
             "updateTime": format_time(observed.now),
             **({"warning": warning.model_dump()} if warning else {}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import names
+from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.resources.owner import JobRef, build_metadata
@@ -31,14 +32,14 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         train_loop_config=spec.trainer.train_loop_config or {},
         backend=backend.model_dump(by_alias=True, exclude_none=True) if backend else {},
         scaling={
-            "numWorkers": scaling.num_workers,
+            **_count_workers(scaling),
             "useGPU": scaling.use_gpu,
             "resourcesPerWorker": dict(sizes.per_worker),
             "placementStrategy": scaling.placement_strategy,
             "acceleratorType": scaling.accelerator_type,
             "labelSelector": find_ray_labels(scaling.label_selector),
         },
-        worker_pods=scaling.num_workers // scaling.workers_per_pod,
+        worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
         checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},
         max_failures=run.failure.max_failures if run.failure else 0,
         collective_timeout_seconds=run.collective_timeout_seconds,
@@ -46,6 +47,20 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
     )
+
+
+def _count_workers(scaling: Scaling) -> dict[str, int]:
+    """A fixed number, or the bounds of an elastic job. Not the desired number, which changes while this does not."""
+    if not scaling.is_elastic:
+        return {"numWorkers": scaling.most_workers}
+    wait, interval = scaling.start_wait_seconds, scaling.elastic_resize_monitor_interval_seconds
+    return {
+        "minWorkers": scaling.least_workers,
+        "maxWorkers": scaling.most_workers,
+        "workersPerPod": scaling.workers_per_pod,
+        "startWaitSeconds": START_WAIT_SECONDS if wait is None else wait,
+        "resizeIntervalSeconds": RESIZE_INTERVAL_SECONDS if interval is None else interval,
+    }
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) -> dict[str, Any]:

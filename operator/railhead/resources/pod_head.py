@@ -19,15 +19,26 @@ TOKEN_FOLDER = "/var/run/railhead"
 
 
 def build_head_pod(
-    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, status: JobStatus
+    job: JobRef,
+    spec: TrainJobSpec,
+    *,
+    settings: OperatorSettings,
+    attempt: int,
+    status: JobStatus,
+    worker_pods: int,
 ) -> dict[str, Any]:
-    """The head of one attempt; the status tells which commits of earlier attempts are known."""
+    """The head of one attempt.
+
+    The status tells which commits of earlier attempts are known; `worker_pods` is how many
+    there are to be at its start.
+    """
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
         {"name": e.BEST_CHECKPOINT, "value": _describe_best(status)},
+        {"name": e.WORKER_PODS, "value": str(worker_pods)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         *HIDE_GPUS,

@@ -41,8 +41,11 @@ class Simulation:
         if wanted.status is not None:
             for path, value in wanted.status.tests.items():
                 *_, key = path.split("/")
-                assert key == "uid" or self.status.get(key) == value, f"the compare on {path} does not hold"
-            self.status = {**self.status, **wanted.status.fields}
+                assert key in ("uid", "generation") or self.status.get(key) == value, (
+                    f"the compare on {path} does not hold"
+                )
+            fields = {**self.status, **wanted.status.fields}
+            self.status = {key: value for key, value in fields.items() if value is not None}
             self.counts["status"] += 1
         for delete in wanted.deletes:
             self._delete(delete.name, delete.uid)

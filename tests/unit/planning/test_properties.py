@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
+from railhead.api.spec import TrainJobSpec
 from railhead.planning.observed import Observed, PodView, Problem
 from railhead.planning.planner import plan
 from railhead.planning.status_write import format_time
@@ -62,6 +63,7 @@ statuses = st.fixed_dictionaries(
                 "state": st.sampled_from(["", "STARTING", "RUNNING", "RESTARTING", "FINISHED", "ERRORED"]),
             }
         ),
+        "resize": st.one_of(st.none(), st.fixed_dictionaries({"workerPods": small, "afterCheckpoint": small})),
         "checkpoint": st.one_of(st.none(), st.fixed_dictionaries({"index": small, "attempt": small, "uri": texts})),
         "bestCheckpoint": st.one_of(st.none(), st.fixed_dictionaries({"index": small, "attempt": small, "uri": texts})),
         "runURI": texts,
@@ -83,9 +85,17 @@ statuses = st.fixed_dictionaries(
 )
 
 
+scalings = st.one_of(
+    st.integers(1, 3).map(lambda n: {"numWorkers": n}),
+    st.tuples(st.integers(1, 2), st.integers(2, 4), st.integers(2, 4)).map(
+        lambda t: {"minWorkers": t[0], "maxWorkers": max(t[1:]), "desiredWorkers": t[2]}
+    ),
+)
+
+
 @st.composite
 def observations(draw: st.DrawFn) -> Observed:
-    spec = make_spec(scaling={"numWorkers": draw(st.integers(1, 3))}, backoffLimit=draw(st.integers(0, 2)))
+    spec = make_spec(scaling=draw(scalings), backoffLimit=draw(st.integers(0, 2)))
     observed = make_observed(*draw(st.lists(pods(), max_size=6)), status=draw(statuses), spec=spec)
     changes: dict[str, Any] = {"is_deleting": draw(st.booleans()) and draw(st.booleans())}
     if draw(st.integers(0, 9)) == 0:
@@ -126,8 +136,14 @@ ACTIONS = st.sampled_from(
         "application",
         "later",
         "done",
+        "resize-2",
+        "resize-4",
     ]
 )
+
+
+def elastic_spec(desired: int) -> TrainJobSpec:
+    return make_spec(scaling={"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": desired}, backoffLimit=3)
 
 
 def _act(sim: Simulation, action: str) -> None:
@@ -149,6 +165,8 @@ def _act(sim: Simulation, action: str) -> None:
         sim.end_head("Application")
     elif action == "done" and sim.live_heads and sim.head.is_running:
         sim.end_head("Succeeded")
+    elif action.startswith("resize-") and sim.spec.scaling.is_elastic:
+        sim.spec = elastic_spec(int(action[-1]))
     elif action == "lose-worker" and workers:
         sim.lose(workers[-1])
     elif action == "fail-worker" and workers:
@@ -156,15 +174,23 @@ def _act(sim: Simulation, action: str) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(st.lists(ACTIONS, max_size=30), st.integers(1, 3))
-def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions: list[str], workers: int) -> None:
-    sim = Simulation(spec=make_spec(scaling={"numWorkers": workers}, backoffLimit=3))
+@given(
+    st.lists(ACTIONS, max_size=30),
+    st.one_of(
+        st.integers(1, 3).map(lambda n: make_spec(scaling={"numWorkers": n}, backoffLimit=3)),
+        st.integers(1, 4).map(elastic_spec),
+    ),
+)
+def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions: list[str], spec: TrainJobSpec) -> None:
+    sim = Simulation(spec=spec)
     for action in actions:
         _act(sim, action)  # the simulation itself asserts that there are never two live heads
     for _ in range(8):
         sim.later(400)
         sim.settle()
         sim.start_pods()
+        if sim.live_heads and sim.status.get("resize"):  # fewer pods wait for a commit
+            sim.report(checkpoint=(sim.status.get("checkpoint") or {}).get("index", -1) + 1)
     assert plan(sim.observe()).is_empty, "nothing changed, nothing is wanted"
     restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
     assert restarts["application"] <= 3
@@ -174,4 +200,6 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions:
         assert not [p for p in sim.pods.values() if p.role == names.WORKER]
     else:
         assert len(sim.live_heads) == 1
-        assert len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live]) == workers
+        assert (
+            len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live]) == sim.observe().wanted_workers
+        )

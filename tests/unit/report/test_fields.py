@@ -57,8 +57,8 @@ def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> 
 
 def test_honest_words_arrive_unchanged() -> None:
     told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
-    report = make_report(metrics={"loss": "0.4"}, time="now", checkpoint=told, run_uri="/runs")
-    progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {"loss": "0.4"}}
+    report = make_report(workers=2, metrics={"loss": "0.4"}, time="now", checkpoint=told, run_uri="/runs")
+    progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "workers": 2, "metrics": {"loss": "0.4"}}
     assert status_fields(report, RUNNING) == {
         "progress": {**progress, "updateTime": "now"},
         "checkpoint": {**told, "attempt": 1},

@@ -43,7 +43,7 @@ both_roles = pytest.mark.parametrize("role", ROLES)
 def build(role: str, *, attempt: int = 2, **changes: Any) -> Object:
     spec = make_spec(**changes)
     if role == "head":
-        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, status=STATUS)
+        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, status=STATUS, worker_pods=2)
     return build_worker_pod(JOB, spec, settings=SETTINGS, attempt=attempt, slot=3, round_=1)
 
 

@@ -45,10 +45,10 @@ def test_the_secret_waits_for_its_token_and_never_changes_then() -> None:
 def test_the_service_names_heads_of_this_job_before_they_are_ready() -> None:
     spec = build_service(JOB)["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, status=JobStatus())
+    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2)
     worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
     other = build_head_pod(
-        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, status=JobStatus()
+        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2
     )
     selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
     assert selected == [True, False, False]

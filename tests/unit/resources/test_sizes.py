@@ -91,7 +91,7 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
     room = {**node.resources, "CPU": node.cpus, "GPU": node.gpus}
     per_node = min(room[name] / value for name, value in sizes.per_worker.items())
     assert math.floor(per_node + 1e-6) == scaling.workers_per_pod
-    pods = scaling.num_workers // scaling.workers_per_pod
+    pods = scaling.most_workers // scaling.workers_per_pod
     assert scaling.placement_strategy != "STRICT_PACK" or math.floor(per_node + 1e-6) == scaling.num_workers
     assert scaling.placement_strategy != "STRICT_SPREAD" or pods == scaling.num_workers
     told = build_job_input(JobRef("team", "digits", UID), spec).scaling["labelSelector"]

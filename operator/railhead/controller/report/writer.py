@@ -38,6 +38,7 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
             "state": report.state,
             "reports": count_of(report.reports),
             "joined": count_of(report.joined),
+            "workers": count_of(report.workers),
             "metrics": metrics_of(report.metrics),
             "updateTime": report.time[:MAX_TIME],
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Mapping
 
 from railhead.contract.job_input import JobInput
 
@@ -26,17 +26,23 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     scaling = job.scaling
     return ConfigPlan(
         scaling=_present(
-            num_workers=scaling["numWorkers"],
+            num_workers=_count_workers(scaling),
             use_gpu=bool(scaling.get("useGPU")),
             resources_per_worker=scaling.get("resourcesPerWorker") or None,
             placement_strategy=scaling.get("placementStrategy"),
             accelerator_type=scaling.get("acceleratorType"),
             label_selector=scaling.get("labelSelector") or None,
+            elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
         ),
         run={"name": job.run_name, "storage_path": storage_path},
         failure={"max_failures": job.max_failures},
         checkpoint=_plan_checkpoint(job.checkpoint),
     )
+
+
+def _count_workers(scaling: Mapping[str, Any]) -> Any:
+    """A number, or the bounds of an elastic job."""
+    return (scaling["minWorkers"], scaling["maxWorkers"]) if "minWorkers" in scaling else scaling["numWorkers"]
 
 
 def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:

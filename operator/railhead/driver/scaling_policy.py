@@ -1,0 +1,107 @@
+"""Our scaling policy inside Ray Train's controller: sees the nodes, decides by `elastic`.
+
+Ray's own policy resizes at any moment, which throws away what came since the last
+checkpoint, and after a loss it first asks for the workers that are gone. This one takes its
+place by replacing `create_scaling_policy` where `fit()` looks it up; Ray offers no other
+way in. tests/ray holds the contract, per Ray version.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Optional
+
+from railhead.driver import elastic, group
+from railhead.driver.elastic import Bounds
+from railhead.driver.failure_policy import find_lost_nodes
+
+WORKER_SLOT = "railhead_worker"  # the resource that worker nodes have and the head has not
+
+
+def install_scaling_policy(bounds: Bounds) -> None:
+    """Raises AttributeError in words when this Ray has no such place."""
+    from ray.train.v2.api import data_parallel_trainer
+
+    ray_own = getattr(data_parallel_trainer, "create_scaling_policy", None)
+    if ray_own is None:
+        raise AttributeError(
+            "this Ray has no create_scaling_policy in ray.train.v2.api.data_parallel_trainer; "
+            "use an image with a Ray version that Railhead knows"
+        )
+
+    def create_scaling_policy(scaling_config: Any) -> Any:
+        return build_scaling_policy(scaling_config, bounds)
+
+    data_parallel_trainer.create_scaling_policy = create_scaling_policy
+
+
+def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
+    """What Ray calls in the driver; the result is pickled into the controller."""
+    from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy, NoopDecision
+
+    class RailheadScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
+        """Ray's own, which speaks to the coordinator that Ray Data asks too; the decisions are ours."""
+
+        def __init__(self, scaling_config: Any) -> None:
+            super().__init__(scaling_config)
+            self._judge = Judge(bounds)
+
+        def make_decision_for_non_running_worker_group(self) -> Any:
+            self._maybe_send_resource_request()
+            return self._resize_to(self._judge.decide_start())
+
+        def make_decision_for_running_worker_group(self, worker_group_state: Any, worker_group_status: Any) -> Any:
+            self._maybe_send_resource_request()
+            return self._resize_to(self._judge.decide_resize(workers=worker_group_state.num_workers))
+
+        def _resize_to(self, workers: Optional[int]) -> Any:
+            return NoopDecision() if workers is None else self._get_resize_decision(workers)
+
+    return RailheadScalingPolicy(scaling_config)
+
+
+class Judge:
+    """What the decisions need to remember; one per fit(), in the controller."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._waiting_since: Optional[float] = None
+        self._started_at: Optional[float] = None
+        self._commits_seen = 0
+
+    def decide_start(self) -> Optional[int]:
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        has_run = self._started_at is not None
+        nodes = find_worker_nodes()
+        lost = find_lost_nodes(nodes) if has_run else ()
+        workers = elastic.decide_start(
+            self._bounds, nodes=len(nodes) - len(lost), waited=now - self._waiting_since, has_run=has_run
+        )
+        if workers is not None:
+            self._waiting_since, self._started_at = None, now
+            self._commits_seen = group.CURRENT.commits
+            print(f"railhead: the worker group starts with {workers} workers", flush=True)
+        return workers
+
+    def decide_resize(self, *, workers: int) -> Optional[int]:
+        """Looks at the nodes only when there was a commit since the last look."""
+        if group.CURRENT.commits == self._commits_seen or self._started_at is None:
+            return None
+        self._commits_seen = group.CURRENT.commits
+        now = time.monotonic()
+        resized = elastic.decide_resize(
+            self._bounds, nodes=len(find_worker_nodes()), workers=workers, ran=now - self._started_at
+        )
+        if resized is not None:
+            self._started_at = now
+            print(f"railhead: the worker group is resized from {workers} to {resized} workers", flush=True)
+        return resized
+
+
+def find_worker_nodes() -> set[str]:
+    """Ids of the nodes that are alive for Ray."""
+    import ray
+
+    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT)}

@@ -1,0 +1,31 @@
+"""Makes pods that the status intends and that do not exist yet, by the same names as before."""
+
+from __future__ import annotations
+
+from railhead.api.names import HEAD
+from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Create, Plan
+
+
+def missing_pods(observed: Observed) -> Plan:
+    """Pods that the status intends and nobody has made yet (the operator was ended in between)."""
+    if observed.were_all_up:
+        return Plan()
+    head_missing = observed.head is None and not observed.was_head_up
+    if head_missing and any(p.role == HEAD and not p.is_over for p in observed.pods):
+        return Plan()  # an attempt that the status does not tell of yet: the view of the job is old
+    slots = observed.empty_slots
+    if not head_missing and not slots:
+        return Plan()
+    return Plan(
+        creates=(
+            *(prerequisites(observed) if observed.status.round == 0 else ()),
+            *(_head(observed) if head_missing else ()),
+            *worker_pods(observed, attempt=observed.attempt, slots=slots, round_=observed.status.round),
+        )
+    )
+
+
+def _head(observed: Observed) -> tuple[Create, ...]:
+    return (head_pod(observed, attempt=observed.attempt, workers=observed.desired_workers),)
