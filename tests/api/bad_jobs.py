@@ -117,7 +117,7 @@ TRAINER = [
     _unknown("spec.trainer.trainLoop", "a:b"),
 ]
 SOURCE = [
-    _one("spec.source", {}, "exactly one of inline, configMap and git"),
+    _one("spec.source", {}, "exactly one of inline, configMap, git and image"),
     _one("spec.source", {"inline": {"a.py": ""}, "configMap": {"name": "code"}}, "exactly one of"),
     _one("spec.source.inline", {}, "at least 1 properties"),
     _one("spec.source.inline", {"../a.py": ""}, "a key must match"),
@@ -137,6 +137,11 @@ SOURCE = [
     ),
     _items([{"key": "a.py", "path": "a.py"}, {"key": "b.py", "path": "a.py"}], "Duplicate value", at="[1]"),
     _items([{"key": "a", "path": "pkg"}, {"key": "b", "path": "pkg/b"}], "a file and the folder of another one"),
+    _one("spec.source", {"image": {}}, "Required value", at="spec.source.image.reference"),
+    _one("spec.source.image", {"reference": "my code"}, "should match", at="spec.source.image.reference"),
+    _one("spec.source.image", {"reference": "a", "path": "/a"}, "should match", at="spec.source.image.path"),
+    _one("spec.source.image", {"reference": "a", "pullPolicy": "No"}, "supported values", at="spec.source.image.pullP"),
+    _one("spec.source", {"image": {"reference": "a"}, "inline": {"a.py": ""}}, "exactly one of"),
     _git("Required value", at=".repository", repository=None),
     _git("Required value", at=".revision", revision=None),
     *(

@@ -45,6 +45,10 @@ GOOD: dict[str, dict[str, Any]] = {
             }
         }
     },
+    "code in an image": {
+        "spec.source": {"image": {"reference": "registry.example/code@sha256:" + "0" * 64, "path": "src/training"}}
+    },
+    "code in an image that is pulled": {"spec.source": {"image": {"reference": "code:1", "pullPolicy": "Always"}}},
     "code by ssh": {
         "spec.source": {
             "git": {"repository": "ssh://git@git.example:22/a.git", "revision": "0a" * 20, "secretName": "key"}

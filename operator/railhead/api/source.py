@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -112,6 +112,18 @@ class GitSource(Model):
     )
 
 
+class ImageSource(Model):
+    """User code in an image of its own, mounted read-only in each pod (Kubernetes' image volumes)."""
+
+    reference: Image = Field(description="The image; its content is mounted, nothing in it is run.")
+    path: RelativePath | None = Field(
+        default=None, description="Folder of the image with the modules. Default: its root."
+    )
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
+        default=None, description="When the image is pulled, as in a pod. imagePullSecrets are for it as well."
+    )
+
+
 class Source(Model):
     """Where the code of train_func comes from. Without it the code is in the image."""
 
@@ -119,8 +131,8 @@ class Source(Model):
         json_schema_extra=rules(
             (
                 "",
-                "[has(self.inline), has(self.configMap), has(self.git)].exists_one(x, x)",
-                "exactly one of inline, configMap and git must be set",
+                "[has(self.inline), has(self.configMap), has(self.git), has(self.image)].exists_one(x, x)",
+                "exactly one of inline, configMap, git and image must be set",
             )
         )
     )
@@ -141,3 +153,6 @@ class Source(Model):
         default=None, description="A ConfigMap whose keys are the files; it is copied once, before the first attempt."
     )
     git: GitSource | None = Field(default=None, description="A commit of a git repository.")
+    image: ImageSource | None = Field(
+        default=None, description="An image whose files are mounted; Kubernetes 1.35 or newer mounts images by default."
+    )

@@ -22,7 +22,7 @@ from railhead.driver.publisher import Publisher
 from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, prepare_storage
 from railhead.driver.trainers.trainer import build_trainer
-from railhead.driver.user_code.check import find_problem
+from railhead.driver.user_code.check import find_missing_folder, find_problem
 from railhead.driver.user_code.path import find_working_folder
 
 Say = Callable[[str], None]
@@ -39,8 +39,12 @@ def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool,
 
 
 def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
+    source = os.environ.get(e.SOURCE)
+    problem = find_missing_folder(source)
+    if problem:
+        return Ending.configuration("SourceNotFound", problem)
     field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
-    problem = find_problem(function, source=os.environ.get(e.SOURCE))
+    problem = find_problem(function, source=source)
     if problem:
         return Ending.configuration("EntrypointNotUsable", f"{field} {function}: {problem}")
     storage_path = find_storage_path(pod, job)

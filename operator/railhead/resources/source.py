@@ -28,6 +28,9 @@ def build_source_volumes(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]
         return []
     if spec.source.git is not None:
         return build_fetch_volumes(spec.source.git)
+    if spec.source.image is not None:
+        image = {"reference": spec.source.image.reference, "pullPolicy": spec.source.image.pull_policy}
+        return [{"name": SOURCE_VOLUME, "image": {key: value for key, value in image.items() if value}}]
     if spec.source.config_map is not None:
         return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
@@ -50,4 +53,5 @@ def find_source_folder(spec: TrainJobSpec) -> str | None:
         return None
     if spec.source.git is not None:
         return "/".join(part for part in (SOURCE_FOLDER, CHECKOUT, spec.source.git.path) if part)
-    return SOURCE_FOLDER
+    path = spec.source.image.path if spec.source.image else None
+    return f"{SOURCE_FOLDER}/{path}" if path else SOURCE_FOLDER

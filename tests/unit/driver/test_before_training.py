@@ -9,7 +9,7 @@ import pytest
 
 from railhead.driver.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
 from railhead.driver.storage import StorageRefused, find_latest, prepare_storage
-from railhead.driver.user_code.check import find_problem
+from railhead.driver.user_code.check import find_missing_folder, find_problem
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,11 @@ def test_module_of_the_source(tmp_path: Path, code: str, words: str) -> None:
 def test_what_the_head_cannot_know_is_left_to_the_workers(tmp_path: Path) -> None:
     assert find_problem("absent:f", source=str(tmp_path)) == ""
     assert find_problem("absent:f", source=None) == ""
+
+
+def test_a_folder_that_the_sources_image_lacks(tmp_path: Path) -> None:
+    assert find_missing_folder(str(tmp_path)) == find_missing_folder(None) == ""
+    assert find_missing_folder(str(tmp_path / "src")).startswith("spec.source.image.path: the image has no such folder")
 
 
 def test_a_package_of_the_source(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(store: 
         ({"persistentVolumeClaim": {"claimName": "new"}}, "PersistentVolumeClaim new does not exist or is not bound"),
         ({"persistentVolumeClaim": {"claimName": "net"}}, "PersistentVolumeClaim net: its volume is no folder"),
         ({"nfs": {"server": "s", "path": "/"}}, "volume n0: nfs is not known to this node"),
+        ({"image": {"reference": "code:1"}}, "volume n0: this node pulls no images, so it cannot mount one"),
     ],
 )
 async def test_what_cannot_be_had_is_named(store: Store, tmp_path: Path, volume: dict[str, Any], words: str) -> None:

@@ -25,6 +25,7 @@ SPECS: dict[str, Object] = {
     "inline": {"source": {"inline": {"train.py": "x = 1", "more.py": ""}}},
     "config-map": {"source": {"configMap": {"name": "code"}}},
     "folders": {"source": {"configMap": {"name": "code", "items": [{"key": "m.py", "path": "pkg/m.py"}]}}},
+    "image": {"source": {"image": {"reference": "code:1", "path": "src", "pullPolicy": "Always"}}},
     "volume": {"run": {"storagePath": "/mnt/runs", "storageVolume": CLAIM}},
     "template": {"podTemplate": {"spec": {"containers": [{"name": "side", "image": "side"}]}}},
 }
@@ -198,6 +199,10 @@ def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> No
     assert volumes(inline)["railhead-source"]["configMap"]["items"] == items
     copy = names.source_name("digits", UID)
     assert volumes(config_map)["railhead-source"] == {"configMap": {"name": copy}}
+    image = build(role, **SPECS["image"])
+    assert volumes(image)["railhead-source"] == {"image": {"reference": "code:1", "pullPolicy": "Always"}}
+    assert env(image)["RAILHEAD_SOURCE"] == "/etc/railhead/source/src"
+    assert mounts(image)["/etc/railhead/source"] == "railhead-source"
     folders = build(role, **SPECS["folders"])
     mounted = {"name": copy, "items": [{"key": "m.py", "path": "pkg/m.py"}]}
     assert volumes(folders)["railhead-source"] == {"configMap": mounted}

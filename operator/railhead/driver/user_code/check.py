@@ -32,6 +32,13 @@ def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
     return f"AttributeError: module '{module}' has no attribute '{name}' ({file.name} of spec.source)"
 
 
+def find_missing_folder(source: Optional[str]) -> str:
+    """Only an image can lack it: all other ways of spec.source make the folder."""
+    if not source or Path(source).is_dir():
+        return ""
+    return f"spec.source.image.path: the image has no such folder; {source} is not there"
+
+
 def find_file(folder: Path, module: str) -> Optional[Path]:
     path = folder.joinpath(*module.split("."))
     for candidate in (path.with_name(path.name + ".py"), path / "__init__.py"):

@@ -23,6 +23,10 @@ class MissingReference(LookupError):
     """A ConfigMap, Secret or key that the container refers to does not exist (yet)."""
 
 
+class NotPossible(MissingReference):
+    """The container asks for what this node will never have."""
+
+
 def expand(text: str, values: Mapping[str, str]) -> str:
     """$(NAME) by its value; $$ is one $; an unknown name stays as it is."""
 

@@ -18,7 +18,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
 from railhead.local.node.container import RunningContainer, start_container
-from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
+from railhead.local.node.environment import MissingReference, NotPossible, build_command, build_environment, field_value
 from railhead.local.node.pod_state import (
     ContainerFacts,
     build_status,
@@ -157,7 +157,9 @@ class PodRunner:
             try:
                 return await maker.make()
             except (MissingReference, KubeError, OSError) as error:
-                if delay > RETRY_SECONDS:
+                if isinstance(error, NotPossible):
+                    await self._wait_for("CreateContainerConfigError", str(error))
+                elif delay > RETRY_SECONDS:
                     await self._wait_for("ContainerCreating", f"volumes: {error}")
                 await self._pause(delay)
                 delay = min(delay * 2, RETRY_LIMIT_SECONDS)

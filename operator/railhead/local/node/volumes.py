@@ -12,7 +12,7 @@ from typing import Any
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT
-from railhead.local.node.environment import MissingReference, field_value
+from railhead.local.node.environment import MissingReference, NotPossible, field_value
 
 Object = dict[str, Any]
 TOKEN_SECONDS = 365 * 24 * 3600
@@ -22,7 +22,8 @@ class VolumeMaker:
     """Makes the folders of one pod's volumes.
 
     Raises (from `make`):
-        MissingReference: something a volume refers to does not exist, or its kind is not known here.
+        MissingReference: something a volume refers to does not exist.
+        NotPossible: its kind is not known here.
     """
 
     def __init__(self, client: KubeClient, pod: Object, folder: Path, *, address: str, node_address: str) -> None:
@@ -63,9 +64,11 @@ class VolumeMaker:
             return Path(volume["hostPath"]["path"])
         elif "persistentVolumeClaim" in volume:
             return await self._claimed(volume["persistentVolumeClaim"]["claimName"])
+        elif "image" in volume:
+            raise NotPossible(f"volume {volume['name']}: this node pulls no images, so it cannot mount one")
         else:
             kinds = ", ".join(key for key in volume if key != "name")
-            raise MissingReference(f"volume {volume['name']}: {kinds} is not known to this node")
+            raise NotPossible(f"volume {volume['name']}: {kinds} is not known to this node")
         return folder
 
     async def _project(self, folder: Path, source: Object) -> None:

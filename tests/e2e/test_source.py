@@ -1,4 +1,4 @@
-"""Code from a git server that asks for a password: fetched by the pods' init containers, trained from, or refused."""
+"""Code from a git server that asks for a password, or from an image: trained from, or refused in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster, Object
+from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
 from tests.git_server import GitServer, make_repository, run_git
 
@@ -71,3 +71,18 @@ def test_a_commit_that_does_not_exist_fails_the_job_at_once_in_words(cluster: Cl
     assert failure["message"] in stalled["message"]
     assert status["attempt"] == 1
     cluster.delete_job("no-commit")
+
+
+def test_code_in_an_image_is_not_possible_in_local_mode_and_that_is_said(cluster: Cluster) -> None:
+    if not cluster.is_local:
+        pytest.skip("a real node may be able to mount images")
+    cluster.apply(make_job("from-image", cluster.image, source={"image": {"reference": "code:1", "path": "src"}}))
+
+    def find_word() -> str:
+        conditions = {c["type"]: c for c in cluster.status("from-image").get("conditions") or []}
+        return str(conditions.get("Reconciling", {}).get("message", ""))
+
+    words = "volume railhead-source: this node pulls no images, so it cannot mount one"
+    wait_until("the word", lambda: words in find_word(), tell=lambda: cluster.tell("from-image"))
+    assert cluster.status("from-image")["phase"] == "Pending"
+    cluster.delete_job("from-image")
