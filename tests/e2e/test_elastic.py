@@ -1,0 +1,65 @@
+"""An elastic job as its user sees it: `kubectl patch` for more workers and for fewer, and a pod that is lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Object, wait_until
+from tests.e2e.jobs import make_job, read_starts, with_config
+
+SCALING: Object = {
+    "minWorkers": 1,
+    "maxWorkers": 2,
+    "desiredWorkers": 1,
+    "elasticResizeMonitorIntervalSeconds": 0,
+    "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"},
+}
+
+
+def count_workers(cluster: Cluster) -> tuple[int, int]:
+    """Ray Train workers of the running group, worker pods that have joined."""
+    status = cluster.status("elastic")
+    progress = status.get("progress") or {}
+    workers = progress.get("workers", 0) if progress.get("state") == "RUNNING" else 0
+    return workers, status["workers"]["joined"]
+
+
+def want(cluster: Cluster, workers: int) -> None:
+    patch = {"spec": {"scaling": {"desiredWorkers": workers}}}
+    cluster("patch", "trainjobs.railhead.dev", "elastic", "--type=merge", "-p", json.dumps(patch))
+
+
+def wait_workers(cluster: Cluster, workers: int) -> None:
+    wait_until(
+        f"{workers} workers", lambda: count_workers(cluster) == (workers, workers), tell=lambda: cluster.tell("elastic")
+    )
+
+
+def test_more_workers_and_fewer_while_it_trains(cluster: Cluster) -> None:
+    job = make_job("elastic", cluster.image, scaling=SCALING)
+    cluster.apply(with_config(job, epochs=10_000, seconds=0.5))
+    wait_workers(cluster, 1)
+    [head] = [n for n in cluster.pod_names("elastic") if n.endswith("-head")]
+
+    want(cluster, 2)
+    wait_workers(cluster, 2)
+    status = cluster.status("elastic")
+    assert status["workers"] == {"desired": 2, "ready": 2, "joined": 2}
+    assert (status["phase"], status["attempt"], status["round"]) == ("Running", 1, 0)
+
+    want(cluster, 1)
+    wait_workers(cluster, 1)
+    wait_until("one worker pod", lambda: len(cluster.pods("elastic")) == 2, seconds=60)
+    status = cluster.status("elastic")
+    assert "resize" not in status
+    assert (status["attempt"], status["round"], status["head"]["pod"]) == (1, 0, head)
+    assert status.get("restarts", {}).get("infrastructure", 0) == 0, "nothing was lost"
+
+    starts = read_starts(cluster, "elastic")
+    assert starts[0] == 0 and starts == sorted(set(starts)), starts
+    assert len(starts) == 3, "each change began the group anew, once"
+    with pytest.raises(Exception, match="must be between them"):
+        want(cluster, 3)
+    cluster.delete_job("elastic")
