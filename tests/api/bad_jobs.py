@@ -63,6 +63,12 @@ def _git(words: str, *, at: str = "", **changes: Any) -> Bad:
     return _one("spec.source", {"git": git}, words, at=f"spec.source.git{at}")
 
 
+def _backend(framework: str, options: dict[str, Any], words: str) -> Bad:
+    [option] = options
+    trainer = {"trainFunc": "m:f", "framework": framework, "backend": options}
+    return _one("spec.trainer", trainer, words, at=f"spec.trainer.backend.{option}")
+
+
 def _items(items: list[dict[str, Any]], words: str, *, at: str = "") -> Bad:
     source = {"configMap": {"name": "code", "items": items}}
     return _one("spec.source", source, words, at=f"spec.source.configMap.items{at}")
@@ -112,6 +118,13 @@ TRAINER = [
     _one("spec.trainer.backend", "gloo", "must be of type object"),
     _one("spec.trainer.backend.name", "mpi", "supported values"),
     _one("spec.trainer.backend.name", "nccl", "needs spec.scaling.useGPU"),
+    _one("spec.trainer.backend.name", "rabit", "XGBoost has rabit"),
+    _backend("XGBoost", {"name": "gloo"}, "XGBoost has rabit"),
+    _backend("TensorFlow", {"name": "gloo"}, "other frameworks have no choice"),
+    _backend("LightGBM", {"timeoutSeconds": 60}, "only Torch has it; remove it"),
+    _backend("JAX", {"initMethod": "tcp"}, "only Torch has it; remove it"),
+    _backend("Python", {"timeoutSeconds": 60}, "only Torch has it; remove it"),
+    _one("spec.trainer.backend.initMethod", "file", "supported values"),
     _one("spec.trainer.backend.timeoutSeconds", 0, "greater than or equal to 1"),
     _one("spec.trainer.backend.timeoutSeconds", 1.5, "must be of type integer"),
     _unknown("spec.trainer.trainLoop", "a:b"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from railhead.api.backend import Framework
 from railhead.api.job import parse_spec
 from railhead.api.status import parse_status
 from tests.api.server import ApiServer
@@ -87,6 +88,12 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.scaling": {"numWorkers": 3, "workersPerPod": 3, "resourcesPerWorker": {"cpu": "100m"}},
         "spec.worker": {"overhead": {"cpu": "50m"}, "podTemplate": limited({"cpu": "350m", "hugepages-2Mi": "1Gi"})},
         "spec.podTemplate": limited({"cpu": 2}),
+    },
+    "torch by tcp": {"spec.trainer.backend": {"name": "gloo", "initMethod": "tcp"}},
+    "XGBoost": {"spec.trainer.framework": "XGBoost", "spec.trainer.backend": {"name": "rabit"}},
+    **{
+        f"{name} without options": {"spec.trainer.framework": name, "spec.trainer.backend": {}}
+        for name in get_args(Framework)
     },
     "parts and bytes": {"spec.scaling.resourcesPerWorker": {"cpu": "0.5", "memory": 1073741824}},
     "parts of a unit": {"spec.scaling.resourcesPerWorker": {"memory": "1.5Gi"}},

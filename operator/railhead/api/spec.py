@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from railhead.api.backend import BACKEND_RULES
 from railhead.api.base import Image, Model, planned, rules
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
@@ -24,12 +25,7 @@ class TrainJobSpec(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            (
-                ".trainer.backend.name",
-                "!has(self.trainer.backend) || !has(self.trainer.backend.name) || "
-                "self.trainer.backend.name != 'nccl' || self.scaling.useGPU",
-                "nccl needs spec.scaling.useGPU; without GPUs use gloo",
-            ),
+            *BACKEND_RULES,
             *CPU_LIMIT_RULES,
         )
     )

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import ConfigDict, Field, model_validator
 
+from railhead.api.backend import Backend, Framework
 from railhead.api.base import FreeObject, Function, Model, free, planned, rules
-
-
-class Backend(Model):
-    """Options of Ray Train's TorchConfig."""
-
-    name: Literal["gloo", "nccl"] | None = Field(
-        default=None,
-        description="Process group backend. Default: nccl with GPUs, gloo without.",
-    )
-    timeout_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=86400,
-        description="Timeout of collective operations in seconds (TorchConfig.timeout_s).",
-    )
 
 
 class Trainer(Model):
@@ -46,9 +30,11 @@ class Trainer(Model):
             ),
         )
     )
-    framework: Literal["Torch"] | None = Field(
+    framework: Framework | None = Field(
         default=None,
-        description="Which Ray Train trainer runs trainFunc: Torch (TorchTrainer). Default: Torch.",
+        description="Which of Ray Train's trainers runs trainFunc: Torch (TorchTrainer), TensorFlow "
+        "(TensorflowTrainer), XGBoost (XGBoostTrainer), LightGBM (LightGBMTrainer), JAX (JaxTrainer), or Python "
+        "(DataParallelTrainer without a backend). Default: Torch.",
     )
     train_func: Function | None = Field(
         default=None,
@@ -57,7 +43,7 @@ class Trainer(Model):
     train_loop_config: FreeObject | None = free(
         "Free-form object that is handed to trainFunc as its config argument, or to build as train_loop_config."
     )
-    backend: Backend | None = Field(default=None, description="Process group options (TorchConfig).")
+    backend: Backend | None = Field(default=None, description="Options of the framework's config in Ray Train.")
     build: Function | None = Field(
         default=None,
         description="module:function that is called in the head pod with scaling_config, run_config, "

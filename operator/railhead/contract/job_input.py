@@ -24,10 +24,10 @@ class JobInput:
     Attributes:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
-        framework: of train_func: `Torch` or `Python` so far.
+        framework: of train_func, as in `trainer.framework`, the default filled in.
         train_func, build: `module:function`; exactly one way in is set.
         train_loop_config: handed to train_func or build as it is.
-        backend: TorchConfig's options: {name, timeoutSeconds}; empty = Ray's defaults.
+        backend: {name, timeoutSeconds, initMethod}, those that the framework's config has; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
             labelSelector: {key: value}}; what ScalingConfig is told. Of an elastic job minWorkers,
             maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds take the place of numWorkers.

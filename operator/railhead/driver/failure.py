@@ -15,6 +15,7 @@ from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE, CONFIGURATI
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
 UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
+MISSING = "missing"  # a library of the framework cannot be imported on the workers
 DIED = "died"  # the training process is gone
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it leaves
@@ -73,6 +74,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
         return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
     for kind, code, reason in (
         (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
+        (MISSING, CONFIGURATION, "FrameworkMissing"),
         (KILLED_FOR_MEMORY, OUT_OF_MEMORY, "OutOfMemory"),
         (DIED, APPLICATION, "TrainingProcessDied"),
         (RAISED, APPLICATION, "TrainFunctionRaised"),
@@ -86,7 +88,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_KINDS = (RAISED, UNUSABLE, DIED, KILLED_FOR_MEMORY, PREEMPTED)
+_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED)
 
 
 def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:

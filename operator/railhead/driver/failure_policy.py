@@ -85,7 +85,7 @@ class Judge:
 def collect_facts(error: BaseException) -> FailureFacts:
     """Ray's exception and the present state of the group's nodes, as facts."""
     facts = translate_error(error)
-    if any(rank.kind == failure.UNUSABLE for rank in facts.errors):
+    if any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
     lost = wait_for_lost_nodes(group.CURRENT.node_of_rank)
     return FailureFacts(facts.source, facts.errors, lost, facts.text)
@@ -111,6 +111,10 @@ def translate_error(error: BaseException) -> FailureFacts:
     if _is_actor_error(inner):
         # An actor of the group that died in the middle of a call by the controller.
         return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner),), text=_cut(inner))
+    if {"RayTaskError", "ImportError"} <= _class_names(inner):
+        # The framework itself, imported by Ray's set-up of its backend: broken in the workers' image.
+        text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); mend the image"
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
         # Backend set-up on the workers, such as nccl without a GPU.
         return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")

@@ -21,6 +21,7 @@ from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
 from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, prepare_storage
+from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
 from railhead.driver.user_code.path import find_working_folder
@@ -43,6 +44,9 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     problem = find_missing_folder(source)
     if problem:
         return Ending.configuration("SourceNotFound", problem)
+    problem = explain_missing(job.framework)
+    if problem:
+        return Ending.configuration("FrameworkMissing", problem)
     field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
     problem = find_problem(function, source=source)
     if problem:
@@ -90,9 +94,8 @@ def _make_trainer(job: JobInput, storage_path: str) -> Any:
     """The trainer of trainFunc, or the Ending when the image or the spec does not allow one."""
     try:
         return build_trainer(job, storage_path=storage_path)
-    except ImportError as error:
-        problem = f"spec.image cannot run trainer.framework {job.framework}: {error}"
-        return Ending.configuration("FrameworkMissing", problem)
+    except FrameworkMissing as error:
+        return Ending.configuration("FrameworkMissing", str(error))
     except (ValueError, TypeError) as error:
         return Ending.configuration("ConfigurationRefused", f"Ray Train refuses the configuration: {error}")
 

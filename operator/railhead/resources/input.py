@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import names
+from railhead.api.backend import DEFAULT_FRAMEWORK
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
@@ -12,8 +13,6 @@ from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
-
-DEFAULT_FRAMEWORK = "Torch"
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:

@@ -26,7 +26,7 @@ FULL: dict[str, Any] = {
         "framework": "Torch",
         "trainFunc": "digits:train_func",
         "trainLoopConfig": {"lr": 0.001, "layers": [1, 2]},
-        "backend": {"name": "gloo", "timeoutSeconds": 60},
+        "backend": {"name": "gloo", "timeoutSeconds": 60, "initMethod": "tcp"},
     },
     "source": {"inline": {"digits.py": "..."}},
     "scaling": {

@@ -14,6 +14,7 @@ RAISED = RankError(1, failure.RAISED, "ValueError: no", 10.0)
 FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", 10.5)
 DIED = RankError(1, failure.DIED, "the actor died")
 UNUSABLE = RankError(0, failure.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", 1.0)
+MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
 KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
 PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
 
@@ -33,6 +34,7 @@ def facts(
         (facts(DIED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
         (facts(KILLED, FOLLOWED), "OutOfMemory", "OutOfMemory"),
         (facts(UNUSABLE, DIED), "Configuration", "EntrypointNotUsable"),
+        (facts(MISSING), "Configuration", "FrameworkMissing"),
         (facts(PREEMPTED, RAISED), "Infrastructure", "NodeDraining"),
         (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
         (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
@@ -57,6 +59,7 @@ def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
         (facts(RAISED), Budget(2, 0, 1), False),
         (facts(RAISED), Budget(99, 0, -1), True),
         (facts(UNUSABLE), Budget(1, 0, -1), False),
+        (facts(MISSING), Budget(1, 0, -1), False),
         (facts(DIED, lost=("n",)), Budget(0, 0, 0), True),
         (facts(RAISED, lost=("n",)), Budget(7, 0, 0), True),
         (facts(source=failure.STARTUP), Budget(0, failure.STARTUP_LIMIT, 0), True),
@@ -68,7 +71,7 @@ def test_retry(given_facts: FailureFacts, budget: Budget, is_retry: bool) -> Non
     assert decide_retry(given_facts, classify_failure(given_facts), budget) is is_retry
 
 
-KINDS = [failure.RAISED, failure.UNUSABLE, failure.DIED, failure.KILLED_FOR_MEMORY, failure.PREEMPTED]
+KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind]
 ERRORS = st.builds(
     RankError,
     rank=st.integers(-1, 9),

@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution import callback as ray_callback
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
@@ -61,6 +61,16 @@ def test_startup_and_controller_errors() -> None:
     unavailable = ActorUnavailableError("gone", None)
     assert kinds(ControllerError(unavailable)) == (failure.WORKERS, [failure.DIED])
     assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+
+
+def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> None:
+    """As Ray raises it for an error of a task: an instance of both classes."""
+    missing = RayTaskError("set_up", "Traceback ...\nImportError: libjax.so: gone", ImportError("libjax.so: gone"))
+    facts = translate_error(ControllerError(missing.as_instanceof_cause()))
+    assert [each.kind for each in facts.errors] == [failure.MISSING]
+    assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
+    other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
 
 
 def test_judge_counts_what_the_user_allowed_and_leaves_a_verdict(tmp_path: Path) -> None:

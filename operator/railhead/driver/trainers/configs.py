@@ -28,7 +28,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
         scaling=_present(
             num_workers=_count_workers(scaling),
             use_gpu=bool(scaling.get("useGPU")),
-            resources_per_worker=scaling.get("resourcesPerWorker") or None,
+            resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
             placement_strategy=scaling.get("placementStrategy"),
             accelerator_type=scaling.get("acceleratorType"),
             label_selector=scaling.get("labelSelector") or None,
@@ -43,6 +43,11 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
 def _count_workers(scaling: Mapping[str, Any]) -> Any:
     """A number, or the bounds of an elastic job."""
     return (scaling["minWorkers"], scaling["maxWorkers"]) if "minWorkers" in scaling else scaling["numWorkers"]
+
+
+def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
+    """Whole numbers as integers: JaxTrainer counts a worker's devices by `range(GPU)`."""
+    return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
 
 
 def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
@@ -13,28 +14,84 @@ class Framework:
 
     Attributes:
         trainer: Ray Train's trainer.
+        package: what it trains with, as it is imported; None = nothing beside Ray.
         config: its backend's options, for the trainer's keyword `argument`; None = it has none.
         options: key of `trainer.backend` -> keyword of `config`.
+        gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray sees that by itself.
     """
 
     trainer: str
+    package: Optional[str] = None
     config: Optional[str] = None
     argument: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
+    gpu_option: Optional[str] = None
 
 
 FRAMEWORKS = {
     "Torch": Framework(
         trainer="ray.train.torch:TorchTrainer",
+        package="torch",
         config="ray.train.torch:TorchConfig",
         argument="torch_config",
-        options={"name": "backend", "timeoutSeconds": "timeout_s"},
+        options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
+    ),
+    "TensorFlow": Framework(
+        trainer="ray.train.tensorflow:TensorflowTrainer",
+        package="tensorflow",
+        config="ray.train.tensorflow:TensorflowConfig",
+        argument="tensorflow_config",
+    ),
+    "XGBoost": Framework(
+        trainer="ray.train.xgboost:XGBoostTrainer",
+        package="xgboost",
+        config="ray.train.xgboost:XGBoostConfig",
+        argument="xgboost_config",
+        options={"name": "xgboost_communicator"},
+    ),
+    "LightGBM": Framework(
+        trainer="ray.train.lightgbm:LightGBMTrainer",
+        package="lightgbm",
+        config="ray.train.lightgbm:LightGBMConfig",
+        argument="lightgbm_config",
+    ),
+    "JAX": Framework(
+        trainer="ray.train.v2.jax:JaxTrainer",
+        package="jax",
+        config="ray.train.v2.jax:JaxConfig",
+        argument="jax_config",
+        gpu_option="use_gpu",  # its own default comes from the scaling_config, and Ray 2.52 does not know it
     ),
     "Python": Framework(trainer="ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"),
 }
 
 
-def plan_options(framework: str, backend: Mapping[str, Any]) -> dict[str, Any]:
+class FrameworkMissing(Exception):
+    """The image cannot run the framework; the message is a sentence that names the field."""
+
+
+def explain_missing(framework: str) -> str:
+    """Why the image cannot run it, or an empty string.
+
+    Imports nothing: an import of TensorFlow takes seconds, and this is asked before Ray is there.
+    """
+    known = FRAMEWORKS.get(framework)
+    if known is None or known.package is None or _is_installed(known.package):
+        return ""
+    return (
+        f"trainer.framework: {framework} needs the Python package {known.package}, which spec.image does not have; "
+        f"use an image with {known.package}"
+    )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # one that hides itself, or that was imported half
+        return False
+
+
+def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = False) -> dict[str, Any]:
     """The keyword arguments of the framework's config. Raises ValueError for what it does not know."""
     known = FRAMEWORKS.get(framework)
     if known is None:
@@ -42,19 +99,38 @@ def plan_options(framework: str, backend: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(backend) - set(known.options))
     if unknown:
         raise ValueError(f"trainer.backend.{unknown[0]}: {framework} has no such option; remove it")
-    return {known.options[key]: value for key, value in backend.items()}
+    options = {known.options[key]: value for key, value in backend.items()}
+    return {**options, known.gpu_option: True} if known.gpu_option and use_gpu else options
 
 
 def build_framework_trainer(
     framework: str, function: Callable[..., Any], *, options: Mapping[str, Any], **arguments: Any
 ) -> Any:
-    """Raises ImportError when the image lacks the framework, and what Ray raises for bad values."""
+    """Raises FrameworkMissing when its classes cannot be imported, and what Ray raises for bad values."""
     known = FRAMEWORKS[framework]
+    trainer = _load(framework, known.trainer)
     if known.config:
-        arguments[known.argument] = _load(known.config)(**options)
-    return _load(known.trainer)(function, **arguments)
+        arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)
+    return trainer(function, **arguments)
 
 
-def _load(reference: str) -> Any:
+def _build_config(framework: str, config: Any, options: Mapping[str, Any]) -> Any:
+    absent = sorted(name for name in options if name not in config.__dataclass_fields__)
+    if absent:
+        raise ValueError(
+            f"trainer.framework: {config.__name__} of the Ray in spec.image has no {absent[0]}, "
+            f"which {framework} needs for this job; use an image with a newer Ray"
+        )
+    return config(**options)
+
+
+def _load(framework: str, reference: str) -> Any:
     module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:  # a library that does not load raises what it likes
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        raise FrameworkMissing(
+            f"trainer.framework: {framework} cannot be imported from spec.image ({words}); "
+            f"mend the image, or use another one"
+        ) from error

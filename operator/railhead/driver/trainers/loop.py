@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 from railhead.driver.errors import TrainFunctionRaised, build_training_error, is_portable, note_exception
 from railhead.driver.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter
 
 
@@ -22,6 +23,7 @@ def mark_loop(function: Callable[..., Any]) -> Callable[..., Any]:
 def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     rank, process = find_self()
     write_marks(BEGIN, rank=rank, process=process)
+    use_loopback()
     try:
         return function(*arguments)
     except Exception as error:

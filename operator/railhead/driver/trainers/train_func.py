@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
 from railhead.driver.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG = "entrypoint", "config"
@@ -22,6 +23,7 @@ def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig}."""
     rank, process = find_self()
     write_marks(BEGIN, rank=rank, process=process)
+    use_loopback()
     try:
         function = _load(values[ENTRYPOINT], rank)
         return _call(function, values.get(CONFIG) or {}, rank)

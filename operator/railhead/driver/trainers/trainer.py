@@ -13,10 +13,10 @@ from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, run_train_fu
 def build_trainer(job: JobInput, *, storage_path: str) -> Any:
     """One of Ray Train's trainers.
 
-    Raises ImportError when the image lacks what it needs, ValueError and TypeError for what
-    Ray Train or the framework does not take.
+    Raises FrameworkMissing when the image cannot run the framework, ValueError and TypeError for
+    what Ray Train or the framework does not take.
     """
-    options = plan_options(job.framework, job.backend)
+    options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
     scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
     return build_framework_trainer(
         job.framework,

@@ -1,0 +1,60 @@
+"""A framework that an image lacks, or has in pieces: refused in a sentence, with real Ray."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+# Takes a package away from one pod, as an image without it would.
+HIDES_TENSORFLOW = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "tensorflow":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+IMPORTS_IT = "import tensorflow\ndef train_func(): pass"
+TRAINS = "def train_func(): print('it trained')"
+
+
+def test_a_framework_that_the_image_lacks_is_refused_before_ray_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    (tmp_path / "image" / "sitecustomize.py").write_text(HIDES_TENSORFLOW)
+    with Pods(tmp_path, make_job(framework="TensorFlow", backend={}), source={"user.py": IMPORTS_IT}) as pods:
+        pods.start_head(PYTHONPATH=str(tmp_path / "image"))
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+        assert outcome.reason == "FrameworkMissing"
+        assert outcome.message == (
+            "trainer.framework: TensorFlow needs the Python package tensorflow, which spec.image does not have; "
+            "use an image with tensorflow"
+        )
+        assert "Traceback" not in pods.read_log()
+
+
+def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
+    """Only JAX is imported nowhere but on the workers."""
+    (tmp_path / "image" / "jax").mkdir(parents=True)
+    (tmp_path / "image" / "jax" / "__init__.py").write_text("raise ImportError('libnvrtc.so.12: cannot open it')")
+    node = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
+    job = make_job(
+        framework="JAX",
+        backend={},
+        scaling={"numWorkers": 2, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
+        ray_node={"head": {**node, "cpus": 0, "gpus": 0}, "worker": node},
+    )
+    with Pods(tmp_path, job, source={"user.py": TRAINS}) as pods:
+        pods.start_head()
+        for slot in range(2):
+            pods.start_worker(slot, env={"PYTHONPATH": str(tmp_path / "image")})
+        assert pods.wait_ended(timeout=120) == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+        assert outcome.reason == "FrameworkMissing"
+        assert outcome.message.startswith("spec.image: the workers cannot import the trainer's framework (")
+        assert "libnvrtc.so.12: cannot open it" in outcome.message
+        assert "it trained" not in pods.read_log()

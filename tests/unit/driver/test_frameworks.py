@@ -1,0 +1,113 @@
+"""The table of frameworks: the same ones as in the API, and what is said when an image cannot run one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from ray.train.lightgbm import config as lightgbm_config
+from ray.train.lightgbm import get_network_params
+
+from railhead.api.backend import Backend, Framework
+from railhead.driver.trainers.frameworks import (
+    FRAMEWORKS,
+    FrameworkMissing,
+    build_framework_trainer,
+    explain_missing,
+    plan_options,
+)
+from railhead.driver.trainers.lightgbm_machines import translate, use_loopback
+
+
+def test_the_api_has_the_same_frameworks_and_options() -> None:
+    assert set(get_args(Framework)) == set(FRAMEWORKS)
+    options = {option for framework in FRAMEWORKS.values() for option in framework.options}
+    assert options == {info.alias for info in Backend.model_fields.values()}
+
+
+def test_options_have_the_names_of_their_framework() -> None:
+    torch = {"name": "nccl", "timeoutSeconds": 60, "initMethod": "tcp"}
+    assert plan_options("Torch", torch) == {"backend": "nccl", "timeout_s": 60, "init_method": "tcp"}
+    assert plan_options("XGBoost", {"name": "rabit"}) == {"xgboost_communicator": "rabit"}
+
+
+@pytest.mark.parametrize(("framework", "options"), [("JAX", {"use_gpu": True}), ("Torch", {}), ("TensorFlow", {})])
+def test_only_jax_must_be_told_of_gpus(framework: str, options: dict[str, Any]) -> None:
+    assert plan_options(framework, {}, use_gpu=True) == options
+    assert plan_options(framework, {}, use_gpu=False) == {}
+
+
+def test_what_is_not_known_is_refused_by_its_field() -> None:
+    with pytest.raises(ValueError, match=r"trainer\.framework"):
+        plan_options("Other", {})
+    for framework in ("TensorFlow", "LightGBM", "JAX", "Python"):
+        with pytest.raises(ValueError, match=rf"trainer\.backend\.name: {framework} has no such option"):
+            plan_options(framework, {"name": "gloo"})
+    with pytest.raises(ValueError, match=r"trainer\.backend\.timeoutSeconds: XGBoost has no such option"):
+        plan_options("XGBoost", {"timeoutSeconds": 60})
+
+
+def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [name for name in FRAMEWORKS if explain_missing(name)] == []
+    assert explain_missing("") == "", "a script or a trainer that the user builds has no framework here"
+    monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], package="absent_package"))
+    assert explain_missing("JAX") == (
+        "trainer.framework: JAX needs the Python package absent_package, which spec.image does not have; "
+        "use an image with absent_package"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (
+            "raise OSError('libnccl.so.2: cannot open\\nshared object file')",
+            "OSError: libnccl.so.2: cannot open shared",
+        ),
+        ("import absent_library", "ModuleNotFoundError: No module named 'absent_library'"),
+        ("", "has no attribute 'Trainer'"),
+    ],
+    ids=["a library that does not load", "what the package needs itself", "another version"],
+)
+def test_a_package_that_does_not_load_is_told_in_one_line(
+    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = f"broken_{abs(hash(code))}"
+    (tmp_path / f"{module}.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], trainer=f"{module}:Trainer"))
+    with pytest.raises(
+        FrameworkMissing, match=r"^trainer\.framework: JAX cannot be imported from spec\.image"
+    ) as caught:
+        build_framework_trainer("JAX", print, options={})
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@dataclass
+class OlderConfig:
+    """As JaxConfig of Ray 2.52."""
+
+    use_tpu: bool = False
+
+
+def test_an_option_that_this_ray_lacks_is_told_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], config=f"{__name__}:OlderConfig"))
+    with pytest.raises(ValueError, match=r"OlderConfig of the Ray in spec\.image has no use_gpu"):
+        build_framework_trainer("JAX", print, options={"use_gpu": True})
+
+
+def test_lightgbm_finds_itself_among_loopback_addresses() -> None:
+    assert translate("127.3.0.10:4001,127.3.0.11:4002") == "127.0.0.1:4001,127.0.0.1:4002"
+    assert translate("10.0.0.1:4001,10.0.0.2:4001") == "10.0.0.1:4001,10.0.0.2:4001"
+
+
+def test_contract_the_place_of_lightgbms_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lightgbm_config, "_lightgbm_network_params", None)
+    use_loopback()
+    lightgbm_config._set_network_params(2, 4001, "127.3.0.10:4001,127.3.0.11:4002")
+    use_loopback()
+    wanted = {"num_machines": 2, "local_listen_port": 4001, "machines": "127.0.0.1:4001,127.0.0.1:4002"}
+    assert get_network_params() == wanted
