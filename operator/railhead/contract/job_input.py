@@ -60,6 +60,15 @@ class JobInput:
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def is_elastic(self) -> bool:
+        return "minWorkers" in self.scaling
+
+    @property
+    def most_workers(self) -> int:
+        """Ray Train workers that there may be at most."""
+        return int(self.scaling["maxWorkers" if self.is_elastic else "numWorkers"])
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
 

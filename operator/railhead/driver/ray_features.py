@@ -24,7 +24,10 @@ class Feature:
     is_used: Callable[[JobInput], bool]
 
 
-FEATURES = (Feature("scaling.labelSelector", (2, 55), lambda job: bool(job.scaling.get("labelSelector"))),)
+FEATURES = (
+    Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
+    Feature("scaling.labelSelector", (2, 55), lambda job: bool(job.scaling.get("labelSelector"))),
+)
 
 
 def explain_ray_problem(version: str, job: JobInput) -> str:

@@ -37,8 +37,8 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
     for name, value in DEFAULTS.items():
         result.setdefault(name, value)
-    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(_most_workers(job))))
-    if "minWorkers" in job.scaling:
+    result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
+    if job.is_elastic:
         result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", ELASTIC_START_TIMEOUT)
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
@@ -46,10 +46,6 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
     result["PYTHONUNBUFFERED"] = "1"
     return result
-
-
-def _most_workers(job: JobInput) -> int:
-    return int(job.scaling.get("maxWorkers") or job.scaling["numWorkers"])
 
 
 def compute_poll_seconds(workers: int) -> float:

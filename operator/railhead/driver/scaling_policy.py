@@ -30,7 +30,9 @@ def install_scaling_policy(bounds: Bounds) -> None:
         )
 
     def create_scaling_policy(scaling_config: Any) -> Any:
-        return build_scaling_policy(scaling_config, bounds)
+        """A trainer of the user's own may have a fixed number of workers."""
+        is_elastic = scaling_config.elasticity_enabled
+        return build_scaling_policy(scaling_config, bounds) if is_elastic else ray_own(scaling_config)
 
     data_parallel_trainer.create_scaling_policy = create_scaling_policy
 

@@ -85,7 +85,7 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
         path for path in (callback.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy()
-    if "minWorkers" in job.scaling:
+    if job.is_elastic:
         scaling_policy.install_scaling_policy(Bounds.from_job(job.scaling, worker_pods=pod.worker_pods))
     return ""
 

@@ -35,7 +35,10 @@ def make_scaling(**more: Any) -> dict[str, Any]:
 
 
 # What a job asks for, the newest Ray that lacks it and the oldest that has it.
-FEATURES = [({"scaling": make_scaling(labelSelector={"pool": "a"})}, "scaling.labelSelector", "2.54.9", "2.55.0")]
+FEATURES = [
+    ({"scaling": make_scaling(labelSelector={"pool": "a"})}, "scaling.labelSelector", "2.54.9", "2.55.0"),
+    ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
+]
 
 
 @pytest.mark.parametrize(("asked", "field", "lacks", "has"), FEATURES, ids=[f[1] for f in FEATURES])

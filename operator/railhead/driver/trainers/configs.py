@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Mapping
+from typing import Any
 
 from railhead.contract.job_input import JobInput
 
@@ -26,7 +26,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     scaling = job.scaling
     return ConfigPlan(
         scaling=_present(
-            num_workers=_count_workers(scaling),
+            num_workers=_count_workers(job),
             use_gpu=bool(scaling.get("useGPU")),
             resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
             placement_strategy=scaling.get("placementStrategy"),
@@ -40,9 +40,9 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
     )
 
 
-def _count_workers(scaling: Mapping[str, Any]) -> Any:
+def _count_workers(job: JobInput) -> Any:
     """A number, or the bounds of an elastic job."""
-    return (scaling["minWorkers"], scaling["maxWorkers"]) if "minWorkers" in scaling else scaling["numWorkers"]
+    return (job.scaling["minWorkers"], job.most_workers) if job.is_elastic else job.most_workers
 
 
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
