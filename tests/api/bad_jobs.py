@@ -404,11 +404,60 @@ PODS = [
         at="spec.worker.podTemplate.spec.containers[0]",
     ),
 ]
+FILES = {"train": {"format": "csv", "uri": "/data"}}
+
+
+def _dataset(dataset: dict[str, Any], words: str, *, at: str = "") -> Bad:
+    return _one("spec.datasets", {"train": dataset}, words, at=f"spec.datasets{at}")
+
+
+def _no_cpu(extra: str, **scaling: Any) -> Bad:
+    """Ray Data would wait without end for a whole CPU."""
+    changes = {"spec.datasets": FILES, "spec.worker.extraResources": {"cpu": extra}, "spec.scaling": scaling}
+    return Bad("spec.worker.extraResources", "leaves no CPU for Ray Data", changes)
+
+
+DATASETS = [
+    _one("spec.datasets", {}, "at least 1 properties"),
+    _one("spec.datasets", {f"d{i}": FILES["train"] for i in range(17)}, "at most 16"),
+    _one("spec.datasets", {"my-data": FILES["train"]}, "a key must match"),
+    _one("spec.datasets", {"d" * 64: FILES["train"]}, "at most 63 characters"),
+    _dataset({}, "exactly one of uri and function"),
+    _dataset({"format": "csv", "uri": "/data", "function": "m:f"}, "exactly one of uri and function"),
+    _dataset({"uri": "/data"}, "is needed with uri", at="[train].format"),
+    _dataset({"function": "m:f", "format": "csv"}, "belongs to uri", at="[train].format"),
+    _dataset({"function": "m:f", "options": {"shuffle": "files"}}, "belongs to uri", at="[train].options"),
+    _dataset({"function": "digits.py"}, "should match", at=".train.function"),
+    _dataset({"format": "orc", "uri": "/data"}, "supported values", at=".train.format"),
+    _dataset({"format": "csv", "uri": "data"}, "should match", at=".train.uri"),
+    _dataset({"format": "csv", "uri": "https://example.com/a.csv"}, "should match", at=".train.uri"),
+    _dataset({"format": "csv", "uri": "/data/../etc"}, "must not have . or ..", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "s3://bucket/.."}, "must not have . or ..", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "/data", "options": ["shuffle"]}, "must be of type object", at=".train.options"),
+    _dataset({"format": "csv", "uri": "/data", "split": "no"}, "must be of type boolean", at=".train.split"),
+    Bad(
+        "spec.worker.podTemplate",
+        "less than the CPUs that the pod asks for",
+        {
+            "spec.datasets": FILES,  # which take a CPU more
+            "spec.worker.podTemplate": {
+                "spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": "1"}}}]},
+            },
+        },
+    ),
+    Bad(
+        "spec.datasets",
+        "with build give the trainer a DataConfig",
+        {"spec.trainer": {"build": "m:f"}, "spec.datasets": {"train": {**FILES["train"], "split": False}}},
+    ),
+    _no_cpu("0"),
+    _no_cpu("500m", resourcesPerWorker={"cpu": "500m"}),
+    _no_cpu("500m", workersPerPod=5, numWorkers=5, resourcesPerWorker={"cpu": "1.3"}),
+]
 # Known to the models, but nothing acts on them so far: refused rather than accepted and ignored.
 PLANNED = [
     _unknown("spec.trainer.entrypoint", ["python", "train.py"]),
     _unknown("spec.run.callbacks", []),
-    _unknown("spec.datasets", {}),
     _unknown("spec.runtimeEnv", {}),
     _unknown("spec.resumeFrom", {}),
     _unknown("spec.scheduling", {}),
@@ -421,4 +470,4 @@ PLANNED = [
     _unknown("spec.ttlSecondsAfterFinished", 60),
     _unknown("spec.worker.drainSeconds", 30),
 ]
-BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *PODS, *PLANNED]
+BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *PODS, *DATASETS, *PLANNED]

@@ -138,6 +138,24 @@ GOOD: dict[str, dict[str, Any]] = {
             "objectStore": "1Gi",
         },
     },
+    "datasets": {
+        "spec.datasets": {
+            "train": {
+                "format": "parquet",
+                "uri": "s3://bucket/digits/?region=eu-central-1",
+                "options": {"shuffle": "files"},
+            },
+            "validation_2": {"format": "csv", "uri": "/data/validation.csv", "split": False},
+            "_made": {"function": "pkg.data:build"},
+        },
+        "spec.worker.extraResources": {"memory": "1Gi"},
+    },
+    "a little more than a whole CPU for the data": {
+        "spec.datasets": {"train": {"format": "text", "uri": "/data"}},
+        "spec.scaling": {"numWorkers": 2, "workersPerPod": 2, "resourcesPerWorker": {"cpu": "700m"}},
+        "spec.worker.extraResources": {"cpu": "601m"},
+    },
+    "no datasets, no CPU for them": {"spec.worker.extraResources": {"cpu": "0"}},
     "somebody else's": {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
 }
 
@@ -155,7 +173,7 @@ def test_a_good_job_is_accepted_and_understood(api_server: ApiServer, changes: d
 def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
     stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
     assert stored["spec"]["scaling"] == {"useGPU": False, "workersPerPod": 1, "placementStrategy": "PACK"}
-    assert stored["spec"]["worker"] == {"sharedMemory": "512Mi", "objectStore": "256Mi"}
+    assert stored["spec"]["worker"] == {"sharedMemory": "512Mi"}
     assert "framework" not in stored["spec"]["trainer"]
     assert stored["spec"]["backoffLimit"] == 3
     assert stored["spec"]["managedBy"] == "railhead.dev/operator"

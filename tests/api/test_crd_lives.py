@@ -36,6 +36,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("scaling", {"numWorkers": 2}),
     ("run", {"storagePath": "/other"}),
     ("run", {"name": "other"}),
+    ("datasets", {"train": {"format": "csv", "uri": "/data"}}),
     ("env", None),
     ("env", [{"name": "A", "value": "2"}]),
     ("envFrom", [{"secretRef": {"name": "a"}}]),

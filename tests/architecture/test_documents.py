@@ -67,12 +67,14 @@ def test_train_jobs_that_are_shown_are_good(path: Path) -> None:
 
 
 def walk(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every field below a schema, with its path; `[]` stands for an item of a list."""
+    """Every field below a schema, with its path; `[]` stands for an item of a list, `<name>` for a key of a map."""
     for name, field in (node.get("properties") or {}).items():
         yield f"{path}.{name}", field
         yield from walk(field, f"{path}.{name}")
         if isinstance(field.get("items"), dict):
             yield from walk(field["items"], f"{path}.{name}[]")
+        if isinstance(field.get("additionalProperties"), dict):
+            yield from walk(field["additionalProperties"], f"{path}.{name}.<name>")
 
 
 def fields() -> dict[str, dict[str, Any]]:

@@ -24,18 +24,18 @@ _TOO_SMALL = (
 
 
 def _cpu(resources: str, *, default: str) -> str:
-    """CPUs of a map of quantities that may be absent, as a number."""
+    """CPUs of a map of quantities that may be absent, as a number; `default` is an expression too."""
     return (
-        f"quantity(has({resources}) && 'cpu' in {resources} ? string({resources}['cpu']) : '{default}')"
+        f"quantity(has({resources}) && 'cpu' in {resources} ? string({resources}['cpu']) : {default})"
         ".asApproximateFloat()"
     )
 
 
-_WORKER = (
-    f"{_cpu('self.scaling.resourcesPerWorker', default='1')} * double(self.scaling.workersPerPod)"
-    f" + {_cpu('self.worker.extraResources', default='0')} + {_cpu('self.worker.overhead', default='0')}"
-)
-_HEAD = _cpu("self.head.resources", default="2")
+_EACH = _cpu("self.scaling.resourcesPerWorker", default="'1'")
+_EXTRA = _cpu("self.worker.extraResources", default="(has(self.datasets) ? '1' : '0')")
+_OVERHEAD = _cpu("self.worker.overhead", default="'0'")
+_WORKER = f"{_EACH} * double(self.scaling.workersPerPod) + {_EXTRA} + {_OVERHEAD}"
+_HEAD = _cpu("self.head.resources", default="'2'")
 
 
 def _has_room(template: str, wanted: str) -> str:

@@ -21,7 +21,8 @@ class Head(Model):
     """The head pod: Ray's head and the driver, no training."""
 
     resources: HeadResources | None = Field(
-        default=None, description="Resources of the head pod. Default: cpu 2 and memory 4Gi."
+        default=None,
+        description="Resources of the head pod. Default: cpu 2 and memory 4Gi, with spec.datasets 8Gi.",
     )
     pod_template: PodTemplate | None = Field(
         default=None, description="PodTemplateSpec that goes over spec.podTemplate for the head pod."
@@ -32,7 +33,9 @@ class Worker(Model):
     """The worker pods, beside resourcesPerWorker."""
 
     extra_resources: AddedResources | None = Field(
-        default=None, description="CPU and memory per pod beside the workers, for tasks of the user's own."
+        default=None,
+        description="CPU and memory per pod beside the workers, for Ray Data's tasks and those of the user's own. "
+        "Default with spec.datasets: cpu 1.",
     )
     overhead: AddedResources | None = Field(
         default=None, description="What Ray itself needs in each worker pod. Default: memory 1536Mi."
@@ -42,9 +45,9 @@ class Worker(Model):
         description="Size of /dev/shm beside the object store; it counts towards the pod's memory.",
         json_schema_extra=rules(at_least("1Mi", why="a number without a unit is in bytes")),
     )
-    object_store: Quantity = Field(
-        default="256Mi",
-        description="Ray's object store in each worker pod, at least 80Mi.",
+    object_store: Quantity | None = Field(
+        default=None,
+        description="Ray's object store in each worker pod, at least 80Mi. Default: 256Mi, with spec.datasets 1Gi.",
         json_schema_extra=rules(at_least("80Mi", why="Ray starts with no less")),
     )
     pod_template: PodTemplate | None = Field(

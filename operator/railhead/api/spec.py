@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.backend import BACKEND_RULES
 from railhead.api.base import Image, Model, planned, rules
+from railhead.api.datasets import CPU_FOR_DATA, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
@@ -27,6 +28,8 @@ class TrainJobSpec(Model):
         json_schema_extra=rules(
             *BACKEND_RULES,
             *CPU_LIMIT_RULES,
+            CPU_FOR_DATA,
+            SPLIT_OF_BUILD,
         )
     )
     image: Image = Field(
@@ -45,6 +48,12 @@ class TrainJobSpec(Model):
     source: Source | None = Field(default=None, description="Where the code comes from; without it, from the image.")
     scaling: Scaling = Field(default_factory=Scaling, description="Workers and their resources (ScalingConfig).")
     run: Run = Field(description="Name, storage and policies of the run (RunConfig).")
+    datasets: dict[DatasetName, Dataset] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="Ray Data datasets by name; train_func gets its part by ray.train.get_dataset_shard(name).",
+    )
     env: list[EnvVar] | None = Field(
         default=None, max_length=128, description="Environment of both roles.", json_schema_extra=NAMED_LIST
     )
@@ -74,7 +83,6 @@ class TrainJobSpec(Model):
         pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$",
         description="Which controller runs the job. Another value than the default keeps this operator's hands off.",
     )
-    datasets: Any | None = planned("Ray Data datasets.")
     runtime_env: Any | None = planned("Ray runtime environment of the workers.")
     resume_from: Any | None = planned("A TrainJob or checkpoint to begin from.")
     scheduling: Any | None = planned("Queue and gang scheduling.")

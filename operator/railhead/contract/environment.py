@@ -8,6 +8,7 @@ INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
 SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
 GIT_CREDENTIALS = "RAILHEAD_GIT_CREDENTIALS"  # folder of spec.source.git.secretName, in the init container only
 STORAGE = "RAILHEAD_STORAGE"  # run.storagePath
+DATASETS = "RAILHEAD_DATASETS"  # JSON: name of a dataset -> its uri, of those that are paths
 BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
 ATTEMPT = "RAILHEAD_ATTEMPT"
 CHECKPOINT_INDEX = "RAILHEAD_CHECKPOINT_INDEX"  # index of the newest known commit, -1 = none

@@ -37,6 +37,8 @@ class JobInput:
         max_failures: run.failure.maxFailures.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
+        datasets: {name: {format, uri, options, split}} or {name: {function, split}}; a uri that is a
+            path stands in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
@@ -54,6 +56,7 @@ class JobInput:
     build: str = ""
     train_loop_config: dict[str, Any] = field(default_factory=dict)
     backend: dict[str, Any] = field(default_factory=dict)
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     checkpoint: dict[str, Any] = field(default_factory=dict)
     max_failures: int = 0
     collective_timeout_seconds: Optional[int] = None

@@ -13,6 +13,8 @@ import traceback
 from pathlib import PurePath
 from typing import Any, Optional
 
+from railhead.driver.task_error import describe_task_error, is_task_error
+
 _NOTE = "_railhead_note"
 
 
@@ -45,6 +47,8 @@ class EntrypointNotUsable(TrainingError):
 
 def describe_exception(error: BaseException) -> str:
     """`Type: message (file, line n, in function)`, where the place is the innermost frame."""
+    if is_task_error(error):
+        return describe_task_error(str(error))
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):

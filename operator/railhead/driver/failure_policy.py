@@ -124,6 +124,8 @@ def translate_error(error: BaseException) -> FailureFacts:
 def translate_rank_error(rank: int, error: BaseException) -> RankError:
     if isinstance(error, TrainingError):
         kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
+        if error.text.startswith("ray.exceptions.") and any(words in error.text for words in _MEMORY_WORDS):
+            kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data, which the function waited for
         return RankError(rank, kind, error.text, error.time)
     note = read_note(error)
     if note:

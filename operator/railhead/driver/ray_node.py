@@ -24,6 +24,7 @@ DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or each line of `print` comes twice, as a log record too
     "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is no terminal
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray's view would not be the pod's

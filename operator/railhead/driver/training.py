@@ -64,14 +64,17 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     problem = _prepare_ray_train(pod, job)
     if problem:
         return Ending.configuration("RayTrainNotUsable", problem)
-    trainer = None if job.build else _make_trainer(job, storage_path)
+    needs_ray = bool(job.build or job.datasets)  # all else that is wrong is said before Ray is there
+    trainer = None if needs_ray else _make_trainer(job, storage_path, {})
     if isinstance(trainer, Ending):
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
     threading.Thread(target=watch_nodes, args=(pod, job, publisher, say, give_up), daemon=True).start()
-    if job.build:
-        trainer = _call_build(job, storage_path)
+    if needs_ray:
+        os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray noted the one before
+        datasets = _make_datasets(job)
+        trainer = datasets if isinstance(datasets, Ending) else _make_trainer(job, storage_path, datasets)
     return trainer if isinstance(trainer, Ending) else _fit(trainer, spool)
 
 
@@ -90,25 +93,37 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
     return ""
 
 
-def _make_trainer(job: JobInput, storage_path: str) -> Any:
-    """The trainer of trainFunc, or the Ending when the image or the spec does not allow one."""
+def _make_datasets(job: JobInput) -> Any:
+    """Ray Data's datasets by name, or the Ending."""
+    from railhead.driver.trainers.datasets import DatasetOutOfReach, DatasetRefused, build_datasets, read_paths
+
     try:
-        return build_trainer(job, storage_path=storage_path)
+        return build_datasets(job, paths=read_paths(os.environ.get(e.DATASETS, ""))) if job.datasets else {}
+    except DatasetRefused as error:
+        return Ending.configuration("DatasetRefused", str(error))
+    except DatasetOutOfReach as error:
+        return Ending.infrastructure("DatasetOutOfReach", str(error))
+
+
+def _make_trainer(job: JobInput, storage_path: str, datasets: dict[str, Any]) -> Any:
+    """The trainer of trainFunc or build, or the Ending when the image, the spec or the user's code allows none."""
+    if job.build:
+        return _call_build(job, storage_path, datasets)
+    try:
+        return build_trainer(job, storage_path=storage_path, datasets=datasets)
     except FrameworkMissing as error:
         return Ending.configuration("FrameworkMissing", str(error))
     except (ValueError, TypeError) as error:
         return Ending.configuration("ConfigurationRefused", f"Ray Train refuses the configuration: {error}")
 
 
-def _call_build(job: JobInput, storage_path: str) -> Any:
+def _call_build(job: JobInput, storage_path: str, datasets: dict[str, Any]) -> Any:
     """The trainer that the user's code makes, or the Ending when it makes none."""
     from railhead.driver.trainers.build import build_users_trainer
     from railhead.driver.trainers.users import TrainerRefused
 
-    folder = find_working_folder(os.environ)
-    os.chdir(folder)  # for files that the user's code opens; Ray has taken note of the one before
     try:
-        return build_users_trainer(job, storage_path=storage_path)
+        return build_users_trainer(job, storage_path=storage_path, datasets=datasets)
     except TrainerRefused as error:
         return Ending.configuration(error.reason, str(error))
 

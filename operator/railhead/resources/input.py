@@ -6,6 +6,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.backend import DEFAULT_FRAMEWORK
+from railhead.api.datasets import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
@@ -42,6 +43,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},
         max_failures=run.failure.max_failures if run.failure else 0,
         collective_timeout_seconds=run.collective_timeout_seconds,
+        datasets={name: _said_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
@@ -60,6 +62,20 @@ def _count_workers(scaling: Scaling) -> dict[str, int]:
         "startWaitSeconds": START_WAIT_SECONDS if wait is None else wait,
         "resizeIntervalSeconds": RESIZE_INTERVAL_SECONDS if interval is None else interval,
     }
+
+
+def _said_dataset(dataset: Dataset) -> dict[str, Any]:
+    said = dataset.model_dump(by_alias=True, exclude_none=True)
+    return {key: value for key, value in said.items() if key != "uri" or not _is_path(value)}
+
+
+def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:
+    """Which datasets are paths; for the environment, where a local node rewrites them."""
+    return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and _is_path(d.uri)}
+
+
+def _is_path(uri: str) -> bool:
+    return uri.startswith("/")
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) -> dict[str, Any]:

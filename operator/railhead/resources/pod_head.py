@@ -10,6 +10,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
+from railhead.resources.input import build_dataset_paths
 from railhead.resources.owner import JobRef
 from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
@@ -35,12 +36,14 @@ def build_head_pod(
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
+    paths = build_dataset_paths(spec)
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
         {"name": e.BEST_CHECKPOINT, "value": _describe_best(status)},
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
+        *([{"name": e.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),
         *HIDE_GPUS,
     ]
     return build_pod(

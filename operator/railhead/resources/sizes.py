@@ -24,6 +24,12 @@ WORKER_SLOT = "railhead_worker"
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}
+DEFAULT_OBJECT_STORE = "256Mi"
+# With datasets: a CPU for Ray Data's tasks, room for their blocks (128 MiB each, several at a time; with
+# 256Mi Ray spills to disk all the time), and a head that runs their coordinators.
+DATA_EXTRA = {"cpu": "1"}
+DATA_HEAD = {"cpu": "2", "memory": "8Gi"}
+DATA_OBJECT_STORE = "1Gi"
 HEAD_OBJECT_STORE = "128Mi"
 HEAD_SHARED_MEMORY = "256Mi"
 LEAST_OBJECT_STORE = Decimal(80) * 2**20  # Ray refuses less
@@ -96,9 +102,10 @@ def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
 def _worker(spec: TrainJobSpec) -> PodSize:
     count = spec.scaling.workers_per_pod
     mine = {name: value * count for name, value in _worker_resources(spec).items()}
-    extra = parse_resources(spec.worker.extra_resources)
+    extra = _extra_resources(spec)
     overhead = {**parse_resources(DEFAULT_OVERHEAD), **parse_resources(spec.worker.overhead)}
-    store = max(parse_quantity(spec.worker.object_store), LEAST_OBJECT_STORE)
+    default_store = DATA_OBJECT_STORE if spec.datasets else DEFAULT_OBJECT_STORE
+    store = max(parse_quantity(spec.worker.object_store or default_store), LEAST_OBJECT_STORE)
     shared = parse_quantity(spec.worker.shared_memory) + store
     total = _sum(mine, extra, overhead, {"memory": shared})
     cpus = mine.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
@@ -114,9 +121,13 @@ def _worker(spec: TrainJobSpec) -> PodSize:
     return _pod_size(total, shared=shared, ray=ray)
 
 
+def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
+    return {**parse_resources(DATA_EXTRA if spec.datasets else {}), **parse_resources(spec.worker.extra_resources)}
+
+
 def _head(spec: TrainJobSpec) -> PodSize:
     """The head holds the control plane of Ray and the driver: no CPUs and no GPUs for Ray."""
-    total = {**parse_resources(DEFAULT_HEAD), **parse_resources(spec.head.resources)}
+    total = {**parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), **parse_resources(spec.head.resources)}
     store = parse_quantity(HEAD_OBJECT_STORE)
     ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store))
     return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), ray=ray)

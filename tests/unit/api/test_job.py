@@ -46,6 +46,10 @@ FULL: dict[str, Any] = {
         "failure": {"maxFailures": 1},
         "collectiveTimeoutSeconds": 60,
     },
+    "datasets": {
+        "train": {"format": "parquet", "uri": "s3://bucket/digits", "options": {"shuffle": "files"}, "split": False},
+        "made": {"function": "data:build", "split": True},
+    },
     "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
     "envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}],
     "podTemplate": {"metadata": {"labels": {"team": "vision"}}, "spec": {"containers": [{"name": "ray"}]}},
@@ -85,7 +89,7 @@ def test_defaults_are_those_that_the_api_server_fills_in() -> None:
     spec = parse_spec(SMALLEST)
     assert (spec.scaling.most_workers, spec.scaling.workers_per_pod, spec.scaling.use_gpu) == (1, 1, False)
     assert (spec.backoff_limit, spec.managed_by) == (3, "railhead.dev/operator")
-    assert (spec.worker.shared_memory, spec.worker.object_store) == ("512Mi", "256Mi")
+    assert (spec.worker.shared_memory, spec.worker.object_store, spec.datasets) == ("512Mi", None, None)
 
 
 def test_numbers_are_quantities_too() -> None:
@@ -126,6 +130,7 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
         ({"source": {"git": {"repository": "https://a/b", "revision": "main"}}}, "spec.source.git.revision"),
         ({"podTemplate": {"spec": {"initContainers": ["a"]}}}, "spec.podTemplate"),
         ({"wokers": 2}, "spec.wokers"),
+        ({"datasets": {"train": {"format": "orc"}}}, "spec.datasets.train.format"),
         ({"podTemplate": {"spec": {"containers": "ray"}}}, "spec.podTemplate"),
         ({"podTemplate": {"spec": None}}, "spec.podTemplate"),
         ({"podTemplate": with_resources({"requests": {"cpu": "1"}})}, "spec.podTemplate"),

@@ -50,7 +50,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def build(source: Path, code: str) -> Any:
     (source / "made_here.py").write_text(code)
     job = make_job(train_func="", build="made_here:make", train_loop_config={"lr": 1})
-    return build_users_trainer(job, storage_path=str(source))
+    return build_users_trainer(job, storage_path=str(source), datasets={})
 
 
 @pytest.mark.filterwarnings("ignore")

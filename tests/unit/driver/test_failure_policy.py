@@ -50,6 +50,8 @@ def test_memory_and_preemption_are_told_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
     killed = "Task was killed due to the node running low on memory."
     assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [failure.KILLED_FOR_MEMORY]
+    waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}", 1.0)
+    assert kinds(WorkerGroupError("", {1: waited}))[1] == [failure.KILLED_FOR_MEMORY]
     left = ActorDiedError()
     left._preempted = True
     assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [failure.PREEMPTED]

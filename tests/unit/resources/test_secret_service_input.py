@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -109,3 +110,21 @@ def test_a_path_is_left_to_the_environment_and_a_uri_is_said(run: dict[str, Any]
     """A local node rewrites paths, which it could not do within a file."""
     said = build_job_input(JOB, make_spec(run=run))
     assert (said.run_name, said.storage_path) == (name, path)
+
+
+def test_datasets_are_said_and_their_paths_left_to_the_heads_environment() -> None:
+    spec = make_spec(
+        datasets={
+            "train": {"format": "csv", "uri": "/data/train", "options": {"shuffle": "files"}},
+            "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
+            "made": {"function": "data:build"},
+        }
+    )
+    assert build_job_input(JOB, spec).datasets == {
+        "train": {"format": "csv", "options": {"shuffle": "files"}, "split": True},
+        "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
+        "made": {"function": "data:build", "split": True},
+    }
+    head = build_head_pod(JOB, spec, settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2)
+    env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}
+    assert json.loads(env["RAILHEAD_DATASETS"] or "") == {"train": "/data/train"}

@@ -44,7 +44,13 @@ def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
         scaling["labelSelector"] = draw(st.dictionaries(keys, st.one_of(labels, selectors), min_size=1, max_size=4))
     scaling["resourcesPerWorker"] = draw(st.fixed_dictionaries({}, optional=optional))
     worker = {"extraResources": draw(added), "overhead": draw(added), "sharedMemory": draw(memory)}
-    return {"scaling": scaling, "worker": {**worker, "objectStore": draw(memory)}}
+    datasets = {"datasets": {"train": {"function": "data:build"}}} if draw(st.booleans()) else {}
+    return {"scaling": scaling, "worker": {**worker, "objectStore": draw(memory)}, **datasets}
+
+
+def extra_of(raw: dict[str, Any]) -> dict[str, str]:
+    """Of a worker pod, with what datasets bring along."""
+    return {**({"cpu": "1"} if "datasets" in raw else {}), **raw["worker"]["extraResources"]}
 
 
 def number(quantities: Any, name: str) -> Any:
@@ -66,7 +72,7 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
     scaling, given_ = raw["scaling"], raw["worker"]
     store = max(number(given_, "objectStore"), 80 * MIB)
     workers = scaling["workersPerPod"] * parse_quantity(scaling["resourcesPerWorker"].get("memory", "2Gi"))
-    extra = number(given_["extraResources"], "memory")
+    extra = number(extra_of(raw), "memory")
     overhead = parse_quantity(given_["overhead"].get("memory", "1536Mi"))
     assert worker.ray.object_store_bytes == store
     assert parse_quantity(worker.shared_memory) == number(given_, "sharedMemory") + store
@@ -98,6 +104,31 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
     assert told == node.labels
     for key, value in told.items():
         assert parse_selector((scaling.label_selector or {})[key]) == ("In", [value])
+
+
+@given(raw_specs())
+def test_ray_data_has_a_whole_cpu_exactly_where_the_extra_one_suffices(raw: dict[str, Any]) -> None:
+    """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_DATA`, in its own terms."""
+    sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
+    taken = count * parse_quantity(raw["scaling"]["resourcesPerWorker"].get("cpu", "1"))
+    extra = number(extra_of(raw), "cpu")
+    millis_left = int((taken + extra) * 1000 + 999) // 1000 * 1000 - int(taken * 1000)
+    assert (millis_left >= 1000) == (sizes.worker.ray.cpus - taken >= 1)
+    if "cpu" not in raw["worker"]["extraResources"]:
+        assert (millis_left >= 1000) == ("datasets" in raw)
+
+
+def test_datasets_make_the_pods_larger_unless_the_job_says_otherwise() -> None:
+    datasets = {"train": {"function": "data:build"}}
+    sizes = compute_sizes(make_spec(datasets=datasets))
+    assert (sizes.worker.ray.cpus, sizes.worker.requests["cpu"]) == (2, "2")
+    assert (sizes.worker.ray.object_store_bytes, sizes.worker.requests["memory"]) == (1024 * MIB, "5Gi")
+    assert sizes.head.requests == {"cpu": "2", "memory": "8Gi"}
+    assert (sizes.head.ray.cpus, sizes.per_worker["CPU"]) == (0, 1.0)
+    said = {"extraResources": {"cpu": "3", "memory": "1Gi"}, "objectStore": "2Gi"}
+    sizes = compute_sizes(make_spec(datasets=datasets, worker=said, head={"resources": {"memory": "4Gi"}}))
+    assert (sizes.worker.ray.cpus, sizes.worker.requests["memory"]) == (4, "7Gi")
+    assert sizes.head.requests == {"cpu": "2", "memory": "4Gi"}
 
 
 @given(raw_specs())

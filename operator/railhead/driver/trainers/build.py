@@ -19,8 +19,8 @@ from railhead.driver.user_code.load import load_function
 NOT_USABLE = "EntrypointNotUsable"
 
 
-def build_users_trainer(job: JobInput, *, storage_path: str) -> Any:
-    """One of Ray Train's trainers, ready for fit().
+def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> Any:
+    """One of Ray Train's trainers, ready for fit(); `datasets` are Ray Data's.
 
     Raises TrainerRefused with the field's name, and RayError when it is not the user's code that failed.
     """
@@ -32,7 +32,7 @@ def build_users_trainer(job: JobInput, *, storage_path: str) -> Any:
         "scaling_config": scaling_config,
         "run_config": run_config,
         "train_loop_config": dict(job.train_loop_config),
-        "datasets": {},
+        "datasets": datasets,
     }
     offer = Offer(job.run_name, storage_path, job.most_workers)
     try:

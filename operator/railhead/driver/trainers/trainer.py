@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.trainers.configs import build_configs, plan_configs
+from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
 from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, run_train_func
 
 
-def build_trainer(job: JobInput, *, storage_path: str) -> Any:
-    """One of Ray Train's trainers.
+def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[str, Any]] = None) -> Any:
+    """One of Ray Train's trainers; `datasets` are Ray Data's.
 
     Raises FrameworkMissing when the image cannot run the framework, ValueError and TypeError for
     what Ray Train or the framework does not take.
     """
     options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
     scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
+    data = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
     return build_framework_trainer(
         job.framework,
         run_train_func,
@@ -25,4 +27,5 @@ def build_trainer(job: JobInput, *, storage_path: str) -> Any:
         train_loop_config={ENTRYPOINT: job.train_func, CONFIG: job.train_loop_config},
         scaling_config=scaling_config,
         run_config=run_config,
+        **data,
     )

@@ -1,0 +1,72 @@
+"""spec.datasets: Ray Data's datasets that the workers read, by name."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from railhead.api.base import FreeObject, Function, Model, free, rules
+
+DatasetName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+# In thousandths of a CPU: `w` is what the workers of a pod take, `e` what extraResources adds. Ray is told
+# the sum, rounded up to whole CPUs, and a task of Ray Data takes one. The default of 1 always suffices.
+def _millis(quantity: str) -> str:
+    return f"int(quantity(string({quantity})).asApproximateFloat() * 1000.0 + 0.5)"
+
+
+_PER_WORKER = "self.scaling.resourcesPerWorker"
+_WORKERS = f"has({_PER_WORKER}) && 'cpu' in {_PER_WORKER} ? " + _millis(f"{_PER_WORKER}['cpu']") + " : 1000"
+_EXTRA = _millis("self.worker.extraResources['cpu']")
+CPU_FOR_DATA = (
+    ".worker.extraResources",
+    "!has(self.datasets) || !has(self.worker.extraResources) || !('cpu' in self.worker.extraResources) || "
+    f"[self.scaling.workersPerPod * ({_WORKERS})].all(w, "
+    f"[{_EXTRA}].all(e, (w + e + 999) / 1000 * 1000 - w >= 1000))",
+    "leaves no CPU for Ray Data: workersPerPod x cpu + extraResources.cpu, rounded up, must be at least 1 more than "
+    "workersPerPod x cpu; raise it, or leave it out for 1",
+)
+
+SPLIT_OF_BUILD = (
+    ".datasets",
+    "!has(self.trainer.build) || !has(self.datasets) || self.datasets.all(n, self.datasets[n].split)",
+    "split belongs to trainFunc; with build give the trainer a DataConfig",
+)
+
+
+class Dataset(Model):
+    """Files in one of Ray Data's formats, or a function that builds a dataset."""
+
+    model_config = ConfigDict(
+        json_schema_extra=rules(
+            ("", "has(self.uri) != has(self.function)", "exactly one of uri and function must be set"),
+            (".format", "!has(self.uri) || has(self.format)", "is needed with uri"),
+            (".format", "!has(self.function) || !has(self.format)", "belongs to uri; a function reads as it likes"),
+            (".options", "!has(self.function) || !has(self.options)", "belongs to uri; a function reads as it likes"),
+        )
+    )
+    format: Literal["parquet", "csv", "json", "text", "images", "binary"] | None = Field(
+        default=None, description="What the files are: read by ray.data.read_parquet, read_csv, ..."
+    )
+    uri: str | None = Field(
+        default=None,
+        min_length=2,
+        max_length=1024,
+        pattern=r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$",
+        description="A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
+        json_schema_extra=rules(
+            ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
+        ),
+    )
+    options: FreeObject | None = free("Keyword arguments of ray.data.read_<format>.")
+    function: Function | None = Field(
+        default=None,
+        description="module:function that returns a ray.data.Dataset; called in the driver, with trainLoopConfig "
+        "when it takes a parameter.",
+    )
+    split: bool = Field(
+        default=True,
+        description="Whether the rows are split over the workers; with false each worker sees all of them.",
+    )

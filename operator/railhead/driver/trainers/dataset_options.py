@@ -1,0 +1,80 @@
+"""`datasets.<name>.options` -> keyword arguments of Ray Data's reader, checked before anything is read.
+
+The readers of parquet, csv and json hand what they do not know to pyarrow, in tasks on the
+workers, where a mistyped name would end the training; so names are looked at here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from typing import Any, Callable, Mapping
+
+# What pyarrow takes beyond the reader's own parameters, as far as JSON can say it.
+_PYARROW = {
+    "parquet": (
+        "batch_size",
+        "batch_readahead",
+        "fragment_readahead",
+        "use_threads",
+        "cache_metadata",
+        "dataset_kwargs",
+    ),
+    "csv": ("read_options", "parse_options", "convert_options"),
+    "json": ("read_options", "parse_options"),
+}
+# Options that are objects: their keyword arguments stand in the spec.
+_CLASSES = {
+    ("csv", "read_options"): "pyarrow.csv:ReadOptions",
+    ("csv", "parse_options"): "pyarrow.csv:ParseOptions",
+    ("csv", "convert_options"): "pyarrow.csv:ConvertOptions",
+    ("json", "read_options"): "pyarrow.json:ReadOptions",
+    ("json", "parse_options"): "pyarrow.json:ParseOptions",
+    ("", "shuffle"): "ray.data:FileShuffleConfig",
+    ("", "partitioning"): "ray.data.datasource:Partitioning",
+}
+
+
+class OptionRefused(Exception):
+    """The message begins with the option's name."""
+
+
+def build_options(format: str, reader: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises OptionRefused for a name that the reader does not know, or values that make no object."""
+    known = find_names(format, reader)
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it knows {', '.join(known)}"
+            raise OptionRefused(f"{name}: ray.data.{reader.__name__} has no such option; {hint}")
+    return {name: _build_value(format, name, value) for name, value in given.items()}
+
+
+def find_names(format: str, reader: Callable[..., Any]) -> list[str]:
+    """All but the first parameter, which is the path, and without what takes any further name."""
+    _, *rest = inspect.signature(reader).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    own = [p.name for p in rest if p.kind not in kinds]
+    return own + [name for name in _PYARROW.get(format, ()) if name not in own]
+
+
+def _build_value(format: str, name: str, value: Any) -> Any:
+    reference = _CLASSES.get((format, name)) or _CLASSES.get(("", name))
+    if reference is None or not isinstance(value, dict):
+        return value
+    module, _, kind = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), kind)(**value)
+    except Exception as error:
+        raise OptionRefused(f"{name}: {module}.{kind} refuses it: {error}") from error
+
+
+def check_cpus(given: Mapping[str, Any], *, free: float) -> None:
+    """A read task that is greater than what any pod has left would be waited for without end."""
+    asked = given.get("num_cpus")
+    if isinstance(asked, (int, float)) and asked > free:
+        raise OptionRefused(
+            f"num_cpus: a read task asks for {asked:g} CPUs, and a worker pod has {free:g} beside its workers; "
+            "ask for less or raise spec.worker.extraResources.cpu"
+        )

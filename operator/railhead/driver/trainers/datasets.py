@@ -1,0 +1,120 @@
+"""From the job's input to Ray Data's datasets, built in the driver: lists files, reads none of their rows.
+
+Wants a driver that has joined Ray. Every error is one sentence that begins with the field.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.errors import describe_exception
+from railhead.driver.trainers.dataset_options import OptionRefused, build_options, check_cpus
+from railhead.driver.user_code.load import has_parameter, load_function
+
+READERS = {
+    "parquet": "read_parquet",
+    "csv": "read_csv",
+    "json": "read_json",
+    "text": "read_text",
+    "images": "read_images",
+    "binary": "read_binary_files",
+}
+
+# What object stores say of themselves, in pyarrow's words; Ray Data tries the same ones again while it reads.
+PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "HTTP status 50")
+LEAST_CPUS = 1 - 1e-6  # of a task of Ray Data
+
+
+class DatasetRefused(Exception):
+    """A dataset that cannot be used; another try would end the same way."""
+
+
+class DatasetOutOfReach(Exception):
+    """A dataset that cannot be reached at the moment."""
+
+
+def read_paths(text: str) -> dict[str, str]:
+    """`contract.environment.DATASETS`: the datasets that are paths."""
+    found: dict[str, str] = json.loads(text) if text else {}
+    return found
+
+
+def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
+    """name -> ray.data.Dataset. Raises DatasetRefused or DatasetOutOfReach."""
+    free = find_free_cpus(job)
+    if free < LEAST_CPUS:
+        raise DatasetRefused(
+            f"datasets: of a worker pod's CPUs {free:g} are left beside its workers, and Ray Data's tasks take 1; "
+            "raise spec.worker.extraResources.cpu"
+        )
+    return {
+        name: _call(name, values["function"], job)
+        if values.get("function")
+        else _read(name, values, uri=paths.get(name) or values["uri"], free_cpus=free)
+        for name, values in job.datasets.items()
+    }
+
+
+def build_data_config(job: JobInput) -> Any:
+    """ray.train.DataConfig."""
+    from ray.train import DataConfig
+
+    return DataConfig(datasets_to_split=[name for name, values in job.datasets.items() if values.get("split", True)])
+
+
+def _read(name: str, values: Mapping[str, Any], *, uri: str, free_cpus: float) -> Any:
+    import ray.data
+
+    reader = getattr(ray.data, READERS[values["format"]])
+    given = values.get("options") or {}
+    try:
+        options = build_options(values["format"], reader, given)
+        check_cpus(given, free=free_cpus)
+        return reader(uri, **options)
+    except OptionRefused as error:
+        raise DatasetRefused(f"datasets.{name}.options.{error}") from error
+    except FileNotFoundError as error:
+        hint = "the head pod sees no such file; all pods need the volume (spec.podTemplate)"
+        raise DatasetRefused(f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
+    except Exception as error:
+        words = describe_exception(error.with_traceback(None))  # the place is Ray's own, and says nothing
+        raise _sort(error)(f"datasets.{name}.uri {uri}: {words}") from error
+
+
+def _call(name: str, reference: str, job: JobInput) -> Any:
+    import ray.data
+
+    field = f"datasets.{name}.function {reference}"
+    try:
+        function = load_function(reference)
+        dataset = function(job.train_loop_config) if has_parameter(function) else function()
+    except (Exception, SystemExit) as error:
+        raise _sort(error)(f"{field}: {describe_exception(error)}") from error
+    if not isinstance(dataset, ray.data.Dataset):
+        raise DatasetRefused(f"{field}: returned {type(dataset).__name__}; it must return a ray.data.Dataset")
+    return dataset
+
+
+def _sort(error: BaseException) -> type[Exception]:
+    return DatasetOutOfReach if is_passing(error) else DatasetRefused
+
+
+def find_free_cpus(job: JobInput) -> float:
+    """Of one worker pod, beside its workers."""
+    told = float((job.ray_node.get("worker") or {}).get("cpus", 0))
+    each = float((job.scaling.get("resourcesPerWorker") or {}).get("CPU", 0))
+    per_pod = job.scaling.get("workersPerPod") or job.scaling["numWorkers"] / job.worker_pods
+    return told - each * float(per_pod)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether another try may end differently."""
+    import ray.exceptions
+
+    if isinstance(error, ray.exceptions.RayTaskError):
+        return isinstance(error.cause, BaseException) and is_passing(error.cause)
+    if isinstance(error, (ConnectionError, TimeoutError, ray.exceptions.RayError)):
+        return True
+    return isinstance(error, OSError) and any(words in str(error) for words in PASSING)
