@@ -280,6 +280,21 @@ RUN = [
     _one("spec.run.storagePath", "s3:/bucket", "should match"),
     _one("spec.run.storagePath", "https://bucket/runs", "should match"),
     _one("spec.run.storagePath", "/runs/../etc", "must not have . or .."),
+    *(
+        _one("spec.run.storagePath", uri, "must not hold credentials")
+        for uri in (
+            "s3://AKIAEXAMPLE:secret@bucket/runs",
+            "s3://AKIAEXAMPLE:sec/ret@bucket/runs",
+            "s3://AKIAEXAMPLE@bucket/runs",
+            "s3://bucket/runs?access_key=a&secret_key=b",
+            "s3://bucket/runs?region=x&Secret_Key=b",
+            "gs://user:secret@bucket/runs",
+            "abfss://container:secret@account.dfs.core.windows.net/runs",
+            "abfs://:secret@account.dfs.core.windows.net/container/runs",
+            "abfss://container@account.dfs.core.windows.net/runs?sas_token=x",
+            "hdfs://user:secret@namenode:8020/runs",
+        )
+    ),
     _one("spec.run.storageVolume", {}, "Required value", at="spec.run.storageVolume.persistentVolumeClaim"),
     Bad(
         "spec.run.storageVolume",

@@ -102,6 +102,13 @@ GOOD: dict[str, dict[str, Any]] = {
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},
+    "an object store of one's own": {
+        "spec.run.storagePath": "s3://bucket/runs?endpoint_override=minio.storage:9000&scheme=http"
+    },
+    "a mark in a path": {"spec.run.storagePath": "s3://bucket/people/me@example.com/runs"},
+    "Google": {"spec.run.storagePath": "gs://bucket/runs"},
+    "Azure": {"spec.run.storagePath": "abfss://container@account.dfs.core.windows.net/runs"},
+    "Hadoop": {"spec.run.storagePath": "hdfs://user@namenode:8020/runs@today"},
     "a run of an own name": {"spec.run.name": "Digits_v1.2"},
     "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},
     "environment": {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+
+import pytest
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.jobs import make_job, with_config
@@ -53,3 +56,17 @@ def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
     assert "/proc/railhead" in status["failure"]["message"]
     assert _seconds_from_driver_to_status(cluster, "unwritable") <= 30
     cluster.delete_job("unwritable")
+
+
+def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
+    if cluster.is_local:
+        pytest.skip("pods of a local node are processes that share the host's files; tests/ray shows it without a node")
+    container = {"name": "ray", "volumeMounts": [{"name": "own", "mountPath": "/scratch"}]}
+    template = {"spec": {"volumes": [{"name": "own", "emptyDir": {}}], "containers": [container]}}
+    job = make_job("unshared", cluster.image, run={"storagePath": "/scratch"}, podTemplate=template, env=None)
+    cluster.apply(job)
+    status = cluster.wait_end("unshared")
+    assert status["phase"] == "Failed" and status["attempt"] == 1
+    assert (status["failure"]["class"], status["failure"]["reason"]) == ("Configuration", "StorageNotShared")
+    assert re.search(r"worker pod unshared-\w+-1-w[01]-0 does not see, like 1 more", status["failure"]["message"])
+    cluster.delete_job("unshared")

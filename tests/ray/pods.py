@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -109,10 +109,13 @@ class Pods:
         }
         self._start("head", f"{self._net}.2", {**own, **env})
 
-    def start_worker(self, slot: int, *, round_: int = 0, env: Mapping[str, str] | None = None) -> None:
-        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", dict(env or {}))
+    def start_worker(
+        self, slot: int, *, round_: int = 0, env: Mapping[str, str] | None = None, wrap: Sequence[str] = ()
+    ) -> None:
+        """`wrap` is a command that runs the one behind it, for a pod that sees other things than the rest."""
+        self._start(f"w{slot}-{round_}", f"{self._net}.{10 + slot * 10 + round_}", dict(env or {}), wrap)
 
-    def _start(self, name: str, ip: str, env: dict[str, str]) -> None:
+    def _start(self, name: str, ip: str, env: dict[str, str], wrap: Sequence[str] = ()) -> None:
         role = "head" if name == "head" else "worker"
         hosts = self.folder / "hosts"
         hosts.write_text(f"{self._net}.2 the-head.test.default.svc\n")
@@ -137,7 +140,7 @@ class Pods:
         }
         with open(self.folder / f"{name}.log", "ab") as log:
             self._processes[name] = subprocess.Popen(
-                [sys.executable, str(self.folder / "railhead.pyz"), role],
+                [*wrap, sys.executable, str(self.folder / "railhead.pyz"), role],
                 env=values,
                 cwd=self.folder,
                 stdout=log,

@@ -48,12 +48,12 @@ def train_func(config):
 """
 
 
-def run_attempt(folder: Path, *, epochs: int, best: str, attempt: int, index: int) -> tuple[int, Any, Pods]:
+def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: int) -> tuple[int, Any, Pods]:
     config = {"folder": str(folder), "epochs": epochs}
     checkpoint = {"numToKeep": 2, "scoreAttribute": "loss", "scoreOrder": "min"}
     job = make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint)
     with Pods(folder / str(attempt), job, source={"user.py": TRAINING}, storage=str(folder / "runs")) as pods:
-        pods.start(attempt=attempt, checkpoint_index=index, env={"RAILHEAD_BEST_CHECKPOINT": best})
+        pods.start(attempt=attempt, checkpoint_index=index, env={"RAILHEAD_KNOWN_CHECKPOINTS": known})
         if attempt == 1:
             pods.wait_until(lambda: (folder / "reported-1-0").exists() and bool(pods.reports[-1]["checkpoint"]))
             assert pods.reports[-1]["checkpoint"]["index"] == 0, "an upload that is not complete was told"
@@ -67,7 +67,7 @@ def read_epochs(run: Path) -> dict[str, int]:
 
 
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:
-    code, first, pods = run_attempt(tmp_path, epochs=4, best="", attempt=1, index=-1)
+    code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
     assert code == exit_codes.APPLICATION, pods.read_log()
     assert first.checkpoint["index"] == 3
     assert (first.best_checkpoint["index"], first.best_checkpoint["metrics"]) == (1, {"epoch": "1", "loss": "1"})
@@ -75,8 +75,9 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     assert sorted(read_epochs(run).values()) == [1, 2, 3], "the two best and the newest"
     assert read_epochs(run)["mine"] == 2
     best = first.best_checkpoint
-    known = {key: best[key] for key in ("index", "time", "attempt")} | {"name": Path(best["uri"]).name}
-    code, second, pods = run_attempt(tmp_path, epochs=5, best=json.dumps(known), attempt=2, index=3)
+    told = [{"attempt": 1, **first.checkpoint}, best]
+    known = [{key: c[key] for key in ("index", "time", "attempt")} | {"name": Path(c["uri"]).name} for c in told]
+    code, second, pods = run_attempt(tmp_path, epochs=5, known=json.dumps(known), attempt=2, index=3)
     assert code == exit_codes.SUCCEEDED, pods.read_log()
     assert second.checkpoint["index"] == 4
     assert second.best_checkpoint == best

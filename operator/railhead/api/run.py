@@ -11,6 +11,13 @@ from railhead.api.base import Model, Name, planned, rules
 # Where the pods' own volumes and the image's system stand.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
 
+# A password, or for S3 any user, before the host; an `@` of the path is none. A secret may hold slashes.
+URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@|(hdfs|viewfs)://[^/?@]*:[^/?@]*@)"
+QUERY_SECRET = (
+    "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
+    "|client_secret|password|token)="
+)
+
 
 class ClaimVolume(Model):
     """A PersistentVolumeClaim of the same namespace."""
@@ -96,6 +103,12 @@ class Run(Model):
         description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         json_schema_extra=rules(
             ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
+            (
+                "",
+                f"!self.matches('{URI_SECRET}') && !self.matches('{QUERY_SECRET}')",
+                "must not hold credentials, for everybody can read them here; put them into a Secret and name it "
+                "in spec.envFrom",
+            ),
         ),
     )
     storage_volume: StorageVolume | None = Field(

@@ -12,8 +12,8 @@ DATASETS = "RAILHEAD_DATASETS"  # JSON: name of a dataset -> its uri, of those t
 BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
 ATTEMPT = "RAILHEAD_ATTEMPT"
 CHECKPOINT_INDEX = "RAILHEAD_CHECKPOINT_INDEX"  # index of the newest known commit, -1 = none
-# JSON {name, index, time, attempt}: folder and commit of status.bestCheckpoint; empty = none
-BEST_CHECKPOINT = "RAILHEAD_BEST_CHECKPOINT"
+# JSON list of {name, index, time, attempt}: folder and commit of status.checkpoint and status.bestCheckpoint
+KNOWN_CHECKPOINTS = "RAILHEAD_KNOWN_CHECKPOINTS"
 HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"

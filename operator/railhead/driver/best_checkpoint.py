@@ -58,8 +58,8 @@ def _find_value(metrics: Mapping[str, Any], name: str) -> Any:
 def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> dict[str, Any]:
     """{uri, index, time, metrics, attempt} of the best one, or an empty dict.
 
-    Of equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` (its
-    attempt died before it could tell) has no number and is passed over.
+    Of equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no number
+    and is passed over.
     """
     sign = -1.0 if ranking.order == "min" else 1.0
     best: Optional[tuple[float, str, Mapping[str, Any]]] = None
@@ -81,10 +81,12 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
 
 
 def parse_known(text: str) -> dict[str, Commit]:
-    """The best checkpoint of earlier attempts (`contract.environment.BEST_CHECKPOINT`); empty for none."""
+    """What the status tells of earlier attempts (`contract.environment.KNOWN_CHECKPOINTS`); empty for nonsense."""
     try:
-        known = json.loads(text or "{}")
-        return {str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))}
+        return {
+            str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))
+            for known in json.loads(text or "[]")
+        }
     except (ValueError, KeyError, TypeError):
         return {}
 

@@ -23,7 +23,7 @@ from railhead.driver.best_checkpoint import Commit, Ranking, explain_missing_sco
 from railhead.driver.marks import name_process
 from railhead.driver.offer import RUN_WARNING
 from railhead.driver.pod import RUN_URI
-from railhead.driver.progress import Progress, build_checkpoint_uri
+from railhead.driver.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.spool import Spool
 
 PATH = f"{__name__}.ProgressCallback"  # for RAY_TRAIN_CALLBACKS
@@ -50,7 +50,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._run_uri = os.environ[RUN_URI]
         self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
         self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
-        self._commits = parse_known(os.environ.get(e.BEST_CHECKPOINT, ""))
+        self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""))
         self._manager: Any = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
@@ -69,6 +69,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._manager = ray_checkpoints.find_manager(worker_group)
         if self._manager is not None:
             ray_checkpoints.mend_scores(self._manager)
+            self._take_up_untold_commit()
         self._change(self._with_best(replace(self._progress, processes=processes)))
 
     @never_raises
@@ -81,7 +82,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         checkpoint = training_report.checkpoint
         group.CURRENT.commits += checkpoint is not None
         name = self._name(checkpoint) if checkpoint else None
-        time = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = _now()
         values = metrics[0] if metrics else training_report.metrics
         uri = build_checkpoint_uri(self._run_uri, name) if name else None
         index = self._first_index + self._progress.commits
@@ -93,6 +94,23 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
             progress = self._with_best(progress)
             self._warn_of_missing_score(name)
         self._change(progress)
+
+    def _take_up_untold_commit(self) -> None:
+        """The last attempt may have died between its last commit and the report of it.
+
+        That commit is told now, under the next number, so that no number is used twice and it may be the best.
+        """
+        if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
+            return  # in the first attempt it is another job's, of the same run.name
+        latest = ray_checkpoints.find_latest(self._manager)
+        if latest is None or latest[0] in self._commits:
+            return
+        name, metrics = latest
+        uri, time = build_checkpoint_uri(self._run_uri, name), _now()
+        self._commits[name] = Commit(self._first_index, time, self._attempt)
+        self._progress = self._progress.with_commit(
+            format_metrics(metrics), checkpoint_uri=uri, first_index=self._first_index, time=time
+        )
 
     def _name(self, checkpoint: Any) -> str:
         if self._manager is None:
@@ -118,3 +136,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         if progress != self._progress:
             self._progress = progress
             self._spool.write(progress.to_dict())
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""What the stub raises on a worker when the user's code fails.
+"""What is raised on a worker when the user's code fails, and in Ray's controller when a check of ours does.
 
 Values of our own, because an exception class of the user's module cannot be unpickled in
 Ray's controller, which does not have that module. Importable wherever the bundle is.
@@ -43,6 +43,23 @@ class TrainFunctionRaised(TrainingError):
 
 class EntrypointNotUsable(TrainingError):
     """trainer.trainFunc cannot be imported or called; another try would end the same way."""
+
+
+class JobRefused(Exception):
+    """The job cannot run as it is configured; another try would end the same way.
+
+    Attributes:
+        reason: CamelCase word for the status.
+        message: a sentence for the user that names the field and what to do.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+    def __reduce__(self) -> Any:
+        return (type(self), (self.reason, self.message))
 
 
 def describe_exception(error: BaseException) -> str:

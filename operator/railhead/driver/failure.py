@@ -38,22 +38,26 @@ class RankError:
 
 
 @dataclass(frozen=True)
-class FailureFacts:
-    """What is known at the moment of a failure; `lost_nodes` are those of the failed group."""
-
-    source: str
-    errors: tuple[RankError, ...] = ()
-    lost_nodes: tuple[str, ...] = ()
-    text: str = ""
-
-
-@dataclass(frozen=True)
 class Verdict:
     """`failure_class` is one of `contract.exit_codes.CLASS_OF_CODE`."""
 
     failure_class: str
     reason: str
     message: str
+
+
+@dataclass(frozen=True)
+class FailureFacts:
+    """What is known at the moment of a failure.
+
+    `lost_nodes` are those of the failed group; `refusal` is what a check of ours has found.
+    """
+
+    source: str
+    errors: tuple[RankError, ...] = ()
+    lost_nodes: tuple[str, ...] = ()
+    text: str = ""
+    refusal: Optional[Verdict] = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class Budget:
 
 def classify_failure(facts: FailureFacts) -> Verdict:
     """The order is the rule: what explains the others comes first."""
+    if facts.refusal:
+        return facts.refusal
     by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in _KINDS}
     if facts.lost_nodes:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
@@ -102,6 +108,11 @@ def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
     if facts.source == CONTROLLER:
         return False
     return budget.max_failures < 0 or budget.application <= budget.max_failures
+
+
+def refuse(reason: str, message: str) -> Verdict:
+    """The job cannot run as it is configured."""
+    return Verdict(CLASS_OF_CODE[CONFIGURATION], reason, message)
 
 
 def _infrastructure(reason: str, message: str) -> Verdict:

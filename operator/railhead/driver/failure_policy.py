@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.driver import failure, group
-from railhead.driver.errors import EntrypointNotUsable, TrainingError, describe_exception, read_note
+from railhead.driver.errors import EntrypointNotUsable, JobRefused, TrainingError, describe_exception, read_note
 from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
 from railhead.driver.hosts import is_listening
 from railhead.driver.spool import Spool
@@ -85,7 +85,7 @@ class Judge:
 def collect_facts(error: BaseException) -> FailureFacts:
     """Ray's exception and the present state of the group's nodes, as facts."""
     facts = translate_error(error)
-    if any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
+    if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
     lost = wait_for_lost_nodes(group.CURRENT.node_of_rank)
     return FailureFacts(facts.source, facts.errors, lost, facts.text)
@@ -106,6 +106,9 @@ def translate_error(error: BaseException) -> FailureFacts:
     inner = getattr(error, "controller_failure", None)
     if inner is None:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if isinstance(inner, JobRefused):
+        refusal = failure.refuse(inner.reason, inner.message)
+        return FailureFacts(failure.CONTROLLER, text=inner.message, refusal=refusal)
     if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
         return FailureFacts(failure.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):

@@ -65,8 +65,11 @@ class Progress:
         progress = replace(self, reports=self.reports + 1, metrics=texts)
         if checkpoint_uri is None:
             return progress
+        return progress.with_commit(texts, checkpoint_uri=checkpoint_uri, first_index=first_index, time=time)
+
+    def with_commit(self, texts: dict[str, str], *, checkpoint_uri: str, first_index: int, time: str) -> Progress:
         checkpoint = {"uri": checkpoint_uri, "index": first_index + self.commits, "time": time, "metrics": texts}
-        return replace(progress, commits=self.commits + 1, checkpoint=checkpoint)
+        return replace(self, commits=self.commits + 1, checkpoint=checkpoint)
 
 
 def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, str]:

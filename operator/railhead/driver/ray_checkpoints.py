@@ -43,6 +43,12 @@ def name_checkpoint(manager: Any, checkpoint: Any) -> str:
     return str(manager._storage_context.extract_checkpoint_dir_name_from_path(checkpoint.path))
 
 
+def find_latest(manager: Any) -> Optional[tuple[str, dict[str, Any]]]:
+    """Name and metrics of the newest checkpoint, also of an earlier attempt; None when there is none."""
+    latest = manager.latest_checkpoint_result
+    return (name_checkpoint(manager, latest.checkpoint), latest.metrics or {}) if latest else None
+
+
 def read_ranking(manager: Any) -> Optional[Ranking]:
     """What the manager keeps at this moment; None when the run has no score attribute."""
     config = manager._checkpoint_config

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import json
 import os
+import queue
+import threading
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Callable, Optional, Union
 
 from railhead.driver.progress import build_checkpoint_uri
+from railhead.driver.storage_words import explain_error, is_unreachable
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
+TEXT_LIMIT = 600
+
+
+CHECK_TIMEOUT = 90.0  # seconds; file systems try again by themselves, some for a quarter of an hour
 
 
 class StorageRefused(Exception):
-    """run.storagePath cannot be used; the message is the storage's own error."""
+    """run.storagePath cannot be used as it is; the message names the field and holds the storage's own error."""
+
+
+class StorageUnreachable(Exception):
+    """run.storagePath did not answer; it may do so at the next attempt."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +41,50 @@ class RunStorage:
 
 
 def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
-    """Writes and removes a small file in the run's folder. Raises StorageRefused."""
+    """Writes and removes a small file in the run's folder. Raises StorageRefused or StorageUnreachable."""
     run_uri = build_checkpoint_uri(storage_path, run_name)
+    if storage_path.startswith("/"):
+        check: Callable[[], str] = lambda: _check_path(run_uri)  # noqa: E731
+    else:
+        check = lambda: _check_uri(storage_path, run_name)  # noqa: E731
     try:
-        snapshot = _check_path(run_uri) if storage_path.startswith("/") else _check_uri(storage_path, run_name)
+        snapshot = _run_bounded(check)
+    except TimeoutError:
+        told = f"run.storagePath {storage_path} cannot be reached: no answer within {CHECK_TIMEOUT:.0f} s"
+        raise StorageUnreachable(told) from None
     except Exception as error:
-        what = f"{type(error).__name__}: {error}"
-        raise StorageRefused(f"run.storagePath {storage_path} cannot be written: {what}") from error
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:TEXT_LIMIT]
+        told = explain_error(storage_path, text, pyarrow=_find_pyarrow())
+        raise (StorageUnreachable if is_unreachable(text) else StorageRefused)(told) from error
     name = find_latest(snapshot)
     return RunStorage(run_uri, build_checkpoint_uri(run_uri, name) if name else None)
+
+
+def _run_bounded(check: Callable[[], str]) -> str:
+    """Raises TimeoutError; a thread that hangs in a file system ends with the process."""
+    results: queue.SimpleQueue[Union[str, Exception]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put(check())
+        except Exception as error:
+            results.put(error)
+
+    threading.Thread(target=run, name="railhead-storage", daemon=True).start()
+    try:
+        result = results.get(timeout=CHECK_TIMEOUT)
+    except queue.Empty:
+        raise TimeoutError from None
+    if isinstance(result, Exception):
+        raise result
+    return result
+
+
+def _find_pyarrow() -> str:
+    try:
+        return metadata.version("pyarrow")
+    except metadata.PackageNotFoundError:
+        return "(none)"
 
 
 def _check_path(folder: str) -> str:

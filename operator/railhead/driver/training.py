@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import replace
 from typing import Any, Callable, Optional
 
 from railhead.contract import environment as e
@@ -20,7 +21,8 @@ from railhead.driver.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
 from railhead.driver.spool import Spool
-from railhead.driver.storage import StorageRefused, prepare_storage
+from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage_words import redact
 from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
@@ -34,9 +36,10 @@ NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
 def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
     """Never raises. `give_up` is told of an ending that fit() would not find by itself."""
     try:
-        return _run(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up)
+        ending = _run(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up)
     except Exception as error:
-        return Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
+        ending = Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
+    return replace(ending, message=redact(ending.message, os.environ))
 
 
 def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
@@ -56,6 +59,8 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
         storage = prepare_storage(storage_path, run_name=job.run_name)
     except StorageRefused as error:
         return Ending.configuration("StorageRefused", str(error))
+    except StorageUnreachable as error:
+        return Ending.infrastructure("StorageUnreachable", str(error))
     resumed = {"uri": storage.latest_checkpoint} if storage.latest_checkpoint else None
     publisher.update(run_uri=storage.run_uri, resumed_from=resumed)
     if resumed:
@@ -81,11 +86,11 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
 def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
     """Puts our callback and our policies into Ray Train; why that cannot be, or an empty string."""
     try:
-        from railhead.driver import callback, failure_policy, scaling_policy
+        from railhead.driver import callback, failure_policy, scaling_policy, shared_storage
     except ImportError as error:
         return f"spec.image: Ray Train cannot be imported: {error}"
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
-        path for path in (callback.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
+        path for path in (callback.PATH, shared_storage.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy()
     if job.is_elastic:

@@ -39,7 +39,7 @@ def build_head_pod(
     paths = build_dataset_paths(spec)
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
-        {"name": e.BEST_CHECKPOINT, "value": _describe_best(status)},
+        {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
@@ -61,11 +61,13 @@ def build_head_pod(
     )
 
 
-def _describe_best(status: JobStatus) -> str:
-    """`contract.environment.BEST_CHECKPOINT`: only the folder's name, for a local node rewrites paths."""
-    best = status.best_checkpoint
-    if best is None:
-        return ""
-    uri, run = best.uri.partition("?")[0], status.run_uri.partition("?")[0].rstrip("/") + "/"
-    name = uri[len(run) :] if uri.startswith(run) else uri.rpartition("/")[2]
-    return json.dumps({"name": name, "index": best.index, "time": best.time, "attempt": best.attempt})
+def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
+    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, for a local node rewrites paths."""
+    run = status.run_uri.partition("?")[0].rstrip("/") + "/"
+    known = {c.index: c for c in (status.best_checkpoint, status.checkpoint) if c}
+    described = []
+    for index, checkpoint in sorted(known.items()):
+        uri = checkpoint.uri.partition("?")[0]
+        name = uri[len(run) :] if uri.startswith(run) else uri.rpartition("/")[2]
+        described.append({"name": name, "index": index, "time": checkpoint.time, "attempt": checkpoint.attempt})
+    return described

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +99,9 @@ def test_a_checkpoint_whose_commit_nobody_told_of_is_passed_over() -> None:
     }
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "nonsense", '{"name": "a"}', '{"name": "a", "index": "x"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "7", "[[]]", "nonsense", '[{"name": "a"}]', '[{"name": "a", "index": "x"}]']
+)
 def test_a_word_of_earlier_attempts_that_makes_no_sense_is_none(text: str) -> None:
     assert parse_known(text) == {}
 
@@ -136,13 +138,13 @@ class Run:
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Prepares one attempt's environment; the answer reads what the callback has told."""
 
-    def prepare(*, attempt: int = 1, index: int = -1, best: dict[str, Any] | None = None) -> Any:
+    def prepare(*, attempt: int = 1, index: int = -1, known: Sequence[dict[str, Any]] = ()) -> Any:
         folder = tmp_path / f"temp-{attempt}"
         folder.mkdir()
         monkeypatch.setenv(e.TEMP, str(folder))
         monkeypatch.setenv(e.ATTEMPT, str(attempt))
         monkeypatch.setenv(e.CHECKPOINT_INDEX, str(index))
-        monkeypatch.setenv(e.BEST_CHECKPOINT, json.dumps(best) if best else "")
+        monkeypatch.setenv(e.KNOWN_CHECKPOINTS, json.dumps(known))
         monkeypatch.setenv(RUN_URI, str(tmp_path / "runs" / "r"))
         return lambda: Spool(folder).read()
 
@@ -161,8 +163,11 @@ def test_the_best_of_all_attempts_is_told(tmp_path: Path, told: Any) -> None:
     best = read()["best_checkpoint"]
     assert (best["uri"], best["index"], best["attempt"]) == (str(tmp_path / "runs/r/deep/c1"), 1, 1)
     assert read()["checkpoint"]["index"] == 3
-    known = {"name": "deep/c1", "index": 1, "time": best["time"], "attempt": 1}
-    read = told(attempt=2, index=3, best=known)
+    known = [
+        {"name": name, "index": index, "time": best["time"], "attempt": 1}
+        for name, index in (("deep/c1", 1), ("c3", 3))
+    ]
+    read = told(attempt=2, index=3, known=known)
     run = Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == best
     run.commit("c4", loss=5.0)
@@ -172,9 +177,36 @@ def test_the_best_of_all_attempts_is_told(tmp_path: Path, told: Any) -> None:
 
 
 def test_a_best_one_that_ray_no_longer_knows_is_dropped(tmp_path: Path, told: Any) -> None:
-    read = told(attempt=2, index=3, best={"name": "gone", "index": 1, "time": "t", "attempt": 1})
+    read = told(attempt=2, index=3, known=[{"name": "gone", "index": 1, "time": "t", "attempt": 1}])
     Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == {}
+
+
+def test_a_commit_that_its_attempt_could_not_tell_of_is_told_by_the_next_one(tmp_path: Path, told: Any) -> None:
+    told()
+    run = Run(tmp_path / "runs", **CONFIG)
+    for name, loss in (("c0", 3.0), ("c1", 1.0)):
+        run.commit(name, loss=loss)
+    known = [{"name": "c0", "index": 0, "time": "t", "attempt": 1}]
+    read = told(attempt=2, index=0, known=known)
+    run = Run(tmp_path / "runs", **CONFIG)
+    found = read()
+    assert (found["checkpoint"]["uri"], found["checkpoint"]["index"]) == (str(tmp_path / "runs/r/c1"), 1)
+    assert found["checkpoint"]["metrics"] == {"loss": "1"} and found["best_checkpoint"]["index"] == 1
+    run.commit("c2", loss=2.0)
+    assert read()["checkpoint"]["index"] == 2
+    read = told(attempt=3, index=2, known=[*known, {"name": "c2", "index": 2, "time": "t", "attempt": 2}])
+    Run(tmp_path / "runs", **CONFIG)
+    assert read()["checkpoint"] is None, "what is known is not told again"
+
+
+def test_the_first_attempt_does_not_tell_of_an_earlier_jobs_checkpoint(tmp_path: Path, told: Any) -> None:
+    told()
+    Run(tmp_path / "runs").commit("c0", loss=1.0)
+    (tmp_path / "temp-1").rename(tmp_path / "earlier")
+    read = told()
+    Run(tmp_path / "runs")
+    assert read()["checkpoint"] is None
 
 
 def test_without_an_attribute_there_is_no_best(tmp_path: Path, told: Any) -> None:

@@ -21,7 +21,7 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract import environment as e
 from railhead.driver import callback, failure, failure_policy
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
+from railhead.driver.errors import EntrypointNotUsable, JobRefused, TrainFunctionRaised
 from railhead.driver.failure_policy import Judge, translate_error
 from railhead.driver.spool import Spool
 
@@ -73,6 +73,13 @@ def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> N
     assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
     other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
     assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
+
+
+def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
+    error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
+    assert not Judge(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
+    verdict = Spool(tmp_path).read_verdict()
+    assert verdict == failure.Verdict("Configuration", "StorageNotShared", "run.storagePath /runs: no")
 
 
 def test_judge_counts_what_the_user_allowed_and_leaves_a_verdict(tmp_path: Path) -> None:

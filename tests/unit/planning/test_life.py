@@ -47,7 +47,10 @@ def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_drive
     sim.settle()
     assert sim.status["attempt"] == 2
     env = {item["name"]: item.get("value") for item in sim.bodies[sim.head.name]["spec"]["containers"][0]["env"]}
-    assert json.loads(env["RAILHEAD_BEST_CHECKPOINT"]) == {"name": "c1", "index": 1, "time": "t", "attempt": 1}
+    assert json.loads(env["RAILHEAD_KNOWN_CHECKPOINTS"]) == [
+        {"name": "c1", "index": 1, "time": "t", "attempt": 1},
+        {"name": "c2", "index": 2, "time": "u", "attempt": 1},
+    ]
     sim.run_until_training()
     sim.end_head("Succeeded", best_checkpoint={})
     sim.settle()

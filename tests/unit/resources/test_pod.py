@@ -32,7 +32,7 @@ SPECS: dict[str, Object] = {
 STATUS = JobStatus.model_validate(
     {
         "runURI": "s3://bucket/runs/digits-1a2b?region=x",
-        "checkpoint": {"uri": "s3://bucket/runs/digits-1a2b/c7?region=x", "index": 7},
+        "checkpoint": {"uri": "s3://bucket/runs/digits-1a2b/c7?region=x", "index": 7, "attempt": 2},
         "bestCheckpoint": {"uri": "s3://bucket/runs/digits-1a2b/a/c5?region=x", "index": 5, "time": "t", "attempt": 1},
     }
 )
@@ -159,7 +159,8 @@ def test_environment_says_where_everything_is(role: str, spec: str) -> None:
     assert (said.get("NVIDIA_VISIBLE_DEVICES"), said.get("CUDA_VISIBLE_DEVICES")) == hidden
     assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
     best = {"name": "a/c5", "index": 5, "time": "t", "attempt": 1}
-    assert json.loads(said.get("RAILHEAD_BEST_CHECKPOINT", "null")) == (best if role == "head" else None)
+    known = [best, {"name": "c7", "index": 7, "time": "", "attempt": 2}]
+    assert json.loads(said.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 
 def test_the_head_is_found_by_its_host_name() -> None:

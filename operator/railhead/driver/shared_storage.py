@@ -1,0 +1,114 @@
+"""Do all worker pods see the storage that the head sees? Asked of each new worker group, before train_func.
+
+A path that only one pod can see (no volume, an emptyDir, a claim that another node cannot mount)
+would else show itself at the first checkpoint, or at the next attempt as a run that begins anew.
+A URI needs no such question.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Optional
+
+from ray.train.v2._internal.execution.callback import WorkerGroupCallback
+
+from railhead.contract import environment as e
+from railhead.driver.errors import JobRefused
+
+PATH = f"{__name__}.SharedStorageCallback"  # for RAY_TRAIN_CALLBACKS
+MARKER = ".railhead-shared-check-"
+# A network file system may show a new file late, because it keeps what it knows of a folder for a while.
+PATIENCE, PAUSE = 6.0, 0.5  # seconds
+ANSWER_TIMEOUT = 60.0  # seconds; a file system that hangs is not known to be a wrong one
+
+
+class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
+    """Ends the run, before it trains, when a worker does not see the head's file."""
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        """Raises JobRefused. Ray's error of a worker that dies meanwhile passes, for Ray to handle."""
+        folder = find_run_folder(worker_group)
+        if folder is None:
+            return
+        marker = Path(folder, f"{MARKER}{uuid.uuid4().hex}")
+        try:
+            marker.write_text(marker.name)
+        except OSError as error:
+            _say(f"{folder} was not compared between pods: {error}")
+            return
+        try:
+            answers = _ask_workers(worker_group, marker)
+        finally:
+            _remove(marker)
+        problem = explain_answers(str(Path(folder).parent), answers)
+        if problem:
+            raise JobRefused("StorageNotShared", problem)
+
+
+def find_run_folder(worker_group: Any) -> Optional[str]:
+    """The run's folder when the storage is a path; it is the run's own, also where a script chose it."""
+    storage = worker_group._storage_context
+    return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
+
+
+def _ask_workers(worker_group: Any, marker: Path) -> list[tuple[str, str]]:
+    import ray
+
+    rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(worker_group.get_workers())}
+    references = [
+        worker_group.execute_single_async(rank, look_for_marker, str(marker)) for rank in rank_of_node.values()
+    ]
+    try:
+        return list(ray.get(references, timeout=ANSWER_TIMEOUT))
+    except ray.exceptions.GetTimeoutError:
+        _say(f"{marker.parent} was not compared between pods: a worker did not answer in {ANSWER_TIMEOUT:.0f} s")
+        return []
+
+
+def look_for_marker(path: str, patience: float = PATIENCE) -> tuple[str, str]:
+    """(this pod, what is wrong), on a worker."""
+    pod = os.environ.get(e.POD_NAME, "of another node")
+    deadline = time.monotonic() + patience
+    problem = _find_problem(path)
+    while problem and time.monotonic() < deadline:
+        time.sleep(PAUSE)
+        problem = _find_problem(path)
+    return pod, problem
+
+
+def _find_problem(path: str) -> str:
+    try:
+        if Path(path).read_text() != Path(path).name:
+            return "does not see"
+    except OSError:
+        return "does not see"
+    return "" if os.access(os.path.dirname(path), os.W_OK) else "can read but not write"
+
+
+def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
+    """What to tell the user, or an empty string."""
+    problems = sorted({(pod, problem) for pod, problem in answers if problem})
+    if not problems:
+        return ""
+    pod, problem = problems[0]
+    others = f", like {len(problems) - 1} more" if len(problems) > 1 else ""
+    return (
+        f"run.storagePath {storage_path}: the head pod wrote a file there that worker pod {pod} {problem}{others}; "
+        "use run.storageVolume with a claim that all pods can mount for writing (ReadWriteMany), or a URI such as "
+        "s3://bucket/path"
+    )
+
+
+def _remove(marker: Path) -> None:
+    try:
+        marker.unlink()
+    except OSError as error:
+        _say(f"{marker} could not be removed: {error}")
+
+
+def _say(text: str) -> None:
+    print(f"railhead: run.storagePath: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,78 @@
+"""What a storage's error means for the user: whose fault it is, and what to do. Pure.
+
+The texts are those of Arrow's C++ file systems, which Ray Train writes with; they have no codes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping
+
+# The server did not answer, or answered that it cannot now: another try may succeed.
+_UNREACHABLE = re.compile(
+    "NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|INTERNAL_FAILURE"
+    "|HTTP status 5[0-9][0-9]|Connection (refused|reset)|Could not resolve|timed? ?out|kUnavailable|UNAVAILABLE"
+    "|EHOSTUNREACH|ENETUNREACH|Stale file handle|Input/output error",
+    re.IGNORECASE,
+)
+# What another try cannot mend, although it may speak of a server.
+_REFUSED = re.compile(
+    "ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|NO_SUCH_BUCKET|not found|HTTP status (400|401|403|404)"
+    "|PermissionDenied|Permission denied|Unauthorized|Forbidden",
+    re.IGNORECASE,
+)
+_NOT_BUILT = re.compile(
+    "without .* support|Unrecognized filesystem type|not built with|cannot import name", re.IGNORECASE
+)
+_NO_HADOOP = re.compile("libjvm|libhdfs|HADOOP_HOME|CLASSPATH", re.IGNORECASE)
+_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|SAS|CONNECTION_STRING", re.IGNORECASE)
+SHORTEST_SECRET = 8  # characters; anything shorter is more likely a word of the message
+
+_CREDENTIALS = {
+    "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS, or the pods' workload identity",
+    "gcs": "GOOGLE_APPLICATION_CREDENTIALS, or the pods' workload identity",
+    "abfs": "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or the pods' workload identity",
+    "abfss": "AZURE_CLIENT_ID, AZURE_TENANT_ID and AZURE_CLIENT_SECRET, or the pods' workload identity",
+}
+
+
+def is_unreachable(text: str) -> bool:
+    """Whether another try may succeed."""
+    return bool(_UNREACHABLE.search(text)) and not _REFUSED.search(text)
+
+
+def explain_error(storage_path: str, text: str, *, pyarrow: str) -> str:
+    """A sentence that begins with the field; `pyarrow` is the version that the image has."""
+    scheme = find_scheme(storage_path)
+    begin = f"run.storagePath {storage_path}"
+    if scheme in ("hdfs", "viewfs") and _NO_HADOOP.search(text):
+        need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
+        return f"{begin}: spec.image lacks what {scheme}:// needs: {need}: {text}"
+    if scheme and _NOT_BUILT.search(text):
+        return f"{begin}: pyarrow {pyarrow} of spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
+    if is_unreachable(text):
+        return f"{begin} cannot be reached: {text}"
+    advice = ""
+    if scheme and _REFUSED.search(text):
+        names = _CREDENTIALS.get(scheme, "its credentials")
+        advice = f"; look at the name, and at what spec.envFrom gives the pods ({names})"
+    return f"{begin} cannot be written: {text}{advice}"
+
+
+def find_scheme(storage_path: str) -> str:
+    """Empty for a path."""
+    scheme, mark, _ = storage_path.partition("://")
+    return scheme if mark else ""
+
+
+def redact(text: str, environment: Mapping[str, str]) -> str:
+    """The text without the values of variables whose names speak of credentials."""
+    secrets = {
+        value.strip()
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and len(value.strip()) >= SHORTEST_SECRET and not value.startswith("/")
+    }
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, "(hidden)")
+    return text

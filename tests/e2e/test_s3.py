@@ -1,0 +1,74 @@
+"""A job whose checkpoints are in S3, with credentials from a Secret; its head is lost on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray.train
+
+from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.jobs import COUNTING, make_job, with_config
+from tests.s3 import S3, start_s3
+
+# The first attempt commits four checkpoints and then hangs until its head is lost.
+CODE = COUNTING.replace(
+    "        time.sleep(",
+    "        while epoch == 4 and not first:\n            time.sleep(0.1)\n        time.sleep(",
+    1,
+)
+
+
+@pytest.fixture(scope="module")
+def s3(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    if not cluster.is_local:
+        pytest.skip("the S3 server listens on this machine's loopback, which pods of a real node do not reach")
+    with start_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+def read_all(cluster: Cluster, name: str) -> str:
+    """Everything about the job that somebody without a right on Secrets can read."""
+    kinds = "trainjobs.railhead.dev,pods,configmaps,services,events"
+    return cluster("get", kinds, "-o", "json") + "".join(cluster.log(pod) for pod in cluster.pod_names(name))
+
+
+def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3"}, "stringData": s3.environment}
+    run = {
+        "storagePath": s3.build_uri("runs"),
+        "checkpoint": {"numToKeep": 2, "scoreAttribute": "epoch", "scoreOrder": "min"},
+    }
+    env_from = [{"secretRef": {"name": "s3"}}]
+    notes = [{"name": "NOTES", "value": "/tmp/railhead/notes"}]
+    job = make_job("in-s3", cluster.image, code=CODE, run=run, envFrom=env_from, env=notes)
+    cluster.apply(secret, with_config(job, epochs=6, seconds=0.2))
+    committed = lambda: (cluster.status("in-s3").get("checkpoint") or {}).get("index", -1) >= 3  # noqa: E731
+    wait_until("four commits", committed, tell=lambda: cluster.tell("in-s3"))
+    told = read_all(cluster, "in-s3")
+    [head] = [name for name in cluster.pod_names("in-s3") if name.endswith("-head")]
+    cluster("delete", "pod", head, "--grace-period=0", "--force")
+    status = cluster.wait_end("in-s3")
+    assert status["phase"] == "Succeeded", cluster.tell("in-s3")
+    assert status["attempt"] == 2
+    assert status["resumedFrom"]["uri"].startswith("s3://")
+    log = cluster.log(status["head"]["pod"])
+    assert "rank 0 epoch 5" in log and "rank 0 epoch 3" not in log
+    told += read_all(cluster, "in-s3")
+    assert s3.host in told, "what was searched holds the job"
+    for credential in s3.environment.values():
+        assert credential not in told
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+    epochs = {}
+    for which in ("checkpoint", "bestCheckpoint"):
+        with ray.train.Checkpoint(status[which]["uri"]).as_directory() as folder:
+            epochs[which] = json.loads(Path(folder, "epoch.json").read_text())
+    assert epochs == {"checkpoint": 5, "bestCheckpoint": 0}
+    assert (status["checkpoint"]["index"], status["bestCheckpoint"]["index"]) == (5, 0)
+    assert status["bestCheckpoint"]["attempt"] == 1
+    kept = {key.split("/")[1] for key in s3.list("runs") if key.count("/") > 1}
+    assert len(kept) == 3, "the two best and the newest"
+    cluster.delete_job("in-s3")

@@ -1,0 +1,64 @@
+"""S3: what is found out before training, against a real server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.contract import exit_codes
+from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
+from tests.ray.pods import Pods, make_job
+from tests.s3 import BUCKET, S3, start_s3
+
+WRONG = "a-secret-that-is-wrong-0123456789"
+
+
+@pytest.fixture(scope="module")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    with start_s3(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.usefixtures("credentials")
+def test_the_endpoint_comes_with_the_uri_or_by_the_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = prepare_storage(s3.build_uri("by-uri"), run_name="r")
+    assert storage.run_uri == s3.build_uri("by-uri/r")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
+    assert prepare_storage(f"s3://{BUCKET}/by-environment", run_name="r").run_uri == f"s3://{BUCKET}/by-environment/r"
+    assert s3.list("by-uri/r") == s3.list("by-environment/r") != set()
+
+
+@pytest.mark.usefixtures("credentials")
+def test_a_bucket_that_is_not_there(s3: S3) -> None:
+    with pytest.raises(StorageRefused, match=r"run\.storagePath s3://absent/x.*Bucket 'absent' not found"):
+        prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r")
+
+
+@pytest.mark.usefixtures("credentials")
+def test_an_endpoint_that_does_not_answer_is_worth_another_try_and_known_soon() -> None:
+    began = time.monotonic()
+    with pytest.raises(StorageUnreachable, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
+        prepare_storage("s3://b/x?endpoint_override=127.0.0.1:9&scheme=http", run_name="r")
+    assert time.monotonic() - began < 60
+
+
+def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_be_read(s3: S3, tmp_path: Path) -> None:
+    job = make_job(framework="Python", backend={}, storage_path=s3.build_uri("runs"))
+    with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}) as pods:
+        pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+        assert outcome.reason == "StorageRefused"
+        assert outcome.message.startswith(f"run.storagePath {job.storage_path} cannot be written: ")
+        assert "ACCESS_DENIED" in outcome.message and "spec.envFrom" in outcome.message
+        told = outcome.to_json() + pods.read_log() + str(pods.reports)
+        assert WRONG not in told and s3.key not in told
