@@ -74,6 +74,11 @@ def _items(items: list[dict[str, Any]], words: str, *, at: str = "") -> Bad:
     return _one("spec.source", source, words, at=f"spec.source.configMap.items{at}")
 
 
+def _script(change: dict[str, Any], words: str) -> Bad:
+    [(path, value)] = change.items()
+    return Bad(f"spec.{path}", words, {"spec.trainer": {"entrypoint": ["python", "train.py"]}, f"spec.{path}": value})
+
+
 NAMES = [
     _one("metadata.name", "a" * 41, "at most 40"),
     _one("metadata.name", "digits.v2", "lower-case letters, digits and -"),
@@ -100,8 +105,23 @@ TOP = [
 ]
 TRAINER = [
     _one("spec.trainer", ABSENT, "Required value"),
-    _one("spec.trainer", {}, "exactly one of trainFunc and build must be set"),
-    _one("spec.trainer.build", "a:b", "exactly one of trainFunc and build must be set", at="spec.trainer"),
+    _one("spec.trainer", {}, "exactly one of trainFunc, build and entrypoint must be set"),
+    _one("spec.trainer.build", "a:b", "exactly one of trainFunc, build and", at="spec.trainer"),
+    _one("spec.trainer.entrypoint", ["python", "a.py"], "exactly one of trainFunc, build and", at="spec.trainer"),
+    _one("spec.trainer", {"entrypoint": []}, "at least 1 items", at="spec.trainer.entrypoint"),
+    _one("spec.trainer", {"entrypoint": "python a.py"}, "must be of type array", at="spec.trainer.entrypoint"),
+    _one("spec.trainer", {"entrypoint": ["python", ""]}, "at least 1 chars", at="spec.trainer.entrypoint[1]"),
+    _one("spec.trainer", {"entrypoint": ["a"] * 65}, "at most 64 items", at="spec.trainer.entrypoint"),
+    _script({"trainer.trainLoopConfig": {}}, "goes with trainFunc or build"),
+    _script({"trainer.framework": "Torch"}, "goes with trainFunc only"),
+    _script({"run.checkpoint": {"numToKeep": 2}}, "give a CheckpointConfig to the RunConfig of the script"),
+    _script({"datasets": {"train": {"format": "csv", "uri": "s3://b/a"}}}, "read the data in the script"),
+    _script({"run.failure": {"maxFailures": 2}}, "give a FailureConfig to the RunConfig of the script"),
+    Bad(
+        "spec.scaling.minWorkers",
+        "does not go with trainer.entrypoint",
+        {"spec.trainer": {"entrypoint": ["a"]}, "spec.scaling": {"minWorkers": 1, "maxWorkers": 2}},
+    ),
     _one("spec.trainer", {"build": "make_trainer"}, "should match", at="spec.trainer.build"),
     _one("spec.trainer", {"build": "a:b", "framework": "Torch"}, "with trainFunc only", at="spec.trainer.framework"),
     _one("spec.trainer", {"build": "a:b", "backend": {"name": "gloo"}}, "with trainFunc", at="spec.trainer.backend"),
@@ -471,7 +491,6 @@ DATASETS = [
 ]
 # Known to the models, but nothing acts on them so far: refused rather than accepted and ignored.
 PLANNED = [
-    _unknown("spec.trainer.entrypoint", ["python", "train.py"]),
     _unknown("spec.run.callbacks", []),
     _unknown("spec.runtimeEnv", {}),
     _unknown("spec.resumeFrom", {}),

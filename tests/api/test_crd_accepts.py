@@ -61,6 +61,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
     "a framework": {"spec.trainer.framework": "Torch"},
     "a trainer of one's own": {"spec.trainer": {"build": "digits:make_trainer", "trainLoopConfig": {"lr": 0.1}}},
+    "a script": {"spec.trainer": {"entrypoint": ["python", "-u", "train.py", "--lr", "0.1"]}},
     "config of any shape": {
         "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}
     },

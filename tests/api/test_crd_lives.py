@@ -31,6 +31,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("trainer", {"trainLoopConfig": {"nested": {"a": 2}}}),
     ("trainer", {"backend": {"name": "gloo"}}),
     ("trainer", {"trainFunc": None, "build": "other:make"}),
+    ("trainer", {"trainFunc": None, "entrypoint": ["python", "train.py"]}),
     ("source", None),
     ("source", {"configMap": {"name": "other"}}),
     ("scaling", {"numWorkers": 2}),

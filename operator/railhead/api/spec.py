@@ -16,7 +16,7 @@ from railhead.api.pods import Head, PullSecret, Worker
 from railhead.api.run import Run
 from railhead.api.scaling import Scaling
 from railhead.api.source import Source
-from railhead.api.trainer import Trainer
+from railhead.api.trainer import SCRIPT_RULES, Trainer
 
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
@@ -30,6 +30,7 @@ class TrainJobSpec(Model):
             *CPU_LIMIT_RULES,
             CPU_FOR_DATA,
             SPLIT_OF_BUILD,
+            *SCRIPT_RULES,
         )
     )
     image: Image = Field(

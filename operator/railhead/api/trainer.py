@@ -2,10 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field, model_validator
 
 from railhead.api.backend import Backend, Framework
-from railhead.api.base import FreeObject, Function, Model, free, planned, rules
+from railhead.api.base import FreeObject, Function, Model, free, rules
+
+Argument = Annotated[str, Field(min_length=1, max_length=4096)]
+
+_IS_SCRIPT = "has(self.trainer.entrypoint)"
+# Rules of the whole spec: what a script decides itself would be accepted and ignored.
+SCRIPT_RULES = (
+    (
+        ".run.checkpoint",
+        f"!{_IS_SCRIPT} || !has(self.run.checkpoint)",
+        "does not go with trainer.entrypoint; give a CheckpointConfig to the RunConfig of the script",
+    ),
+    (
+        ".run.failure",
+        f"!{_IS_SCRIPT} || !has(self.run.failure)",
+        "does not go with trainer.entrypoint; give a FailureConfig to the RunConfig of the script",
+    ),
+    (
+        ".datasets",
+        f"!{_IS_SCRIPT} || !has(self.datasets)",
+        "does not go with trainer.entrypoint; read the data in the script",
+    ),
+    (
+        ".scaling.minWorkers",
+        f"!{_IS_SCRIPT} || !has(self.scaling.minWorkers)",
+        "does not go with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",
+    ),
+)
 
 
 class Trainer(Model):
@@ -15,18 +44,23 @@ class Trainer(Model):
         json_schema_extra=rules(
             (
                 "",
-                "has(self.trainFunc) != has(self.build)",
-                "exactly one of trainFunc and build must be set",
+                "[has(self.trainFunc), has(self.build), has(self.entrypoint)].filter(w, w).size() == 1",
+                "exactly one of trainFunc, build and entrypoint must be set",
+            ),
+            (
+                ".trainLoopConfig",
+                "!has(self.trainLoopConfig) || !has(self.entrypoint)",
+                "goes with trainFunc or build; a script takes arguments in entrypoint, or variables in spec.env",
             ),
             (
                 ".framework",
                 "!has(self.framework) || has(self.trainFunc)",
-                "goes with trainFunc only; the trainer that build returns is a framework's already",
+                "goes with trainFunc only; the trainer that build or a script makes is a framework's already",
             ),
             (
                 ".backend",
                 "!has(self.backend) || has(self.trainFunc)",
-                "goes with trainFunc only; give the options to the trainer that build returns",
+                "goes with trainFunc only; give the options to the trainer that build or the script makes",
             ),
         )
     )
@@ -49,11 +83,17 @@ class Trainer(Model):
         description="module:function that is called in the head pod with scaling_config, run_config, "
         "train_loop_config and datasets, and returns one of Ray Train's trainers.",
     )
-    entrypoint: tuple[str, ...] | None = planned("A whole script as the driver.")
+    entrypoint: list[Argument] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=64,
+        description="Command of a script that runs in the head pod and calls fit() itself, "
+        "for example [python, train.py]. python means the Python that has Ray.",
+    )
 
     @model_validator(mode="after")
     def _has_one_way(self) -> Trainer:
         """For an object that was stored under another schema."""
-        if (self.train_func is None) == (self.build is None):
-            raise ValueError("exactly one of trainFunc and build must be set")
+        if [self.train_func, self.build, self.entrypoint].count(None) != 2:
+            raise ValueError("exactly one of trainFunc, build and entrypoint must be set")
         return self

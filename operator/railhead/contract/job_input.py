@@ -25,7 +25,8 @@ class JobInput:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
         framework: of train_func, as in `trainer.framework`, the default filled in.
-        train_func, build: `module:function`; exactly one way in is set.
+        train_func, build: `module:function`.
+        entrypoint: command of a script. Exactly one of the three is set.
         train_loop_config: handed to train_func or build as it is.
         backend: {name, timeoutSeconds, initMethod}, those that the framework's config has; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
@@ -54,6 +55,7 @@ class JobInput:
     framework: str = ""
     train_func: str = ""
     build: str = ""
+    entrypoint: list[str] = field(default_factory=list)
     train_loop_config: dict[str, Any] = field(default_factory=dict)
     backend: dict[str, Any] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)

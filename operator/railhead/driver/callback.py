@@ -26,7 +26,6 @@ from railhead.driver.pod import RUN_URI
 from railhead.driver.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.spool import Spool
 
-PATH = f"{__name__}.ProgressCallback"  # for RAY_TRAIN_CALLBACKS
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

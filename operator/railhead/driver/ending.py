@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from railhead.contract.exit_codes import CLASS_OF_CODE, CODE_OF_CLASS, CONFIGURATION, INFRASTRUCTURE, TERMINATED
+from railhead.contract.exit_codes import (
+    APPLICATION,
+    CLASS_OF_CODE,
+    CODE_OF_CLASS,
+    CONFIGURATION,
+    INFRASTRUCTURE,
+    TERMINATED,
+)
 from railhead.contract.exit_codes import SUCCEEDED as SUCCEEDED_CODE
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.driver.failure import Verdict
@@ -30,6 +37,10 @@ class Ending:
     @staticmethod
     def configuration(reason: str, message: str) -> Ending:
         return Ending(CLASS_OF_CODE[CONFIGURATION], reason, message)
+
+    @staticmethod
+    def application(reason: str, message: str) -> Ending:
+        return Ending(CLASS_OF_CODE[APPLICATION], reason, message)
 
     @staticmethod
     def infrastructure(reason: str, message: str) -> Ending:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Mapping, NoReturn, Optional
 
@@ -29,6 +29,7 @@ from railhead.driver.progress import Progress
 from railhead.driver.publisher import Endpoint, Publisher
 from railhead.driver.ray_features import explain_ray_problem
 from railhead.driver.ray_node import build_head_command, build_ray_environment
+from railhead.driver.script.run import ScriptHost
 from railhead.driver.spool import Spool
 from railhead.driver.training import run_training
 
@@ -49,6 +50,7 @@ class Head:
     publisher: Publisher
     ranks: Ranks
     ray: Optional[subprocess.Popen[bytes]] = None
+    scripts: list[subprocess.Popen[bytes]] = field(default_factory=list)
     is_ending: bool = False
 
 
@@ -77,7 +79,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
     if ending.reason == TERMINATED_REASON:
-        _kill_ray(head)  # before the last checkpoint is read, for training would commit another one
+        _kill_children(head)  # before the last checkpoint is read, for training would commit another one
     progress = Progress.from_dict(head.spool.read())
     write_outcome(build_outcome(ending, progress), head.pod.termination_message)
     is_success = ending.outcome == SUCCEEDED
@@ -90,18 +92,29 @@ def end(head: Head, ending: Ending) -> NoReturn:
     say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
-    _kill_ray(head)  # last, for a driver in the middle of a call is ended by Ray, with a code of Ray's
+    _kill_children(head)  # last, for a driver in the middle of a call is ended by Ray, with a code of Ray's
     os._exit(ending.exit_code)  # Ray's own way out would talk to daemons that are gone
 
 
-def _kill_ray(head: Head) -> None:
+def _kill_children(head: Head) -> None:
+    for script in head.scripts:
+        kill_child(script)
     if head.ray is not None:
         kill_child(head.ray)
 
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    give_up = endings.put
-    endings.put(run_training(head.pod, head.job, publisher=head.publisher, spool=head.spool, say=say, give_up=give_up))
+    host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
+    ending = run_training(
+        head.pod,
+        head.job,
+        publisher=head.publisher,
+        spool=head.spool,
+        say=say,
+        give_up=endings.put,
+        host=host,
+    )
+    endings.put(ending)
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:

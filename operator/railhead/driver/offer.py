@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from railhead.contract.job_input import JobInput
 from railhead.driver.pod import RUN_URI
 from railhead.driver.progress import build_checkpoint_uri
 
@@ -27,6 +28,11 @@ class Offer:
     run_name: str
     storage_path: str
     num_workers: int
+
+    @staticmethod
+    def from_job(job: JobInput, *, storage_path: str) -> Offer:
+        """For an elastic job the greatest number of workers."""
+        return Offer(job.run_name, storage_path, job.most_workers)
 
     def to_environment(self) -> dict[str, str]:
         return {RUN_NAME: self.run_name, STORAGE_PATH: self.storage_path, NUM_WORKERS: str(self.num_workers)}

@@ -34,6 +34,20 @@ def start_child(command: list[str], *, environment: Mapping[str, str], log: Path
         )
 
 
+def start_piped_child(command: list[str], *, environment: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
+    """Its output comes by pipes. The thread that calls this must outlive the child."""
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
 def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -51,6 +65,12 @@ def kill_child(child: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
     child.kill()
+
+
+def kill_group(child: subprocess.Popen[bytes]) -> None:
+    """What an ended child has left running in its own session."""
+    with contextlib.suppress(OSError):
+        os.killpg(child.pid, signal.SIGKILL)
 
 
 def read_parents() -> dict[int, int]:

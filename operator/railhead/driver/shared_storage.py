@@ -19,7 +19,6 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 
-PATH = f"{__name__}.SharedStorageCallback"  # for RAY_TRAIN_CALLBACKS
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it keeps what it knows of a folder for a while.
 PATIENCE, PAUSE = 6.0, 0.5  # seconds

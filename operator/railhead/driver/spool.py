@@ -11,11 +11,22 @@ import contextlib
 import json
 import os
 import socket
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
 from railhead.driver.failure import Verdict
+
+RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One call of fit() in the user's script, numbered from 1; a failed one has a verdict."""
+
+    number: int
+    state: str
+    verdict: Optional[Verdict] = None
 
 
 class Spool:
@@ -38,6 +49,28 @@ class Spool:
     def read_verdict(self) -> Optional[Verdict]:
         values = self._read("verdict.json")
         return Verdict(**values) if values else None
+
+    def begin_fit(self, fit: Fit) -> None:
+        """The verdict of an earlier one is not this one's."""
+        (self._folder / "verdict.json").unlink(missing_ok=True)
+        self.write_fit(fit)
+
+    def write_fit(self, fit: Fit) -> None:
+        self._replace("fit.json", asdict(fit))
+
+    def read_fit(self) -> Optional[Fit]:
+        values = self._read("fit.json")
+        if values is None:
+            return None
+        verdict = values.pop("verdict")
+        return Fit(**values, verdict=Verdict(**verdict) if verdict else None)
+
+    def write_heard(self, number: int) -> None:
+        """The output of this fit() has been read to its end."""
+        self._replace("heard.json", {"number": number})
+
+    def read_heard(self) -> int:
+        return int((self._read("heard.json") or {}).get("number", 0))
 
     def open_socket(self) -> socket.socket:
         """The reader's end."""

@@ -10,16 +10,20 @@ import os
 import threading
 import time
 from dataclasses import replace
-from typing import Any, Callable, Optional
+from functools import partial
+from typing import Any, Callable, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.accelerators import find_wrong_accelerator
+from railhead.driver.callback_path import CALLBACKS
 from railhead.driver.elastic import Bounds
 from railhead.driver.ending import Ending
 from railhead.driver.hosts import is_listening
+from railhead.driver.offer import Offer
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
+from railhead.driver.script.run import ScriptHost, find_script_problem, run_script
 from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
 from railhead.driver.storage_words import redact
@@ -33,27 +37,48 @@ GiveUp = Callable[[Ending], None]
 NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
 
 
-def run_training(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
+def run_training(
+    pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp, host: ScriptHost
+) -> Ending:
     """Never raises. `give_up` is told of an ending that fit() would not find by itself."""
     try:
-        ending = _run(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up)
+        refused = _prepare(pod, job, publisher=publisher, say=say)
+        ending = refused or _train(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up, host=host)
     except Exception as error:
         ending = Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
     return replace(ending, message=redact(ending.message, os.environ))
 
 
-def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp) -> Ending:
-    source = os.environ.get(e.SOURCE)
-    problem = find_missing_folder(source)
+def _train(
+    pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Say, give_up: GiveUp, host: ScriptHost
+) -> Ending:
+    """By the way that the user chose."""
+    watch = partial(_start_watching, pod, job, publisher, say, give_up)
+    if job.entrypoint:
+        return _run_script(pod, job, spool=spool, say=say, host=host, watch=watch)
+    return _run_trainer(pod, job, spool=spool, say=say, watch=watch)
+
+
+def find_code_problem(job: JobInput, environment: Mapping[str, str]) -> str:
+    """Why the user's code cannot be used, as far as that is known before Ray is up; with the field's name."""
+    if job.entrypoint:
+        return find_script_problem(job, environment)
+    field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
+    problem = find_problem(function, source=environment.get(e.SOURCE))
+    return f"{field} {function}: {problem}" if problem else ""
+
+
+def _prepare(pod: Pod, job: JobInput, *, publisher: Publisher, say: Say) -> Optional[Ending]:
+    """The code and the storage, before Ray is there: an ending when one of them cannot be used."""
+    problem = find_missing_folder(os.environ.get(e.SOURCE))
     if problem:
         return Ending.configuration("SourceNotFound", problem)
-    problem = explain_missing(job.framework)
+    problem = explain_missing(job.framework) if job.train_func else ""
     if problem:
         return Ending.configuration("FrameworkMissing", problem)
-    field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
-    problem = find_problem(function, source=source)
+    problem = find_code_problem(job, os.environ)
     if problem:
-        return Ending.configuration("EntrypointNotUsable", f"{field} {function}: {problem}")
+        return Ending.configuration("EntrypointNotUsable", problem)
     storage_path = find_storage_path(pod, job)
     try:
         storage = prepare_storage(storage_path, run_name=job.run_name)
@@ -66,6 +91,12 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     if resumed:
         say(f"the run goes on from {storage.latest_checkpoint}")
     os.environ[RUN_URI] = storage.run_uri
+    return None
+
+
+def _run_trainer(pod: Pod, job: JobInput, *, spool: Spool, say: Say, watch: Callable[[], None]) -> Ending:
+    """trainFunc and build: fit() is called in this process."""
+    storage_path = find_storage_path(pod, job)
     problem = _prepare_ray_train(pod, job)
     if problem:
         return Ending.configuration("RayTrainNotUsable", problem)
@@ -75,7 +106,7 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
-    threading.Thread(target=watch_nodes, args=(pod, job, publisher, say, give_up), daemon=True).start()
+    watch()
     if needs_ray:
         os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray noted the one before
         datasets = _make_datasets(job)
@@ -83,14 +114,37 @@ def _run(pod: Pod, job: JobInput, *, publisher: Publisher, spool: Spool, say: Sa
     return trainer if isinstance(trainer, Ending) else _fit(trainer, spool)
 
 
+def _run_script(
+    pod: Pod, job: JobInput, *, spool: Spool, say: Say, host: ScriptHost, watch: Callable[[], None]
+) -> Ending:
+    """entrypoint: fit() is called in a process of its own; ours joins Ray only to count its nodes."""
+    wait_for_head(pod)
+
+    def join_and_watch() -> None:
+        try:
+            connect(pod, say=say, shows_ranks=False)
+        except Exception as error:  # when Ray is in trouble the script finds out too
+            say(f"the worker pods cannot be counted: {type(error).__name__}: {error}")
+        else:
+            watch()
+
+    threading.Thread(target=join_and_watch, daemon=True).start()
+    offer = Offer.from_job(job, storage_path=find_storage_path(pod, job))
+    return run_script(job, pod, offer=offer, spool=spool, host=host, say=say)
+
+
+def _start_watching(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
+    threading.Thread(target=watch_nodes, args=(pod, job, publisher, say, give_up), daemon=True).start()
+
+
 def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
     """Puts our callback and our policies into Ray Train; why that cannot be, or an empty string."""
     try:
-        from railhead.driver import callback, failure_policy, scaling_policy, shared_storage
+        from railhead.driver import failure_policy, scaling_policy
     except ImportError as error:
         return f"spec.image: Ray Train cannot be imported: {error}"
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
-        path for path in (callback.PATH, shared_storage.PATH, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
+        path for path in (*CALLBACKS, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy()
     if job.is_elastic:
@@ -133,19 +187,24 @@ def _call_build(job: JobInput, storage_path: str, datasets: dict[str, Any]) -> A
         return Ending.configuration(error.reason, str(error))
 
 
-def connect(pod: Pod, *, say: Say) -> None:
-    """Joins Ray as its driver as soon as the head listens. The main thread sees a head that failed."""
-    import ray
-
+def wait_for_head(pod: Pod) -> None:
+    """Until Ray's head listens. The main thread sees a head that failed."""
     while not is_listening(pod.ip, pod.head_port, timeout=1):
         time.sleep(0.05)
+
+
+def connect(pod: Pod, *, say: Say, shows_ranks: bool = True) -> None:
+    """Joins Ray as a driver, as soon as its head is there."""
+    import ray
+
+    wait_for_head(pod)
     # Ray puts the driver's working directory first on the workers' sys.path, where a user's
     # queue.py would break them; the stub adds the real one at the end.
     os.chdir(pod.temp)
     ray.init(
         address=f"{pod.ip}:{pod.head_port}",
         _node_ip_address=pod.ip,
-        log_to_driver=True,
+        log_to_driver=shows_ranks,
         namespace="railhead",
     )
     say("the driver has joined Ray")

@@ -29,6 +29,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         framework=(spec.trainer.framework or DEFAULT_FRAMEWORK) if spec.trainer.train_func else "",
         train_func=spec.trainer.train_func or "",
         build=spec.trainer.build or "",
+        entrypoint=spec.trainer.entrypoint or [],
         train_loop_config=spec.trainer.train_loop_config or {},
         backend=backend.model_dump(by_alias=True, exclude_none=True) if backend else {},
         scaling={

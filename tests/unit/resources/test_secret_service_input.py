@@ -68,6 +68,8 @@ def test_a_framework_is_told_with_a_train_func_only() -> None:
     built = build_job_input(JOB, make_spec(trainer={"build": "train:make", "trainLoopConfig": {"lr": 1}}))
     assert (built.framework, built.train_func, built.build) == ("", "", "train:make")
     assert built.train_loop_config == {"lr": 1}
+    script = build_job_input(JOB, make_spec(trainer={"entrypoint": ["python", "train.py"]}))
+    assert (script.framework, script.train_func, script.entrypoint) == ("", "", ["python", "train.py"])
 
 
 def test_input_is_the_spec_in_rays_words() -> None:

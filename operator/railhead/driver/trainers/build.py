@@ -34,7 +34,7 @@ def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str,
         "train_loop_config": dict(job.train_loop_config),
         "datasets": datasets,
     }
-    offer = Offer(job.run_name, storage_path, job.most_workers)
+    offer = Offer.from_job(job, storage_path=storage_path)
     try:
         trainer = call_build(_load(job.build), arguments)
         make_ready(trainer, job=job, offer=offer, offered_path=run_config.storage_path)

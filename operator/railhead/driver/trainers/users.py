@@ -36,7 +36,8 @@ def make_ready(trainer: Any, *, job: JobInput, offer: Offer, offered_path: str) 
     problem = explain_unsatisfiable(wanted, pods=job.worker_pods, node=job.ray_node.get("worker") or {})
     if problem:
         raise TrainerRefused("ScalingNotSatisfiable", problem)
-    if not getattr(trainer, _READY, False):
+    # Without workers the function runs in this very process, which has no rank.
+    if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
             trainer.train_loop_per_worker = mark_loop(trainer.train_loop_per_worker)
         except (TypeError, ValueError) as error:

@@ -6,6 +6,7 @@ as well. Never raises: a process of Ray must come up whatever the image looks li
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -22,6 +23,10 @@ def customize(own_file: str) -> None:
     except Exception as error:
         print(f"railhead: the image's own sitecustomize raised {error!r}", file=sys.stderr)
     add_user_folders()
+    if os.environ.get("RAILHEAD_SCRIPT"):  # as in `script.run`; all other processes of Ray go without the import
+        from railhead.driver.script.hooks import install_hooks
+
+        install_hooks()
 
 
 def run_hidden(path: list[str]) -> None:

@@ -1,0 +1,55 @@
+"""How the user's script ended: its exit code, what its last fit() did, and its last words, as an Ending. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Optional
+
+from railhead.driver.ending import Ending
+from railhead.driver.failure import Verdict
+from railhead.driver.spool import FAILED, RUNNING, Fit
+
+# A script that cannot be imported ends the same way each time.
+_LASTING = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
+_NO_FIT = (
+    "trainer.entrypoint: the script ended with code 0 and has not called fit() of one of Ray Train's trainers; "
+    "call it in the script, or look at the head's log for why it did not come so far"
+)
+
+
+def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Verdict], words: list[str]) -> Ending:
+    """`fit`: the last one, None without any; `verdict`: the failure policy's, if it ended that one."""
+    if fit is not None and fit.verdict is not None and fit.state == FAILED:
+        return Ending.from_verdict(fit.verdict)
+    if code == 0:
+        if fit is None:
+            return Ending.configuration("NoFit", _NO_FIT)
+        if fit.state == RUNNING:
+            return Ending.application("ScriptEnded", "trainer.entrypoint: the script ended while its fit() still ran")
+        return Ending.succeeded()
+    if verdict is not None:
+        return Ending.from_verdict(verdict)
+    message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
+    if words:
+        message += ":\n" + "\n".join(words)
+    if fit is None and words and _LASTING.match(words[-1]):
+        return Ending.configuration("EntrypointNotUsable", message)
+    return Ending.application("ScriptFailed", message)
+
+
+def _describe(code: int) -> str:
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = ", as when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
+    return f"was killed by {name}{memory}"
+
+
+def _place(fit: Optional[Fit]) -> str:
+    if fit is None:
+        return " before any fit()"
+    return " in fit()" if fit.state == RUNNING else " after fit()"

@@ -1,0 +1,66 @@
+"""fit() in the user's script: looked at before, and its outcome written into the spool for our driver."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from pathlib import Path
+from typing import Any, Callable
+
+from railhead.contract import environment as e
+from railhead.contract.exit_codes import CLASS_OF_CODE, CONFIGURATION
+from railhead.driver.failure import Verdict
+from railhead.driver.offer import Offer
+from railhead.driver.pod import Pod
+from railhead.driver.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+
+HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
+
+
+def watch_trainers(module: Any) -> None:
+    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base of all."""
+    from railhead.driver.failure_policy import install_failure_policy
+
+    install_failure_policy()
+    original = module.DataParallelTrainer.fit
+
+    @functools.wraps(original)
+    def fit(self: Any) -> Any:
+        return watch_fit(self, original)
+
+    module.DataParallelTrainer.fit = fit
+
+
+def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
+    """Raises what fit() raises, or TrainerRefused instead of a wait without end."""
+    from railhead.driver.failure_policy import build_verdict
+    from railhead.driver.trainers.users import TrainerRefused, make_ready
+
+    spool = Spool(Path(os.environ[e.TEMP]))
+    before = spool.read_fit()
+    number = before.number + 1 if before else 1
+    spool.begin_fit(Fit(number, RUNNING))
+    try:
+        offer = Offer.from_environment(os.environ)
+        job = Pod.from_environment(os.environ).read_job()
+        make_ready(trainer, job=job, offer=offer, offered_path=offer.storage_path)
+        result = fit(trainer)
+    except TrainerRefused as error:
+        verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, f"trainer.entrypoint: {error}")
+        spool.write_fit(Fit(number, FAILED, verdict))
+        raise
+    except Exception as error:
+        spool.write_fit(Fit(number, FAILED, spool.read_verdict() or build_verdict(error)))
+        _wait_until_heard(spool, number)
+        raise
+    spool.write_fit(Fit(number, FINISHED))
+    _wait_until_heard(spool, number)
+    return result
+
+
+def _wait_until_heard(spool: Spool, number: int) -> None:
+    """The ranks' last lines come through this process: it must not end before them."""
+    deadline = time.monotonic() + HEARD_TIMEOUT
+    while spool.read_heard() < number and time.monotonic() < deadline:
+        time.sleep(0.05)

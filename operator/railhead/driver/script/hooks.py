@@ -1,0 +1,70 @@
+"""What is put into Ray in the user's script, by sitecustomize: as soon as the script imports it, not before.
+
+`ray.init()` finds the pod's own Ray node, and fit() of Ray Train's trainers is watched
+(`script.fit`). The script needs no word of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Callable, Mapping, Optional
+
+from railhead.contract import environment as e
+
+Action = Callable[[Any], None]
+
+
+class AfterImport(MetaPathFinder):
+    """Does something with a module right after its import."""
+
+    def __init__(self, actions: Mapping[str, Action]) -> None:
+        self._actions = dict(actions)
+
+    def find_spec(self, fullname: str, path: Any, target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
+        action = self._actions.pop(fullname, None)
+        if action is None:
+            return None
+        for finder in sys.meta_path:
+            spec = finder.find_spec(fullname, path, target) if finder is not self else None
+            if spec is not None and spec.loader is not None:
+                _follow(spec.loader, action)
+                return spec
+        self._actions[fullname] = action
+        return None
+
+
+def _follow(loader: Any, action: Action) -> None:
+    """For one load: the loader is the module's own and nobody else's."""
+    original = loader.exec_module
+
+    def exec_module(module: Any) -> None:
+        del loader.exec_module
+        original(module)
+        action(module)
+
+    loader.exec_module = exec_module
+
+
+def install_hooks() -> None:
+    from railhead.driver.script.fit import watch_trainers
+
+    actions = {"ray": use_own_node, "ray.train.v2.api.data_parallel_trainer": watch_trainers}
+    sys.meta_path.insert(0, AfterImport(actions))
+
+
+def use_own_node(ray: Any) -> None:
+    """Several Ray nodes may live on one machine, and Ray would have to guess."""
+    original = ray.init
+
+    @functools.wraps(original)
+    def init(address: Optional[str] = None, *arguments: Any, **options: Any) -> Any:
+        if address in (None, "auto", os.environ.get("RAY_ADDRESS")):
+            options.setdefault("_node_ip_address", os.environ[e.POD_IP])
+        return original(address, *arguments, **options)
+
+    ray.init = init

@@ -1,0 +1,135 @@
+"""Runs the user's script as a child in the head pod, from its start to the attempt's ending.
+
+Its output is ours, line by line. What happens inside it is told by `script.hooks` through
+the spool; the exit code alone says little.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Callable, Iterable, Mapping, Optional
+
+from railhead.contract.job_input import JobInput
+from railhead.driver.callback_path import CALLBACKS
+from railhead.driver.ending import Ending
+from railhead.driver.offer import Offer
+from railhead.driver.pod import Pod
+from railhead.driver.process import kill_group, start_piped_child
+from railhead.driver.progress import Progress
+from railhead.driver.script.ending import decide_ending
+from railhead.driver.spool import FINISHED, RUNNING, Spool
+from railhead.driver.user_code.path import find_working_folder
+
+SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, so that sitecustomize knows it
+LOOK_INTERVAL = 0.1  # seconds
+OUTPUT_TIMEOUT = 5.0  # for what the script left running and that keeps its output open
+LAST_LINES_TIMEOUT, LAST_LINES_TIMEOUT_OF_FAILURE = 5.0, 1.0
+WORDS = 12  # lines of standard error that a message may quote
+LINE_LIMIT = 65536
+
+
+@dataclass(frozen=True)
+class ScriptHost:
+    """What the script needs of the head: `adopt` ends it with the head, `wait_for_ranks` waits for their last lines."""
+
+    adopt: Callable[[subprocess.Popen[bytes]], None]
+    wait_for_ranks: Callable[..., bool]
+
+
+def build_command(entrypoint: Iterable[str]) -> list[str]:
+    """`python` means the Python of this pod's entry point, which has Ray."""
+    command = list(entrypoint)
+    if command[0] in ("python", "python3"):
+        command[0] = sys.executable
+    return command
+
+
+def build_environment(environment: Mapping[str, str], *, pod: Pod, offer: Offer) -> dict[str, str]:
+    callbacks = [*CALLBACKS, environment.get("RAY_TRAIN_CALLBACKS", "")]
+    return {
+        **environment,
+        **offer.to_environment(),
+        SCRIPT: "1",
+        "RAY_ADDRESS": f"{pod.ip}:{pod.head_port}",
+        "RAY_TRAIN_CALLBACKS": ",".join(filter(None, callbacks)),
+    }
+
+
+def find_missing_file(entrypoint: list[str], folder: str) -> str:
+    """The file that `python FILE` would not find in this folder, or an empty string."""
+    if not os.path.basename(entrypoint[0]).startswith("python"):
+        return ""
+    arguments = iter(entrypoint[1:])
+    for argument in arguments:
+        if argument in ("-m", "-c"):
+            return ""
+        if argument in ("-W", "-X"):
+            next(arguments, None)
+        elif not argument.startswith("-"):
+            return "" if Path(folder, argument).exists() else argument
+    return ""
+
+
+def find_script_problem(job: JobInput, environment: Mapping[str, str]) -> str:
+    """Why the script cannot be started, as far as that is known before Ray is up."""
+    folder = find_working_folder(environment)
+    missing = find_missing_file(job.entrypoint, folder)
+    return (
+        f"trainer.entrypoint: there is no file {missing} in {folder}, the script's working directory" if missing else ""
+    )
+
+
+def run_script(
+    job: JobInput, pod: Pod, *, offer: Offer, spool: Spool, host: ScriptHost, say: Callable[[str], None]
+) -> Ending:
+    """To be called when Ray's head listens."""
+    command = build_command(job.entrypoint)
+    environment = build_environment(os.environ, pod=pod, offer=offer)
+    try:
+        child = start_piped_child(command, environment=environment, folder=find_working_folder(os.environ))
+    except OSError as error:
+        problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
+        return Ending.configuration("EntrypointNotUsable", problem)
+    host.adopt(child)
+    say(f"the script runs: {' '.join(job.entrypoint)[:500]}")
+    words: deque[str] = deque(maxlen=WORDS)
+    pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", words)]
+    _wait(child, spool, host)
+    for pump in pumps:
+        pump.join(OUTPUT_TIMEOUT)
+    kill_group(child)
+    return decide_ending(child.returncode, fit=spool.read_fit(), verdict=spool.read_verdict(), words=list(words))
+
+
+def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> None:
+    """Until it ends. After each fit() the script waits for us to have heard the ranks' last lines."""
+    heard = 0
+    while child.poll() is None:
+        fit = spool.read_fit()
+        if fit is not None and fit.state != RUNNING and fit.number > heard:
+            heard = fit.number
+            timeout = LAST_LINES_TIMEOUT if fit.state == FINISHED else LAST_LINES_TIMEOUT_OF_FAILURE
+            host.wait_for_ranks(Progress.from_dict(spool.read()).processes, timeout=timeout)
+            spool.write_heard(heard)
+        time.sleep(LOOK_INTERVAL)
+
+
+def _start_pump(stream: Optional[IO[bytes]], name: str, words: Optional[deque[str]]) -> threading.Thread:
+    thread = threading.Thread(target=_pump, args=(stream, name, words), daemon=True)
+    thread.start()
+    return thread
+
+
+def _pump(stream: Any, name: str, words: Optional[deque[str]]) -> None:
+    for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
+        line = raw.decode(errors="replace")
+        getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
+        if words is not None and line.strip():
+            words.append(line.rstrip())

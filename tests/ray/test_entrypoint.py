@@ -1,0 +1,180 @@
+"""trainer.entrypoint with a real Ray: scripts as people have them, which know nothing of Railhead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from railhead.contract import exit_codes
+from railhead.contract.job_input import JobInput
+from tests.ray.pods import Pods, make_job
+
+# Trains by epochs, each with a checkpoint, and goes on from the last one.
+SCRIPT = """
+import json
+import os
+import sys
+import tempfile
+import time
+
+import ray
+import ray.train
+from helper import describe
+from ray.train import Checkpoint, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+
+def loop(config):
+    rank = ray.train.get_context().get_world_rank()
+    checkpoint = ray.train.get_checkpoint()
+    first = 0
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            first = json.load(open(os.path.join(folder, "epoch"))) + 1
+    for epoch in range(first, config["epochs"]):
+        print(describe(rank, epoch), flush=True)
+        time.sleep(0.3)
+        with tempfile.TemporaryDirectory() as folder:
+            json.dump(epoch, open(os.path.join(folder, "epoch"), "w"))
+            mine = Checkpoint.from_directory(folder) if rank == 0 else None
+            ray.train.report({"epoch": epoch}, checkpoint=mine)
+    print("last words of", rank, flush=True)
+
+
+if __name__ == "__main__":
+    with open(os.environ["PID_FILE"], "w") as file:
+        file.write(str(os.getpid()))
+    ray.init()
+    trainer = DataParallelTrainer(
+        loop,
+        train_loop_config={"epochs": int(sys.argv[1])},
+        scaling_config=ScalingConfig(num_workers=int(os.environ["RAILHEAD_NUM_WORKERS"])),
+        run_config=RunConfig(
+            name=os.environ["RAILHEAD_RUN_NAME"], storage_path=os.environ["RAILHEAD_STORAGE_PATH"]
+        ),
+    )
+    result = trainer.fit()
+    print("the result has epoch", result.metrics["epoch"], open("data.txt").read())
+"""
+HELPER = "def describe(rank, epoch):\n    return f'epoch {epoch} of rank {rank}'\n"
+SOURCE = {"train.py": SCRIPT, "helper.py": HELPER, "data.txt": "and the data"}
+
+
+def read_command(pid: str) -> str:
+    """Of a process that runs; empty for one that has ended."""
+    try:
+        return Path("/proc", pid, "cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def make_script_job(*entrypoint: str, **changes: Any) -> JobInput:
+    return make_job(train_func="", framework="", backend={}, entrypoint=list(entrypoint), **changes)
+
+
+def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path: Path) -> None:
+    storage, pid_file = str(tmp_path / "runs"), tmp_path / "pid"
+    job = make_script_job("python", "train.py", "1000")
+    with Pods(tmp_path / "1", job, source=SOURCE, storage=storage) as pods:
+        pods.start(env={"PID_FILE": str(pid_file)})
+        pods.wait_until(lambda: any(r["reports"] >= 2 for r in pods.reports), timeout=120)
+        pods.kill("w1-0")
+        pods.start_worker(1, round_=1)
+        pods.wait_until(lambda: "RESTARTING" in [r["state"] for r in pods.reports])
+        before = max(r["reports"] for r in pods.reports)
+        pods.wait_until(lambda: pods.reports[-1]["reports"] > before, timeout=120)
+        assert "Infrastructure: lost node" in pods.read_log()
+        pods.terminate("head")
+        assert pods.wait_ended(timeout=20) == exit_codes.TERMINATED, pods.read_log()
+        first = pods.read_outcome()
+        assert "train.py" not in read_command(pid_file.read_text())
+        assert 2 in [r["joined"] for r in pods.reports]
+    assert first.checkpoint is not None
+    done = first.checkpoint["index"]
+    job = make_script_job("python", "train.py", str(done + 3))
+    with Pods(tmp_path / "2", job, source=SOURCE, storage=storage) as pods:
+        pods.start(attempt=2, checkpoint_index=done, env={"PID_FILE": str(pid_file)})
+        assert pods.wait_ended(timeout=120) == exit_codes.SUCCEEDED, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+    assert f"(rank 0) epoch {done} of rank 0" not in log
+    for rank in (0, 1):
+        assert f"(rank {rank}) epoch {done + 1} of rank {rank}" in log
+        assert f"(rank {rank}) last words of {rank}" in log
+    assert f"the result has epoch {done + 2} and the data" in log
+    assert outcome.checkpoint is not None
+    assert outcome.checkpoint["index"] == done + 2
+    assert outcome.checkpoint["uri"].startswith(f"{storage}/{job.run_name}/checkpoint_")
+    assert pods.reports[-1]["resumed_from"]["uri"].startswith(storage)
+    assert all(r["warning"] is None for r in pods.reports)
+
+
+# A run of another name, an implicit ray.init(), two calls of fit(): the last one counts.
+TWO_FITS = """
+import os
+import ray.train
+from ray.train import RunConfig, ScalingConfig, TrainingFailedError
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+class Mine(Exception):
+    def __init__(self, one, two):
+        super().__init__(one + two)
+
+def good():
+    ray.train.report({"a": 1})
+
+def bad():
+    if ray.train.get_context().get_world_rank() == 1:
+        raise ValueError("the lorry is empty")
+    ray.train.report({"a": 2})
+
+config = dict(scaling_config=ScalingConfig(num_workers=2))
+path = os.environ["RAILHEAD_STORAGE_PATH"]
+DataParallelTrainer(good, run_config=RunConfig(name="first", storage_path=path), **config).fit()
+try:
+    DataParallelTrainer(bad, run_config=RunConfig(name="second", storage_path=path), **config).fit()
+except TrainingFailedError as error:
+    print("caught", type(error.worker_failures[1]).__name__, flush=True)
+"""
+
+
+def test_a_failure_that_the_script_swallows_is_still_the_end_of_it(tmp_path: Path) -> None:
+    job = make_script_job("python", "train.py")
+    with Pods(tmp_path, job, source={"train.py": TWO_FITS}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=150) == exit_codes.APPLICATION, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+        assert "caught ValueError" in log
+        assert outcome.reason == "TrainFunctionRaised"
+        assert outcome.message == "rank 1: ValueError: the lorry is empty (train.py, line 16, in bad)"
+        assert outcome.reports == 1
+        uris = [r["run_uri"] for r in pods.reports]
+        assert [uri for uri in dict.fromkeys(uris) if uri] == [
+            f"{pods.storage}/{name}" for name in (job.run_name, "first", "second")
+        ]
+        assert pods.reports[-1]["warning"]["reason"] == "RunNameDiffers"
+
+
+TOO_MANY = """
+from ray.train import ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=4, resources_per_worker={"CPU": 2})).fit()
+"""
+
+
+def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -> None:
+    with Pods(tmp_path, make_script_job("python3", "-u", "train.py"), source={"train.py": TOO_MANY}) as pods:
+        pods.start_head()
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+        assert outcome.reason == "ScalingNotSatisfiable"
+        assert outcome.message.startswith("trainer.entrypoint: ScalingConfig asks for 4 workers of 2 CPU; the job's 2")
+
+
+def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: Path) -> None:
+    code = "import sys\nprint('to the log')\nsys.stderr.write('first\\nno such lorry')\nsys.exit(3)\n"
+    with Pods(tmp_path, make_script_job("python", "train.py"), source={"train.py": code}) as pods:
+        pods.start_head()
+        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        message = pods.read_outcome().message
+        assert message == "trainer.entrypoint: the script ended with code 3 before any fit():\nfirst\nno such lorry"
+        assert "to the log" in pods.read_log()
