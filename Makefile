@@ -57,7 +57,8 @@ test: check ## Everything that a commit must pass
 	@echo "== tests against a real API server and with real Ray"
 	$(BIN)/pytest -q $(wildcard tests/api tests/operator tests/local tests/ray tests/e2e)
 
-test-all: test ## Everything, also what takes long
+test-all: test ## Also the digits job and the contract tests with older versions of Ray [MATRIX_ARGS="--versions 2.52.1"]
+	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
 test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
 	$(BIN)/pytest -q tests/gpu

@@ -18,7 +18,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +33,9 @@ from railhead.local.control_plane.servers import free_port
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000
+RAY_VERSION = metadata.version("ray")
+# All nodes of one machine then share the head's folder, and those that start together take the same sockets.
+IS_SHARING_FOLDERS = tuple(int(part) for part in RAY_VERSION.split(".")[:2]) < (2, 55)
 
 
 def make_job(**changes: Any) -> JobInput:
@@ -48,7 +53,6 @@ def make_job(**changes: Any) -> JobInput:
             "head": {"cpus": 0, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
             "worker": {"cpus": 1, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE},
         },
-        backend={"name": "gloo"},
     )
     return replace(job, **changes)
 
@@ -96,7 +100,13 @@ class Pods:
     ) -> None:
         self.start_head(attempt=attempt, checkpoint_index=checkpoint_index, **env)
         for slot in range(workers):
+            if IS_SHARING_FOLDERS:
+                self.wait_until(partial(self._has_raylets, slot + 1))
             self.start_worker(slot, env=env)
+
+    def _has_raylets(self, count: int) -> bool:
+        sockets = self.temp_of("head") / "session_latest" / "sockets"
+        return len(list(sockets.glob("raylet*"))) >= count
 
     def start_head(self, *, attempt: int = 1, checkpoint_index: int = -1, **env: str) -> None:
         port = self._server.server_address[1]
@@ -148,13 +158,13 @@ class Pods:
                 start_new_session=True,
             )
 
-    def wait_ended(self, name: str = "head", *, timeout: float = 90) -> int:
+    def wait_ended(self, name: str = "head", *, timeout: float = 180) -> int:
         try:
             return self._processes[name].wait(timeout)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"{name} did not end in {timeout} s:\n{self.read_log(name)}") from None
 
-    def wait_until(self, condition: Callable[[], bool], *, timeout: float = 60) -> None:
+    def wait_until(self, condition: Callable[[], bool], *, timeout: float = 180) -> None:
         """Also fails when the head ends meanwhile."""
         deadline = time.monotonic() + timeout
         while not condition():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import IS_SHARING_FOLDERS, Pods, make_job
 
 REPORTING = """
 import os, tempfile, time
@@ -50,8 +50,9 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(tmp_path: Path) -> None:
         assert "RESTARTING" in states
         assert states[-1] == "FINISHED"
         log = pods.read_log()
-        assert log.count("(rank 0) epoch 11 of rank 0") == 1
-        assert log.count("(rank 1) epoch 11 of rank 1") == 1
+        copies = 3 if IS_SHARING_FOLDERS else 1  # each of the three nodes reads the one folder of logs
+        assert log.count("(rank 0) epoch 11 of rank 0") <= copies and "(rank 0) epoch 11 of rank 0" in log
+        assert log.count("(rank 1) epoch 11 of rank 1") <= copies and "(rank 1) epoch 11 of rank 1" in log
         assert "Infrastructure: lost node" in log
 
 

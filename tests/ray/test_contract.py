@@ -1,0 +1,225 @@
+"""What the driver takes for granted of Ray's internals: one test per hook, run with each Ray of the matrix.
+
+No cluster is started. A test that fails here names the hook, the file of the driver that
+uses it, and what was expected of Ray.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.train import CheckpointConfig
+
+import ray
+from railhead.driver import accelerators, ray_features
+from railhead.driver.agent_ports import AgentPorts, needs_ports
+from railhead.driver.failure_policy import build_failure_policy, install_failure_policy
+from railhead.driver.progress import _STATES
+from railhead.driver.ray_node import DEFAULTS
+from railhead.driver.storage import find_latest
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
+FOLDER = Path(ray.__file__).parent
+
+
+def find(module: str, name: str, *, used_by: str) -> Any:
+    """An object of Ray; the failure says who needs it."""
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        pytest.fail(f"Ray {ray.__version__} has no {module}.{name}, which {used_by} needs: {error}")
+    return found
+
+
+def want_parameters(function: Any, *names: str, used_by: str) -> None:
+    known = inspect.signature(function).parameters
+    missing = [name for name in names if name not in known]
+    assert not missing, (
+        f"Ray {ray.__version__}: {function.__qualname__} has no parameter {missing}, which {used_by} gives"
+    )
+
+
+@cache
+def read_sources(folder: str) -> str:
+    return "\n".join(path.read_text(errors="replace") for path in sorted((FOLDER / folder).rglob("*.py")))
+
+
+def test_fit_makes_its_failure_policy_where_the_driver_replaces_it(tmp_path: Path) -> None:
+    used_by = "driver/failure_policy.py"
+    module = "ray.train.v2.api.data_parallel_trainer"
+    fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
+    original = find(module, "create_failure_policy", used_by=used_by)
+    assert "create_failure_policy" in fit.__code__.co_names, f"{used_by}: fit() no longer looks its policy up by name"
+    want_parameters(original, "failure_config", used_by=used_by)
+    policy = find("ray.train.v2._internal.execution.failure_handling", "FailurePolicy", used_by=used_by)
+    assert policy.__abstractmethods__ == {"make_decision"}, f"{used_by} has make_decision only"
+    want_parameters(policy.make_decision, "training_failed_error", used_by=used_by)
+    decision = find("ray.train.v2._internal.execution.failure_handling", "FailureDecision", used_by=used_by)
+    assert {"RETRY", "RAISE"} <= set(decision.__members__)
+
+
+def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.train import FailureConfig
+    from ray.train.v2._internal.execution.failure_handling import FailureDecision
+    from ray.train.v2.api import data_parallel_trainer
+    from ray.train.v2.api.exceptions import WorkerGroupError
+
+    monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
+    monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
+    install_failure_policy()
+    assert data_parallel_trainer.create_failure_policy is build_failure_policy
+    policy = build_failure_policy(FailureConfig(max_failures=1))
+    error = WorkerGroupError("rank 0 failed", {0: ValueError("the loss is not a number")})
+    assert [policy.make_decision(error) for _ in range(2)] == [FailureDecision.RETRY, FailureDecision.RAISE]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "attribute"),
+    [
+        ("ray.train.v2.api.exceptions", "WorkerGroupError", "worker_failures"),
+        ("ray.train.v2.api.exceptions", "ControllerError", "controller_failure"),
+        ("ray.train.v2._internal.exceptions", "WorkerHealthCheckFailedError", "health_check_failure"),
+        ("ray.train.v2._internal.exceptions", "WorkerHealthCheckTimeoutError", ""),
+        ("ray.train.v2._internal.exceptions", "WorkerGroupStartupFailedError", ""),
+        ("ray.train.v2._internal.exceptions", "WorkerGroupStartupTimeoutError", ""),
+        ("ray.exceptions", "ActorDiedError", ""),
+        ("ray.exceptions", "ActorUnavailableError", ""),
+        ("ray.exceptions", "OutOfMemoryError", ""),
+        ("ray.exceptions", "RayTaskError", ""),
+    ],
+)
+def test_failures_are_known_by_these_names(module: str, name: str, attribute: str) -> None:
+    used_by = "driver/failure_policy.py"
+    kind = find(module, name, used_by=used_by)
+    set_there = kind.__init__.__code__.co_names if attribute else ()
+    assert not attribute or attribute in set_there, (
+        f"Ray {ray.__version__}: {name} has no {attribute}; {used_by} reads it"
+    )
+
+
+def test_callbacks_are_called_with_what_the_driver_reads() -> None:
+    used_by = "driver/callback.py"
+    module = "ray.train.v2._internal.execution.callback"
+    for name, method, parameters in (
+        ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
+        ("WorkerGroupCallback", "after_worker_group_start", ("worker_group",)),
+        ("ReportCallback", "after_report", ("training_report", "metrics")),
+    ):
+        want_parameters(find(module, f"{name}.{method}", used_by=used_by), *parameters, used_by=used_by)
+    report = find("ray.train.v2._internal.execution.training_report", "_TrainingReport", used_by=used_by)
+    want_parameters(report.__init__, "checkpoint", "metrics", used_by=used_by)
+    workers = find("ray.train.v2._internal.execution.worker_group", "WorkerGroup.get_workers", used_by=used_by)
+    assert callable(workers)
+    metadata = find(
+        "ray.train.v2._internal.execution.worker_group.worker", "ActorMetadata.__dataclass_fields__", used_by=used_by
+    )
+    assert {"node_id", "pid"} <= set(metadata)
+
+
+def test_every_state_of_the_controller_is_known() -> None:
+    states = find(
+        "ray.train.v2._internal.execution.controller.state", "TrainControllerStateType", used_by="driver/progress.py"
+    )
+    unknown = {state.state_name for state in states} - set(_STATES) - {"SHUTTING_DOWN"}
+    assert not unknown, f"Ray {ray.__version__} has states that driver/progress.py does not know: {unknown}"
+
+
+def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> None:
+    used_by = "driver/training.py"
+    name = find("ray.train.v2._internal.constants", "RAY_TRAIN_CALLBACKS_ENV_VAR", used_by=used_by)
+    assert name == "RAY_TRAIN_CALLBACKS"
+    controller = find("ray.train.v2._internal.execution.controller.controller", "TrainController", used_by=used_by)
+    told = Path(inspect.getfile(controller)).read_text().partition("report_callbacks=")[2]
+    order = [told.index("self._checkpoint_manager"), told.index("self._callbacks")]
+    assert order == sorted(order), f"{used_by}: a checkpoint would be reported before it is committed"
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
+    """Ray says nothing about a variable that it does not know."""
+    since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 56), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 56)}
+    found = ray_features.parse_version(ray.__version__)
+    if found is not None and found < since.get(name, (0, 0)):
+        pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
+    if name.startswith("RAY_agent"):  # of the C++ code
+        known = name.removeprefix("RAY_").encode() in (FOLDER / "core/src/ray/raylet/raylet").read_bytes()
+    else:
+        known = any(f'{name.removeprefix(p)}"' in read_sources(f) for f in SOURCES for p in ("", "RAY_"))
+    assert known, f"Ray {ray.__version__} does not read {name}, which driver/ray_node.py sets"
+
+
+SOURCES = ("train/v2", "_private", "_common")
+
+
+def test_rays_command_takes_what_the_driver_gives_it() -> None:
+    from ray.scripts.scripts import start
+
+    known = {option for parameter in start.params for option in parameter.opts}
+    given = {"--node-ip-address", "--temp-dir", "--num-cpus", "--num-gpus", "--block", "--resources", "--head"}
+    given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
+    given |= {word.partition("=")[0] for word in AgentPorts(1, 2, 3, 4).to_arguments()}
+    missing = given - known
+    assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/ray_node.py gives them"
+
+
+def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
+    from ray import _raylet
+
+    if not needs_ports(_raylet):
+        pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
+    used_by = "driver/agent_ports.py"
+    want_parameters(
+        find("ray._private.services", "start_raylet", used_by=used_by), "session_dir", "node_id", used_by=used_by
+    )
+    text = (FOLDER / "_private" / "node.py").read_text()
+    assert "ray._private.services.start_raylet(" in text, f"{used_by}: the node starts its raylet in another way"
+
+
+def test_the_names_of_resources_and_overrides() -> None:
+    constants = find("ray._private.ray_constants", "__dict__", used_by="driver/ray_node.py")
+    names = {constants["RESOURCES_ENVIRONMENT_VARIABLE"], constants["LABELS_ENVIRONMENT_VARIABLE"]}
+    assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
+    for text in (f'"{accelerators.PREFIX}"', '"node:__internal_head__"'):
+        assert any(text in read_sources(folder) for folder in ("_common", "_private", "train", "util")), text
+
+
+async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
+    """By Ray's own manager, in a real folder."""
+    used_by = "driver/storage.py"
+    context = find("ray.train.v2._internal.execution.storage", "StorageContext", used_by=used_by)(
+        storage_path=str(tmp_path), experiment_dir_name="run"
+    )
+    manager = find(
+        "ray.train.v2._internal.execution.checkpoint.checkpoint_manager", "CheckpointManager", used_by=used_by
+    )(checkpoint_config=CheckpointConfig(num_to_keep=2), storage_context=context)
+    snapshot = Path(context.checkpoint_manager_snapshot_path)
+    assert snapshot == tmp_path / "run" / "checkpoint_manager_snapshot.json"
+    for number in range(3):
+        register(manager, context, f"checkpoint_{number}")
+        await asyncio.sleep(0)  # for the manager's own tasks
+    assert find_latest(snapshot.read_text()) == "checkpoint_2"
+    assert {"checkpoint_results", "latest_checkpoint_result"} <= set(json.loads(snapshot.read_text()))
+
+
+def register(manager: Any, context: Any, name: str) -> None:
+    """A report of all ranks, as each Ray's manager takes it."""
+    from ray.train import Checkpoint
+    from ray.train._internal.session import _TrainingResult
+    from ray.train.v2._internal.execution.training_report import _TrainingReport
+
+    folder = Path(context.experiment_fs_path, name)
+    folder.mkdir()
+    checkpoint = Checkpoint(str(folder), filesystem=context.storage_filesystem)
+    if "is_result_pending" in inspect.signature(manager.register_checkpoint).parameters:  # before 2.55
+        manager.register_checkpoint(_TrainingResult(checkpoint, {"loss": 1.0}), False)
+    else:
+        manager.register_checkpoint(_TrainingReport(checkpoint, {"loss": 1.0}, False))

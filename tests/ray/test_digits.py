@@ -1,0 +1,47 @@
+"""The digits example on pods with real Ray: what each Ray of the matrix must be able to do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "src" / "digits.py"
+EPOCHS = 10
+
+
+def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
+    """Each rank once, each epoch committed, and the checkpoint gives the accuracy that was reported."""
+    job = make_job(
+        train_func="digits:train_func",
+        train_loop_config={"epochs": EPOCHS},
+        checkpoint={"numToKeep": 2, "scoreAttribute": "accuracy", "scoreOrder": "max"},
+    )
+    with Pods(tmp_path, job, source={"digits.py": EXAMPLE.read_text()}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+        outcome = pods.read_outcome()
+        log = pods.read_log()
+        assert pods.reports[-1]["state"] == "FINISHED"
+        assert pods.reports[-1]["joined"] == 2
+    assert (outcome.reports, (outcome.checkpoint or {})["index"]) == (EPOCHS, EPOCHS - 1)
+    for rank in range(2):
+        seen = {epoch for epoch in range(EPOCHS) if f"(rank {rank}) epoch {epoch} rank {rank} loss" in log}
+        assert seen == set(range(EPOCHS))
+    accuracy = float((outcome.metrics or {})["accuracy"])
+    assert accuracy >= 0.95
+    best = outcome.best_checkpoint or {}
+    assert float(best["metrics"]["accuracy"]) >= accuracy and Path(best["uri"], "state.pt").is_file()
+    spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    model = example.build_model()
+    state = torch.load(Path((outcome.checkpoint or {})["uri"], "state.pt"), weights_only=True)
+    model.load_state_dict(state["model"])
+    assert example.measure_accuracy(model, example.split_digits()[1]) == pytest.approx(accuracy, abs=1e-4)
