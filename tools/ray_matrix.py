@@ -67,9 +67,9 @@ def make_environment(version: str, cache: Path) -> Path:
     constraints = cache / f"{version}-constraints.txt"
     constraints.write_text(build_constraints((PROJECT / "constraints.txt").read_text()))
     wanted = [f"ray[train]=={version}", *PACKAGES, *read_own_requirements()]
-    install = [uv, "pip", "install", "--quiet", "--python", python]
-    subprocess.run([*install, "--constraint", constraints, *wanted], check=True)
-    subprocess.run([*install, "--no-deps", "--editable", PROJECT], check=True)
+    install = [str(uv), "pip", "install", "--quiet", "--python", str(python)]
+    subprocess.run([*install, "--constraint", str(constraints), *wanted], check=True)
+    subprocess.run([*install, "--no-deps", "--editable", str(PROJECT)], check=True)
     return python
 
 
@@ -85,12 +85,12 @@ def read_own_requirements() -> list[str]:
 
 
 def read_version(python: Path) -> str:
-    command = [python, "-c", "from importlib import metadata; print(metadata.version('ray'))"]
+    command = [str(python), "-c", "from importlib import metadata; print(metadata.version('ray'))"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def run_tests(python: Path) -> bool:
-    command = [python, "-m", "pytest", "-q", "--durations=4", "-p", "no:cacheprovider", *TESTS]
+    command = [str(python), "-m", "pytest", "-q", "--durations=4", "-p", "no:cacheprovider", *TESTS]
     return subprocess.run(command, cwd=PROJECT, check=False).returncode == 0
 
 
