@@ -146,7 +146,7 @@ def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> Non
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
     """Ray says nothing about a variable that it does not know."""
-    since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 56), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 56)}
+    since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 57), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 57)}
     found = ray_features.parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):
         pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
@@ -190,6 +190,25 @@ def test_the_names_of_resources_and_overrides() -> None:
     assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
     for text in (f'"{accelerators.PREFIX}"', '"node:__internal_head__"'):
         assert any(text in read_sources(folder) for folder in ("_common", "_private", "train", "util")), text
+
+
+def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
+    used_by = "driver/scaling_policy.py"
+    module = "ray.train.v2.api.data_parallel_trainer"
+    if (ray_features.parse_version(ray.__version__) or (2, 55)) < (2, 55):
+        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/ray_features.py refuses them")
+    fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
+    assert "create_scaling_policy" in fit.__code__.co_names, f"{used_by}: fit() no longer looks its policy up by name"
+    want_parameters(find(module, "create_scaling_policy", used_by=used_by), "scaling_config", used_by=used_by)
+    policies = "ray.train.v2._internal.execution.scaling_policy"
+    find(policies, "NoopDecision", used_by=used_by)
+    want_parameters(
+        find(policies, "ElasticScalingPolicy._get_resize_decision", used_by=used_by), "num_workers", used_by=used_by
+    )
+    find(policies, "ElasticScalingPolicy._maybe_send_resource_request", used_by=used_by)
+    find(policies, "ElasticScalingPolicy.make_decision_for_non_running_worker_group", used_by=used_by)
+    decide = find(policies, "ElasticScalingPolicy.make_decision_for_running_worker_group", used_by=used_by)
+    want_parameters(decide, "worker_group_state", "worker_group_status", used_by=used_by)
 
 
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:

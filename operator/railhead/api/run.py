@@ -122,4 +122,9 @@ class Run(Model):
         le=86400,
         description="Limit for Ray Train's own collectives (RAY_TRAIN_COLLECTIVE_TIMEOUT_S), in seconds.",
     )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = Field(
+        default=None,
+        description="Level of Ray Train's own log lines (LoggingConfig.log_level); not of the code's. Needs Ray 2.56. "
+        "Default: INFO.",
+    )
     callbacks: Any | None = planned("Ray Train callbacks.")

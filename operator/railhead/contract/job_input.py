@@ -37,6 +37,7 @@ class JobInput:
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
         max_failures: run.failure.maxFailures.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
+        log_level: LoggingConfig.log_level, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, options, split}} or {name: {function, split}}; a uri that is a
             path stands in the environment instead.
@@ -62,6 +63,7 @@ class JobInput:
     checkpoint: dict[str, Any] = field(default_factory=dict)
     max_failures: int = 0
     collective_timeout_seconds: Optional[int] = None
+    log_level: Optional[str] = None
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
 

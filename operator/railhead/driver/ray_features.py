@@ -27,6 +27,7 @@ class Feature:
 FEATURES = (
     Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
     Feature("scaling.labelSelector", (2, 55), lambda job: bool(job.scaling.get("labelSelector"))),
+    Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
 )
 
 

@@ -45,6 +45,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         max_failures=run.failure.max_failures if run.failure else 0,
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _said_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
+        log_level=run.log_level,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},

@@ -45,6 +45,7 @@ FULL: dict[str, Any] = {
         "checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         "failure": {"maxFailures": 1},
         "collectiveTimeoutSeconds": 60,
+        "logLevel": "WARNING",
     },
     "datasets": {
         "train": {"format": "parquet", "uri": "s3://bucket/digits", "options": {"shuffle": "files"}, "split": False},

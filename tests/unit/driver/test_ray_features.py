@@ -38,6 +38,7 @@ def make_scaling(**more: Any) -> dict[str, Any]:
 FEATURES = [
     ({"scaling": make_scaling(labelSelector={"pool": "a"})}, "scaling.labelSelector", "2.54.9", "2.55.0"),
     ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
+    ({"log_level": "DEBUG"}, "run.logLevel", "2.55.1", "2.56.0"),
 ]
 
 

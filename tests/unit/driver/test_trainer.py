@@ -32,6 +32,7 @@ def test_every_option_is_handed_on() -> None:
         },
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         max_failures=2,
+        log_level="WARNING",
     )
     plan = plan_configs(job, storage_path="s3://bucket/x")
     assert plan.scaling == {
@@ -48,6 +49,7 @@ def test_every_option_is_handed_on() -> None:
         "checkpoint_score_order": "min",
     }
     assert plan.failure == {"max_failures": 2}
+    assert plan.logging == {"log_level": "WARNING"}
 
 
 def test_whole_numbers_are_integers() -> None:
@@ -79,8 +81,10 @@ def test_ray_takes_the_arguments(framework: str, backend: dict[str, str], tmp_pa
         backend=backend,
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss"},
         train_loop_config={"lr": 0.1},
+        log_level="ERROR",
     )
     trainer = build_trainer(job, storage_path=str(tmp_path))
     assert trainer.train_loop_per_worker is run_train_func
     assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3
+    assert trainer.run_config.logging_config.log_level == "ERROR"

@@ -83,7 +83,12 @@ def test_input_is_the_spec_in_rays_words() -> None:
     spec = make_spec(
         scaling=scaling,
         trainer={"trainFunc": "m:f", "trainLoopConfig": {"lr": 0.1}, "backend": {"name": "gloo", "timeoutSeconds": 9}},
-        run={"storagePath": "s3://bucket/x", "checkpoint": {"numToKeep": 2}, "failure": {"maxFailures": 3}},
+        run={
+            "storagePath": "s3://bucket/x",
+            "checkpoint": {"numToKeep": 2},
+            "failure": {"maxFailures": 3},
+            "logLevel": "DEBUG",
+        },
     )
     said = build_job_input(JOB, spec)
     assert said.scaling == {
@@ -97,7 +102,7 @@ def test_input_is_the_spec_in_rays_words() -> None:
     assert said.worker_pods == 2
     assert said.train_loop_config == {"lr": 0.1}
     assert said.backend == {"name": "gloo", "timeoutSeconds": 9}
-    assert (said.checkpoint, said.max_failures) == ({"numToKeep": 2}, 3)
+    assert (said.checkpoint, said.max_failures, said.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
     assert said.ray_node["worker"] == compute_sizes(spec).worker.ray.to_dict()
 
 

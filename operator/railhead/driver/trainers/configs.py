@@ -20,6 +20,7 @@ class ConfigPlan:
     run: dict[str, Any]
     failure: dict[str, Any]
     checkpoint: dict[str, Any]
+    logging: dict[str, Any]
 
 
 def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
@@ -37,6 +38,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
         run={"name": job.run_name, "storage_path": storage_path},
         failure={"max_failures": job.max_failures},
         checkpoint=_plan_checkpoint(job.checkpoint),
+        logging=_present(log_level=job.log_level),
     )
 
 
@@ -67,8 +69,14 @@ def build_configs(plan: ConfigPlan) -> tuple[Any, Any]:
     """(ScalingConfig, RunConfig). Raises what Ray raises for values that it does not take."""
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
+    more = {}
+    if plan.logging:  # `ray_features` has seen that this Ray has it
+        from ray.train import LoggingConfig
+
+        more["logging_config"] = LoggingConfig(**plan.logging)
     run_config = RunConfig(
         **plan.run,
+        **more,
         failure_config=FailureConfig(**plan.failure),
         checkpoint_config=CheckpointConfig(**plan.checkpoint),
     )
