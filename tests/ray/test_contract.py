@@ -157,7 +157,7 @@ def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
     assert known, f"Ray {ray.__version__} does not read {name}, which driver/ray_node.py sets"
 
 
-SOURCES = ("train/v2", "_private", "_common")
+SOURCES = ("train/v2", "_private", "_common", "data")
 
 
 def test_rays_command_takes_what_the_driver_gives_it() -> None:

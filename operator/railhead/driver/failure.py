@@ -19,6 +19,7 @@ MISSING = "missing"  # a library of the framework cannot be imported on the work
 DIED = "died"  # the training process is gone
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it leaves
+ABANDONED = "abandoned"  # an actor of Ray Train's own, which the ranks meet in, was lost with its node
 # Where a failure shows.
 WORKERS = "workers"
 STARTUP = "startup"  # the group could not be started
@@ -78,6 +79,8 @@ def classify_failure(facts: FailureFacts) -> Verdict:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
     if by_kind[PREEMPTED]:
         return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
+    if by_kind[ABANDONED]:
+        return _infrastructure("NodeLost", _describe(by_kind[ABANDONED]))
     for kind, code, reason in (
         (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
         (MISSING, CONFIGURATION, "FrameworkMissing"),
@@ -94,7 +97,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED)
+_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED)
 
 
 def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:

@@ -24,6 +24,10 @@ from railhead.driver.spool import Spool
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
 PROBES_AT_A_TIME = 32
+# Where `report` and other collectives meet. Older Rays may start a new group's on a node that is
+# lost and not yet known to be; the function sees it as an error of `report`.
+_MEETING_POINT = "SynchronizationActor"
+_ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -129,6 +133,8 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
         if error.text.startswith("ray.exceptions.") and any(words in error.text for words in _MEMORY_WORDS):
             kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data, which the function waited for
+        elif error.text.startswith(_ACTOR_ERRORS) and f"class_name: {_MEETING_POINT}" in error.text:
+            kind = failure.ABANDONED
         return RankError(rank, kind, error.text, error.time)
     note = read_note(error)
     if note:

@@ -18,6 +18,8 @@ MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
 KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
 PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
 
+ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", 1.0)
+
 
 def facts(
     *errors: RankError, lost: tuple[str, ...] = (), source: str = failure.WORKERS, text: str = ""
@@ -36,6 +38,7 @@ def facts(
         (facts(UNUSABLE, DIED), "Configuration", "EntrypointNotUsable"),
         (facts(MISSING), "Configuration", "FrameworkMissing"),
         (facts(PREEMPTED, RAISED), "Infrastructure", "NodeDraining"),
+        (facts(ABANDONED, RAISED), "Infrastructure", "NodeLost"),
         (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
         (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
         (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
