@@ -125,7 +125,7 @@ class Run:
         path = Path(self.storage.build_checkpoint_path_from_name(name))
         path.mkdir(parents=True)
         checkpoint = Checkpoint(path=str(path), filesystem=self.storage.storage_filesystem)
-        report = _TrainingReport(checkpoint=checkpoint, metrics=metrics, validation=False)
+        report = _TrainingReport(checkpoint, metrics, False)  # the third is about validation, and its name changes
 
         async def run() -> None:
             self.manager.after_report(report, [metrics])
@@ -214,6 +214,18 @@ def test_without_an_attribute_there_is_no_best(tmp_path: Path, told: Any) -> Non
     run = Run(tmp_path / "runs")
     run.commit("c0", loss=1.0)
     assert read()["best_checkpoint"] is None and read()["commits"] == 1
+
+
+def test_metrics_of_a_validation_that_ends_after_the_last_report_count(tmp_path: Path, told: Any) -> None:
+    read = told()
+    run = Run(tmp_path / "runs", **CONFIG)
+    for name, loss in (("c0", 1.0), ("c1", 2.0)):
+        run.commit(name, loss=loss)
+    assert read()["best_checkpoint"]["index"] == 0
+    for result in run.manager._checkpoint_results:  # as update_checkpoints_with_validation_result does
+        result.metrics.update({"loss": 0.5} if result.checkpoint.path.endswith("c1") else {})
+    run.callback.after_controller_finish(None)
+    assert (read()["best_checkpoint"]["index"], read()["best_checkpoint"]["metrics"]) == (1, {"loss": "0.5"})
 
 
 def test_a_checkpoint_without_a_score_ranks_behind_all_others_and_that_is_said_once(
