@@ -491,9 +491,27 @@ DATASETS = [
     _no_cpu("500m", workersPerPod=5, numWorkers=5, resourcesPerWorker={"cpu": "1.3"}),
 ]
 # Known to the models, but nothing acts on them so far: refused rather than accepted and ignored.
+RUNTIME_ENV = [
+    _unknown("spec.runtimeEnv.envVars", {"A": "1"}),
+    _unknown("spec.runtimeEnv.container", {"image": "a"}),
+    _one("spec.runtimeEnv.env_vars", {"A": 1}, "must be of type string", at="spec.runtimeEnv.env_vars.A"),
+    _one("spec.runtimeEnv.env_vars", {"a b": "1"}, "a key must match"),
+    *(
+        _one("spec.runtimeEnv.env_vars", {name: "1"}, "are reserved")
+        for name in ("RAILHEAD_SOURCE", "RAY_AUTH_MODE", "RAY_ADDRESS", "CUDA_VISIBLE_DEVICES")
+    ),
+    _one("spec.runtimeEnv.working_dir", "", "at least 1 chars"),
+    _one("spec.runtimeEnv.py_modules", "pkg", "must be of type array"),
+    _one(
+        "spec.runtimeEnv.config",
+        {"setup_timeout_seconds": 0},
+        "greater than or equal to 1",
+        at="spec.runtimeEnv.config.setup",
+    ),
+    _unknown("spec.runtimeEnv.config.log_files", []),
+]
 PLANNED = [
     _unknown("spec.run.callbacks", []),
-    _unknown("spec.runtimeEnv", {}),
     _unknown("spec.resumeFrom", {}),
     _unknown("spec.scheduling", {}),
     _unknown("spec.suspend", True),
@@ -505,4 +523,4 @@ PLANNED = [
     _unknown("spec.ttlSecondsAfterFinished", 60),
     _unknown("spec.worker.drainSeconds", 30),
 ]
-BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *PODS, *DATASETS, *PLANNED]
+BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *RUNTIME_ENV, *PODS, *DATASETS, *PLANNED]

@@ -122,6 +122,19 @@ GOOD: dict[str, dict[str, Any]] = {
         ],
         "spec.envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}, {"configMapRef": {"name": "settings"}}],
     },
+    "an environment of Ray's": {
+        "spec.runtimeEnv": {
+            "env_vars": {"A": "1", "PYTHONPATH": "/opt/lib"},
+            "pip": {"packages": ["a==1"], "pip_check": True, "pip_install_options": ["--index-url=https://i.example"]},
+            "working_dir": "s3://bucket/code.zip",
+            "py_modules": ["pkg", "/opt/wheels/a-1-py3-none-any.whl"],
+            "excludes": ["data/"],
+            "config": {"setup_timeout_seconds": 60, "eager_install": False},
+        }
+    },
+    "packages as a list": {"spec.runtimeEnv": {"uv": ["a", "b==2"]}},
+    "packages of a file": {"spec.runtimeEnv": {"pip": "requirements.txt"}},
+    "packages of conda": {"spec.runtimeEnv": {"conda": {"dependencies": ["pip", {"pip": ["a"]}]}}},
     "templates": {
         "spec.podTemplate": {
             "metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/a": "b"}},

@@ -105,6 +105,8 @@ def describe_type(field: dict[str, Any]) -> str:
     values = field.get("additionalProperties")
     if field.get("x-kubernetes-int-or-string"):
         return "quantity"
+    if "type" not in field:
+        return "any form"
     if field["type"] == "object" and isinstance(values, dict):
         return "map of quantities" if values.get("x-kubernetes-int-or-string") else "map"
     return {"array": "list"}.get(field["type"], str(field["type"]))

@@ -64,7 +64,8 @@ def _resolve(node: Schema, defs: Schema) -> Schema:
 
 
 def _free(out: Schema) -> Schema:
-    kept: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    is_of_any_form = out.get("anyForm", False)  # also a list or a text
+    kept: Schema = {"x-kubernetes-preserve-unknown-fields": True, **({} if is_of_any_form else {"type": "object"})}
     kept.update({k: out[k] for k in ("description", "maxProperties") if k in out})
     return kept
 

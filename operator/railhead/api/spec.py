@@ -14,6 +14,7 @@ from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import Head, PullSecret, Worker
 from railhead.api.run import Run
+from railhead.api.runtime_env import RuntimeEnv
 from railhead.api.scaling import Scaling
 from railhead.api.source import Source
 from railhead.api.trainer import SCRIPT_RULES, Trainer
@@ -58,6 +59,9 @@ class TrainJobSpec(Model):
     env: list[EnvVar] | None = Field(
         default=None, max_length=128, description="Environment of both roles.", json_schema_extra=NAMED_LIST
     )
+    runtime_env: RuntimeEnv | None = Field(
+        default=None, description="Ray's runtime_env, for the training workers only; its keys are Ray's own."
+    )
     env_from: list[EnvFrom] | None = Field(
         default=None,
         max_length=32,
@@ -84,7 +88,6 @@ class TrainJobSpec(Model):
         pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$",
         description="Which controller runs the job. Another value than the default keeps this operator's hands off.",
     )
-    runtime_env: Any | None = planned("Ray runtime environment of the workers.")
     resume_from: Any | None = planned("A TrainJob or checkpoint to begin from.")
     scheduling: Any | None = planned("Queue and gang scheduling.")
     suspend: Any | None = planned("Suspends the job.")

@@ -30,6 +30,11 @@ SCRIPT_RULES = (
         "does not go with trainer.entrypoint; read the data in the script",
     ),
     (
+        ".runtimeEnv",
+        f"!{_IS_SCRIPT} || !has(self.runtimeEnv)",
+        "does not go with trainer.entrypoint; give it to ray.init or to the RunConfig of the script",
+    ),
+    (
         ".scaling.minWorkers",
         f"!{_IS_SCRIPT} || !has(self.scaling.minWorkers)",
         "does not go with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",

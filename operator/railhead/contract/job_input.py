@@ -43,6 +43,7 @@ class JobInput:
             path stands in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
+        runtime_env: spec.runtimeEnv, in Ray's own words.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
     """
 
@@ -66,6 +67,7 @@ class JobInput:
     log_level: Optional[str] = None
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
+    runtime_env: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_elastic(self) -> bool:

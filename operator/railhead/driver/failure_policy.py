@@ -7,6 +7,7 @@ Ray offers no other way in. tests/ray holds the contract, per Ray version.
 from __future__ import annotations
 
 import os
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -113,6 +114,9 @@ def translate_error(error: BaseException) -> FailureFacts:
     if isinstance(inner, JobRefused):
         refusal = failure.refuse(inner.reason, inner.message)
         return FailureFacts(failure.CONTROLLER, text=inner.message, refusal=refusal)
+    if "RuntimeEnvSetupError" in _class_names(inner):
+        text = f"spec.runtimeEnv: Ray cannot make it: {_without_traceback(inner)}"
+        return FailureFacts(failure.STARTUP, text=text, refusal=failure.refuse("RuntimeEnvNotUsable", text))
     if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
         return FailureFacts(failure.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):
@@ -207,6 +211,14 @@ def _class_names(error: Optional[BaseException]) -> set[str]:
 def _cut(error: BaseException, *, room: int = 600) -> str:
     text = " ".join(str(error).split())
     return text if len(text) <= room else f"{text[: room // 2]} ... {text[-room // 2 :]}"
+
+
+def _without_traceback(error: BaseException) -> str:
+    """From the last exception that a text of tracebacks names; a subprocess's output follows it."""
+    text = str(error)
+    found = [match.start() for match in re.finditer(r"^[\w.]*(Error|Exception)\b", text, re.MULTILINE)]
+    words = " ".join(text[found[-1] if found else 0 :].split())
+    return words if len(words) <= 1200 else f"{words[:600]} ... {words[-600:]}"
 
 
 def _last_line(error: BaseException) -> str:

@@ -19,10 +19,12 @@ from railhead.driver.accelerators import find_wrong_accelerator
 from railhead.driver.callback_path import CALLBACKS
 from railhead.driver.elastic import Bounds
 from railhead.driver.ending import Ending
+from railhead.driver.errors import JobRefused
 from railhead.driver.hosts import is_listening
 from railhead.driver.offer import Offer
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.publisher import Publisher
+from railhead.driver.runtime_env import brings_modules, prepare_runtime_env, upload_local_folders
 from railhead.driver.script.run import ScriptHost, find_script_problem, run_script
 from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
@@ -30,7 +32,7 @@ from railhead.driver.storage_words import redact
 from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
-from railhead.driver.user_code.path import find_working_folder
+from railhead.driver.user_code.path import find_user_folders, find_working_folder
 
 Say = Callable[[str], None]
 GiveUp = Callable[[Ending], None]
@@ -44,6 +46,8 @@ def run_training(
     try:
         refused = _prepare(pod, job, publisher=publisher, say=say)
         ending = refused or _train(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up, host=host)
+    except JobRefused as error:
+        ending = Ending.configuration(error.reason, error.message)
     except Exception as error:
         ending = Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
     return replace(ending, message=redact(ending.message, os.environ))
@@ -64,7 +68,8 @@ def find_code_problem(job: JobInput, environment: Mapping[str, str]) -> str:
     if job.entrypoint:
         return find_script_problem(job, environment)
     field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
-    problem = find_problem(function, source=environment.get(e.SOURCE))
+    is_in_source = bool(job.build) or not brings_modules(job.runtime_env)
+    problem = find_problem(function, source=environment.get(e.SOURCE) if is_in_source else None)
     return f"{field} {function}: {problem}" if problem else ""
 
 
@@ -100,12 +105,15 @@ def _run_trainer(pod: Pod, job: JobInput, *, spool: Spool, say: Say, watch: Call
     problem = _prepare_ray_train(pod, job)
     if problem:
         return Ending.configuration("RayTrainNotUsable", problem)
+    folders = find_user_folders()
+    job = replace(job, runtime_env=prepare_runtime_env(job.runtime_env, folders=folders, bundle=pod.bundle))
     needs_ray = bool(job.build or job.datasets)  # all else that is wrong is said before Ray is there
     trainer = None if needs_ray else _make_trainer(job, storage_path, {})
     if isinstance(trainer, Ending):
         return trainer
     say("Ray Train is imported")
     connect(pod, say=say)
+    upload_local_folders(job.runtime_env, scratch=str(pod.temp))  # the very object that the trainer holds
     watch()
     if needs_ray:
         os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray noted the one before

@@ -47,6 +47,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         datasets={name: _said_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
+        runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
     )

@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RuntimeEnvSetupError
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution import callback as ray_callback
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
@@ -64,6 +64,20 @@ def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error() -> None
     users = TrainFunctionRaised(1, died.format("Tokenizer"), 1.0)
     assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
     assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
+
+
+def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in run\n'
+    told = (
+        f"[Node 10.0.0.1] {trace}OSError: first\n\nDuring handling:\n\n{trace}ValueError: no conda\nERROR: of conda\n"
+    )
+    error = ControllerError(RuntimeEnvSetupError(told))
+    facts = translate_error(error)
+    assert facts.source == failure.STARTUP
+    verdict = failure.classify_failure(facts)
+    assert (verdict.failure_class, verdict.reason) == ("Configuration", "RuntimeEnvNotUsable")
+    assert verdict.message == "spec.runtimeEnv: Ray cannot make it: ValueError: no conda ERROR: of conda"
+    assert not failure.decide_retry(facts, verdict, failure.Budget(0, 1, 3))
 
 
 def test_startup_and_controller_errors() -> None:

@@ -301,3 +301,14 @@ def test_the_init_containers_last_word_is_the_reason(place: Place, tmp_path: Pat
     assert outcome is not None
     assert (outcome.outcome, outcome.reason) == ("Configuration", "CommitNotFound")
     assert NOBODY in outcome.message and outcome.message in log
+
+
+def test_a_pod_that_cannot_write_says_so_and_is_tried_again(place: Place, tmp_path: Path, bundle: str) -> None:
+    assert place.git.credentials is not None
+    (place.git.credentials / "ssh-privatekey").write_text("KEY")
+    place.git.home.rmdir()
+    code, log, outcome = run_container(place, tmp_path, bundle, repository="git@host:code")
+    assert code == CODE_OF_CLASS["Infrastructure"]
+    assert outcome is not None
+    assert outcome.message.startswith("spec.source.git: FileNotFoundError: ")
+    assert "Traceback" not in log

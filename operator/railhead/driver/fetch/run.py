@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import Any, Mapping, NoReturn
+from typing import Any, Mapping, NoReturn, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.ending import write_outcome
+from railhead.driver.ending import Ending, write_outcome
 from railhead.driver.fetch.credentials import answer_git, check_credentials
-from railhead.driver.fetch.problem import FetchProblem
+from railhead.driver.fetch.problem import FIELD, FetchProblem
 from railhead.driver.fetch.repository import Commit, Git, fetch_commit
 
 
@@ -22,11 +22,17 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
     try:
         fetch(environment, job.git)
     except FetchProblem as problem:
-        ending = problem.ending
-        write_outcome(Outcome(ending.outcome, ending.reason, ending.message), environment.get(e.TERMINATION_MESSAGE))
-        _say(f"{ending.outcome}: {ending.message}")
-        os._exit(ending.exit_code)
+        _end(problem.ending, environment.get(e.TERMINATION_MESSAGE))
+    except OSError as error:  # a full disk, a Secret that may not be read
+        message = f"{FIELD}: {type(error).__name__}: {error}"
+        _end(Ending.infrastructure("SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
     os._exit(0)
+
+
+def _end(ending: Ending, termination_message: Optional[str]) -> NoReturn:
+    write_outcome(Outcome(ending.outcome, ending.reason, ending.message), termination_message)
+    _say(f"{ending.outcome}: {ending.message}")
+    os._exit(ending.exit_code)
 
 
 def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:

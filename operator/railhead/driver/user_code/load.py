@@ -7,6 +7,7 @@ import inspect
 from pathlib import Path
 from typing import Any, Callable, Optional
 
+from railhead.driver.runtime_env import is_uploaded
 from railhead.driver.user_code.path import add_user_folders, find_user_folders
 
 
@@ -38,7 +39,7 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
     top = module_name.partition(".")[0]
     for folder in folders[:1]:
         mine = [p for p in (Path(folder, top + ".py"), Path(folder, top, "__init__.py")) if p.exists()]
-        if mine and not (file and Path(folder).resolve() in Path(file).resolve().parents):
+        if mine and not is_uploaded(file) and not (file and Path(folder).resolve() in Path(file).resolve().parents):
             where = f"the installed {file}" if file else "a module of Python itself"
             return f"{mine[0].name} of spec.source is hidden by {where}; give it another name"
     return ""

@@ -1,0 +1,57 @@
+"""spec.runtimeEnv with a real Ray: what each rank sees of it, and how one ends that Ray cannot make."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+SEES = """
+import os
+import ray.train
+import bricks, mortar, wall
+
+def train_func():
+    context = ray.train.get_context()
+    names = [bricks.NAME, mortar.NAME, wall.NAME, os.environ["LESSON"]]
+    print("rank", context.get_world_rank(), "sees", *names)
+    print("left out:", not os.path.exists(os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")))
+"""
+# train_func's own module is in spec.source and in working_dir, which is a part of it.
+SOURCE = {
+    "lib/user.py": SEES,
+    "lib/bricks.py": "NAME = 'of-working-dir'",
+    "lib/heavy.bin": "x",
+    "mods/mortar/__init__.py": "NAME = 'of-py-modules'",
+    "elsewhere/wall.py": "NAME = 'of-pythonpath'",
+    "user.py": "raise RuntimeError('hidden by the one of working_dir')",
+}
+
+
+def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -> None:
+    runtime_env = {
+        "env_vars": {"LESSON": "of-env-vars", "PYTHONPATH": str(tmp_path / "source" / "elsewhere")},
+        "working_dir": "lib",
+        "excludes": ["heavy.bin"],
+        "py_modules": ["mods/mortar"],
+    }
+    job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
+    with Pods(tmp_path, job, source=SOURCE) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
+        log = pods.read_log()
+    for rank in (0, 1):
+        assert f"rank {rank} sees of-working-dir of-py-modules of-pythonpath of-env-vars" in log
+        assert f"(rank {rank}) left out: True" in log
+
+
+def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_path: Path) -> None:
+    job = make_job(framework="Python", backend={}, runtime_env={"conda": "no-such-environment"})
+    with Pods(tmp_path, job, source={"user.py": "def train_func(): ..."}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=180) == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+    assert outcome.reason == "RuntimeEnvNotUsable"
+    assert outcome.message.startswith("spec.runtimeEnv: Ray cannot make it: ValueError: ")
+    assert "conda" in outcome.message, "in the words of Ray, whether the machine has conda or not"

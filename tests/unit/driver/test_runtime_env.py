@@ -1,0 +1,116 @@
+"""spec.runtimeEnv before training: paths, the pod's own PYTHONPATH, and what is refused with its field."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.driver import runtime_env
+from railhead.driver.runtime_env import (
+    KEYS,
+    RuntimeEnvRefused,
+    brings_modules,
+    is_uploaded,
+    prepare_runtime_env,
+    upload_local_folders,
+)
+
+
+def prepare(wanted: dict[str, Any], *folders: Path) -> dict[str, Any]:
+    return prepare_runtime_env(wanted, folders=[str(folder) for folder in folders], bundle="/opt/railhead.pyz")
+
+
+def test_no_environment_stays_none() -> None:
+    values = prepare({})
+    assert values == {}
+    upload_local_folders(values, scratch="/nowhere")  # asks nothing of Ray
+
+
+def test_relative_paths_are_looked_for_in_the_source_and_then_in_the_image(tmp_path: Path) -> None:
+    source, image = tmp_path / "source", tmp_path / "image"
+    for folder in (source / "both", image / "both", image / "own"):
+        folder.mkdir(parents=True)
+    wanted = {"working_dir": "both", "py_modules": ["own", "s3://bucket/a.zip", str(image / "both")]}
+    assert prepare(wanted, source, image) == {
+        "working_dir": str(source / "both"),
+        "py_modules": [str(image / "own"), "s3://bucket/a.zip", str(image / "both")],
+    }
+
+
+def test_the_source_itself_can_be_the_working_dir(tmp_path: Path) -> None:
+    assert prepare({"working_dir": "."}, tmp_path) == {"working_dir": str(tmp_path)}
+
+
+def test_a_users_python_path_does_not_take_the_pods_own_away() -> None:
+    wanted = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
+    assert prepare(wanted)["env_vars"] == {"A": "1", "PYTHONPATH": "/mine:/other:/opt/railhead.pyz"}
+    assert wanted["env_vars"]["PYTHONPATH"] == "/mine:/other"
+    assert prepare({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({"container": {"image": "x"}}, "spec.runtimeEnv.container: this version of Railhead has no such key"),
+        ({"working_dir": "absent"}, "spec.runtimeEnv.working_dir: the head pod has no absent in /.*; give a path"),
+        ({"working_dir": "/absent"}, "spec.runtimeEnv.working_dir: the head pod has no /absent; give a path"),
+        ({"py_modules": ["s3://a/b.zip", "absent"]}, r"spec.runtimeEnv.py_modules\[1\]: the head pod has no absent"),
+        ({"conda": "absent.yaml"}, "spec.runtimeEnv.conda: the head pod has no absent.yaml"),
+        ({"uv": ["a"], "conda": "b"}, "spec.runtimeEnv: Ray refuses it: .*cannot be specified at the same time"),
+        ({"working_dir": "s3://bucket/code.rar"}, "spec.runtimeEnv: Ray refuses it: "),
+    ],
+)
+def test_what_cannot_be_is_refused_with_its_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], words: str
+) -> None:
+    monkeypatch.setattr(runtime_env, "_check_tools", lambda values: None)  # or Ray would not be asked about uv
+    with pytest.raises(RuntimeEnvRefused, match=words):
+        prepare(wanted, tmp_path)
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_packages_need_virtualenv_in_the_image(monkeypatch: pytest.MonkeyPatch, installer: str) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "virtualenv" else find(name))
+    with pytest.raises(RuntimeEnvRefused, match=f"spec.runtimeEnv.{installer}: spec.image has no virtualenv"):
+        prepare({installer: ["a"]})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
+    assert prepare({installer: ["a"]}) == {installer: ["a"]}
+
+
+def test_a_module_of_ours_is_told_from_one_that_ray_has_unpacked() -> None:
+    assert is_uploaded("/tmp/r/session_1/runtime_resources/working_dir_files/_ray_pkg_1/user.py")
+    assert not is_uploaded("/etc/railhead/source/user.py")
+    assert not is_uploaded(None)
+
+
+@pytest.mark.parametrize(
+    ("values", "does"),
+    [
+        ({}, False),
+        ({"env_vars": {"A": "1"}, "pip": ["a"]}, False),
+        ({"env_vars": {"PYTHONPATH": "/a"}}, True),
+        ({"working_dir": "."}, True),
+        ({"py_modules": ["a"]}, True),
+    ],
+)
+def test_what_the_head_cannot_judge_by_the_source_alone(values: dict[str, Any], does: bool) -> None:
+    assert brings_modules(values) == does
+
+
+def test_contract_ray_uploads_by_these_functions_and_knows_these_keys() -> None:
+    from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
+    from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+    from ray.runtime_env import RuntimeEnv
+    from ray.train import RunConfig
+
+    for function in (upload_py_modules_if_needed, upload_working_dir_if_needed):
+        first, *others = inspect.signature(function).parameters
+        assert first == "runtime_env" and "scratch_dir" in others
+    assert set(KEYS) <= RuntimeEnv.known_fields
+    held = {"env_vars": {"A": "1"}}
+    assert RunConfig(worker_runtime_env=held).worker_runtime_env is held, "it is filled in after it was handed over"
