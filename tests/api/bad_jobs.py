@@ -114,6 +114,7 @@ TRAINER = [
     _one("spec.trainer", {"entrypoint": ["a"] * 65}, "at most 64 items", at="spec.trainer.entrypoint"),
     _script({"trainer.trainLoopConfig": {}}, "goes with trainFunc or build"),
     _script({"trainer.framework": "Torch"}, "goes with trainFunc only"),
+    _script({"runtimeEnv": {"pip": ["a"]}}, "give it to ray.init or to the RunConfig of the script"),
     _script({"run.checkpoint": {"numToKeep": 2}}, "give a CheckpointConfig to the RunConfig of the script"),
     _script({"datasets": {"train": {"format": "csv", "uri": "s3://b/a"}}}, "read the data in the script"),
     _script({"run.failure": {"maxFailures": 2}}, "give a FailureConfig to the RunConfig of the script"),
