@@ -118,6 +118,7 @@ TRAINER = [
     _script({"run.checkpoint": {"numToKeep": 2}}, "give a CheckpointConfig to the RunConfig of the script"),
     _script({"datasets": {"train": {"format": "csv", "uri": "s3://b/a"}}}, "read the data in the script"),
     _script({"run.failure": {"maxFailures": 2}}, "give a FailureConfig to the RunConfig of the script"),
+    _script({"run.logLevel": "DEBUG"}, "give a LoggingConfig to the RunConfig of the script"),
     Bad(
         "spec.scaling.minWorkers",
         "does not go with trainer.entrypoint",

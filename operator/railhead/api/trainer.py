@@ -25,6 +25,11 @@ SCRIPT_RULES = (
         "does not go with trainer.entrypoint; give a FailureConfig to the RunConfig of the script",
     ),
     (
+        ".run.logLevel",
+        f"!{_IS_SCRIPT} || !has(self.run.logLevel)",
+        "does not go with trainer.entrypoint; give a LoggingConfig to the RunConfig of the script",
+    ),
+    (
         ".datasets",
         f"!{_IS_SCRIPT} || !has(self.datasets)",
         "does not go with trainer.entrypoint; read the data in the script",
