@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 CRD := crds/railhead.dev_trainjobs.yaml
 EXAMPLE := manifests/examples/digits.yaml
 
-.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start clean
+.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -77,6 +77,9 @@ demo: $(READY) ## Train the digits example on a cluster on this machine, and pro
 
 bench-start: $(READY) ## Time from kubectl apply to Succeeded, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.start $(BENCH_ARGS)
+
+bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+	$(BIN)/python -m benchmarks.data $(BENCH_ARGS)
 
 clean: ## Remove .venv and caches of the checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -39,7 +39,7 @@ def run_applied(session: Session, watch: Watch, *, name: str) -> Run:
         lags = tuple(at - parse_time(Path(uri).name) for uri, at in watch.checkpoints(name))
         return Run(end.time - began, {mark: at - began for mark, at in times.items()}, accuracy, lags)
     finally:
-        _remove(kubectl, name)
+        remove(kubectl, name)
 
 
 def _read_sights(sights: list[Sight]) -> dict[str, float]:
@@ -61,7 +61,8 @@ def _find_ray_logs(session: Session) -> Path:
     return gcs.parent
 
 
-def _remove(kubectl: Kubectl, name: str) -> None:
+def remove(kubectl: Kubectl, name: str) -> None:
+    """The job, its claim if it has one, and its pods."""
     kubectl("delete", "trainjobs.railhead.dev,pvc", name, "--ignore-not-found", "--wait=true", "--timeout=50s")
     deadline = time.monotonic() + GONE_SECONDS
     while kubectl("get", "pods", "-l", f"railhead.dev/job-name={name}", "-o", "name"):

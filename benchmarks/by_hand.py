@@ -1,4 +1,4 @@
-"""The digits without Railhead: a Ray cluster started by hand, and a driver of the user's own.
+"""A job without Railhead: a Ray cluster started by hand, and a driver of the user's own.
 
 Head, workers and driver are started at the same moment; the workers wait for the head, the
 driver imports meanwhile. Ray's arguments and environment are those that the pods of the
@@ -17,11 +17,14 @@ import tempfile
 import threading
 import time
 import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.example import CODE, read_spec
 from benchmarks.milestones import DRIVER_END, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
+from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
 from railhead.driver.ray_node import build_head_command, build_ray_environment, build_worker_command
@@ -39,11 +42,22 @@ DRIVER = Path(__file__).with_name("by_hand_driver.py")
 RAY = Path(sys.executable).with_name("ray")
 
 
+@dataclass(frozen=True)
+class Script:
+    """What is run by hand: the job's spec, the user's code, the user's driver, and more settings for it."""
+
+    spec: TrainJobSpec
+    code: Path
+    driver: Path
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+
 class HandStarted:
     """One cluster and one run; everything is in a folder of its own, and ended by its mark."""
 
-    def __init__(self, name: str, pool: AddressPool, *, storage: Path) -> None:
-        self._job = build_job_input(JobRef("default", name, str(uuid.uuid4())), read_spec())
+    def __init__(self, name: str, pool: AddressPool, *, storage: Path, script: Script | None = None) -> None:
+        self._script = script or Script(read_spec(), CODE, DRIVER)
+        self._job = build_job_input(JobRef("default", name, str(uuid.uuid4())), self._script.spec)
         self._storage = storage
         self._folder = Path(tempfile.mkdtemp(prefix="rhb-"))  # short: unix sockets are made below it
         self._pool = pool
@@ -59,7 +73,16 @@ class HandStarted:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self) -> Run:
-        """Raises RunFailed."""
+        """The digits, with their milestones. Raises RunFailed."""
+        began, ended, output = self.run_driver()
+        times = read_milestones(
+            self._head.log_folder(), driver_log=output, run_folder=self._storage / self._job.run_name
+        )
+        milestones = {mark: at - began for mark, at in {**times, DRIVER_END: ended}.items()}
+        return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))
+
+    def run_driver(self) -> tuple[float, float, str]:
+        """When it began and ended, and what the driver printed. Raises RunFailed."""
         self._write_driver()
         workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
         began = time.time()
@@ -72,11 +95,7 @@ class HandStarted:
         output = self._log.read_text(errors="replace")
         if driver.returncode:
             raise RunFailed(f"the driver ended with code {driver.returncode}:\n{output[-3000:]}")
-        times = read_milestones(
-            self._head.log_folder(), driver_log=output, run_folder=self._storage / self._job.run_name
-        )
-        milestones = {mark: at - began for mark, at in {**times, DRIVER_END: ended}.items()}
-        return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))
+        return began, ended, output
 
     @property
     def _log(self) -> Path:
@@ -126,9 +145,10 @@ class HandStarted:
     def _write_driver(self) -> None:
         code = self._folder / "code"
         code.mkdir()
-        shutil.copy(CODE, code / "digits.py")
-        shutil.copy(DRIVER, code / "driver.py")
-        (code / "settings.json").write_text(json.dumps(_build_settings(self._job, self._head, storage=self._storage)))
+        shutil.copy(self._script.code, code)
+        shutil.copy(self._script.driver, code / "driver.py")
+        settings = _build_settings(self._job, self._head, storage=self._storage)
+        (code / "settings.json").write_text(json.dumps({**settings, **self._script.settings}))
 
 
 def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, object]:
