@@ -471,6 +471,7 @@ DATASETS = [
     _dataset({"format": "csv", "uri": "https://example.com/a.csv"}, "should match", at=".train.uri"),
     _dataset({"format": "csv", "uri": "/data/../etc"}, "must not have . or ..", at="[train].uri"),
     _dataset({"format": "csv", "uri": "s3://bucket/.."}, "must not have . or ..", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "s3://key:secret@bucket/a"}, "must not hold credentials", at="[train].uri"),
     _dataset({"format": "csv", "uri": "/data", "options": ["shuffle"]}, "must be of type object", at=".train.options"),
     _dataset({"format": "csv", "uri": "/data", "split": "no"}, "must be of type boolean", at=".train.split"),
     Bad(

@@ -28,7 +28,7 @@ def read_digits(held_out):
     """Each fifth image is held out. Real data would come from files: ray.data.read_parquet(...)."""
     digits = load_digits()
     rows = [{"pixels": digits.data[n], "label": int(digits.target[n])} for n in range(len(digits.target))]
-    return ray.data.from_items([row for n, row in enumerate(rows) if (n % 5 == 0) == held_out], override_num_blocks=8)
+    return ray.data.from_items([row for n, row in enumerate(rows) if (n % 5 == 0) == held_out], override_num_blocks=4)
 
 
 def scale(batch):
@@ -43,11 +43,11 @@ def train_func(config):
     held_out = list(ray.train.get_dataset_shard("held_out").iter_torch_batches(batch_size=128))
     train = ray.train.get_dataset_shard("train")
     model = ray.train.torch.prepare_model(build_model())
-    optimizer = torch.optim.Adam(model.parameters(), lr=config.get("lr", 0.005))
+    optimizer = torch.optim.Adam(model.parameters(), lr=config.get("lr", 0.01))
     first_epoch = resume(model, optimizer)
 
     rank = ray.train.get_context().get_world_rank()
-    for epoch in range(first_epoch, config.get("epochs", 8)):
+    for epoch in range(first_epoch, config.get("epochs", 5)):
         rows = train_one_epoch(model, optimizer, train, batch_size=config.get("batch_size", 32))
         accuracy = measure_accuracy(model, held_out)
         print(f"epoch {epoch} rank {rank} rows {rows} accuracy {accuracy:.4f}", flush=True)

@@ -17,6 +17,11 @@ QUERY_SECRET = (
     "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
     "|client_secret|password|token)="
 )
+NO_CREDENTIALS = (
+    "",
+    f"!self.matches('{URI_SECRET}') && !self.matches('{QUERY_SECRET}')",
+    "must not hold credentials, for everybody can read them here; put them into a Secret and name it in spec.envFrom",
+)
 
 
 class ClaimVolume(Model):
@@ -103,12 +108,7 @@ class Run(Model):
         description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         json_schema_extra=rules(
             ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
-            (
-                "",
-                f"!self.matches('{URI_SECRET}') && !self.matches('{QUERY_SECRET}')",
-                "must not hold credentials, for everybody can read them here; put them into a Secret and name it "
-                "in spec.envFrom",
-            ),
+            NO_CREDENTIALS,
         ),
     )
     storage_volume: StorageVolume | None = Field(
