@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -120,7 +121,8 @@ class Bench:
         script = Script(spec, CODE, DRIVER, {"data": str(self._data)})
         with HandStarted(name, self._pool, storage=self._storage / "by-hand", script=script) as hand:
             _, _, output = hand.run_driver()
-        return float(output.rpartition("rate ")[2].split()[0])
+        [rate] = re.findall(r"^rate ([\d.]+)$", output, re.MULTILINE)
+        return float(rate)
 
 
 def bench(*, rounds: int, bound: float) -> int:
