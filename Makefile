@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CRD := crds/railhead.dev_trainjobs.yaml
-EXAMPLE := manifests/examples/digits.yaml
+EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
 .PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data clean
 
@@ -29,20 +29,20 @@ $(READY): constraints.txt pyproject.toml
 	@touch $@
 
 check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
-	$(BIN)/ruff format --check operator tests tools benchmarks
-	$(BIN)/ruff check operator tests tools benchmarks
+	$(BIN)/ruff format --check operator tests tools benchmarks manifests
+	$(BIN)/ruff check operator tests tools benchmarks manifests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m railhead.api.crd $(CRD) --check
-	$(BIN)/python tools/embed_example.py $(EXAMPLE) --check
+	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
 
 format: $(READY) ## Format the code and mend what the linter can
-	$(BIN)/ruff format operator tests tools benchmarks
-	$(BIN)/ruff check --fix operator tests tools benchmarks
+	$(BIN)/ruff format operator tests tools benchmarks manifests
+	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
-generate: $(READY) ## Write the generated files: the CRD and the example's inline code
+generate: $(READY) ## Write the generated files: the CRD and the examples' inline code
 	$(BIN)/python -m railhead.api.crd $(CRD)
-	$(BIN)/python tools/embed_example.py $(EXAMPLE)
+	$(BIN)/python tools/embed_example.py $(EXAMPLES)
 
 constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the demo run with
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

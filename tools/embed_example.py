@@ -28,20 +28,27 @@ def embed(manifest: str, *, name: str, code: str) -> str:
     return f"{head}{begin}      {name}: |\n{''.join(lines)}{end}{tail}"
 
 
+def find_source(manifest: Path) -> Path:
+    """`digits-jax.yaml` has its code in `src/digits_jax.py`: a module's name has no dash."""
+    return manifest.parent / "src" / f"{manifest.stem.replace('-', '_')}.py"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("manifest", type=Path)
+    parser.add_argument("manifests", type=Path, nargs="+")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    source = options.manifest.parent / "src" / f"{options.manifest.stem}.py"
-    old = options.manifest.read_text()
-    new = embed(old, name=source.name, code=source.read_text())
-    if options.check and new != old:
-        print(f"{options.manifest} is stale: run `make generate`", file=sys.stderr)
-        return 1
-    if not options.check:
-        options.manifest.write_text(new)
-    return 0
+    is_stale = False
+    for manifest in options.manifests:
+        source = find_source(manifest)
+        old = manifest.read_text()
+        new = embed(old, name=source.name, code=source.read_text())
+        if options.check and new != old:
+            print(f"{manifest} is stale: run `make generate`", file=sys.stderr)
+            is_stale = True
+        if not options.check:
+            manifest.write_text(new)
+    return 1 if is_stale else 0
 
 
 if __name__ == "__main__":

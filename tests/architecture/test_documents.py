@@ -20,7 +20,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
 REFERENCE = PROJECT / "docs" / "trainjob.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-DOCUMENTS = sorted([*(PROJECT / name for name in TOP), *PROJECT.glob("docs/**/*.md")])
+DOCUMENTS = sorted(
+    [*(PROJECT / name for name in TOP), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("manifests/**/*.md")]
+)
 # What Kubernetes describes itself.
 FOREIGN = re.compile(r"(podTemplate|\.valueFrom|\.configMapRef|\.secretRef)\.")
 

@@ -7,11 +7,12 @@ one (how an operator is killed, how a volume is read) is here and nowhere else.
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,13 +137,25 @@ class Cluster:
             volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
             spec = json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]
             return (Path(spec["hostPath"]["path"]) / path).read_bytes()
-        self.apply(build_reader(self.image, claim=claim, path=path))
+        code = f"import base64; print(base64.b64encode(open('/volume/{path}', 'rb').read()).decode())"
+        return base64.b64decode(self.run_python(code, claim=claim).strip(), validate=True)
+
+    def run_python(self, code: str, *, claim: str | None = None) -> str:
+        """What a pod of the jobs' image prints; the claim is its /volume."""
+        self.apply(build_reader(self.image, code, claim=claim))
         try:
             over = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
-            wait_until(f"{path} of {claim} read", over, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
-            return base64.b64decode(self.log(READER).strip(), validate=True)
+            wait_until(f"pod {READER} ended", over, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
+            return self.log(READER)
         finally:
             self("delete", "pod", READER, "--grace-period=0", "--force")
+
+    def find_missing(self, packages: Sequence[str]) -> list[str]:
+        """Which of these modules the jobs' image cannot import; in local mode jobs run in the tests' environment."""
+        code = f"import importlib.util as u; print(*[p for p in {list(packages)!r} if u.find_spec(p) is None])"
+        if self.is_local:
+            return [package for package in packages if importlib.util.find_spec(package) is None]
+        return self.run_python(code).split()
 
     def provide_claim(self, name: str) -> None:
         """A claim that pods on every node can write to; on a real node with a static volume behind it."""
@@ -178,29 +191,24 @@ class Cluster:
             shutil.rmtree(self.volume_folder / self.namespace, ignore_errors=True)
 
 
-def build_reader(image: str, *, claim: str, path: str) -> Object:
-    """A pod whose log is a file of the claim, in base64."""
-    code = f"import base64; print(base64.b64encode(open('/volume/{path}', 'rb').read()).decode())"
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": READER},
-        "spec": {
-            "restartPolicy": "Never",
-            "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
-            "containers": [
-                {
-                    "name": "reader",
-                    "image": image,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["python3", "-c", code],
-                    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-                    "volumeMounts": [{"name": "volume", "mountPath": "/volume", "readOnly": True}],
-                }
-            ],
-            "volumes": [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}],
-        },
+def build_reader(image: str, code: str, *, claim: str | None = None) -> Object:
+    """A pod that runs a line of Python and ends."""
+    container: Object = {
+        "name": "reader",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", code],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
+    spec: Object = {
+        "restartPolicy": "Never",
+        "securityContext": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [container],
+    }
+    if claim is not None:
+        container["volumeMounts"] = [{"name": "volume", "mountPath": "/volume", "readOnly": True}]
+        spec["volumes"] = [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": READER}, "spec": spec}
 
 
 def _is_ready(pod: Object) -> bool:

@@ -1,0 +1,150 @@
+"""Every other example as a TrainJob: what it learns, who did it, and that it goes on from its checkpoint.
+
+`digits.yaml`, which is applied word by word, has tests of its own. Here each job is stopped by
+an error half-way, so that one run shows the framework's set-up twice and the resume between.
+What the status names as the checkpoint is then measured by the example's own main program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import Cluster
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
+LONG = 600.0  # seconds; a framework is imported in four processes, on whatever machine this is
+
+# The barrier: every rank's last report is on its way, or its checkpoint would not be committed.
+STOPS_HALF_WAY = """
+import importlib
+import ray.train
+import ray.train.collective
+
+
+def train_func(config):
+    example, amount = importlib.import_module(config["example"]), config["amount"]
+    if ray.train.get_checkpoint() is None:
+        example.train_func({**config, amount: config[amount] // 2})
+        ray.train.collective.barrier()
+        raise RuntimeError("half of it is done")
+    example.train_func(config)
+"""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One manifest.
+
+    Attributes:
+        packages: what its image needs beside Ray.
+        metric, at_least, at_most: the bar that the last report must reach.
+        files: of a checkpoint.
+        amount: key of trainLoopConfig that says how long to train.
+        lines: printed by each rank, as a pattern of a number and the rank; `starts` when it comes once per
+            start, with how much is done, else once per epoch.
+        extra_reports: XGBoost's callback counts rounds anew when it goes on, and reports the last one again.
+    """
+
+    name: str
+    packages: Sequence[str]
+    metric: str
+    files: Sequence[str]
+    at_least: float = 0.0
+    at_most: float = 1.0
+    amount: str = "epochs"
+    lines: str = r"epoch (\d+) rank (\d+)\b"
+    starts: bool = False
+    extra_reports: int = 0
+
+    @property
+    def module(self) -> str:
+        return self.name.replace("-", "_")
+
+
+ROUNDS = r"rounds from (\d+) rank (\d+)\b"
+ALL = [
+    Example("cancer-xgboost", ["xgboost", "sklearn"], "error", ["model.ubj"], at_most=0.06, amount="rounds",
+            lines=ROUNDS, starts=True, extra_reports=1),
+    Example("wine-lightgbm", ["lightgbm", "sklearn"], "error", ["model.txt"], at_most=0.06, amount="rounds",
+            lines=ROUNDS, starts=True),
+    Example("digits-forest", ["sklearn"], "accuracy", ["forest-0.pkl", "forest-1.pkl"], at_least=0.93,
+            amount="rounds", lines=r"round (\d+) rank (\d+)\b"),
+    Example("digits-jax", ["jax", "sklearn"], "accuracy", ["state.npz"], at_least=0.94),
+    Example("digits-tensorflow", ["tensorflow", "keras", "sklearn"], "accuracy", ["model.weights.h5", "state.npz"],
+            at_least=0.94),
+    Example("digits-lightning", ["torch", "lightning", "sklearn"], "accuracy", ["checkpoint.ckpt"], at_least=0.94),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
+def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, example: Example, tmp_path: Path) -> None:
+    missing = cluster.find_missing(example.packages)
+    if missing:
+        pytest.skip(f"the image {cluster.image} does not have {', '.join(missing)}")
+    job = load_job(example, cluster)
+    cluster.provide_claim(f"{example.name}-runs")
+    cluster.apply(job)
+    status = cluster.wait_end(example.name, seconds=LONG)
+    assert status["phase"] == "Succeeded", cluster.tell(example.name)
+
+    told = float(status["progress"]["metrics"][example.metric])
+    assert example.at_least <= told <= example.at_most
+    amount = job["spec"]["trainer"]["trainLoopConfig"][example.amount]
+    log = cluster.log(status["head"]["pod"])
+    wanted = (0, amount // 2) if example.starts else range(amount)
+    seen = Counter((int(number), int(rank)) for number, rank in re.findall(example.lines, log))
+    assert seen == {(number, rank): 1 for number in wanted for rank in range(2)}
+    assert status["progress"]["reports"] == amount + example.extra_reports
+
+    assert float(status["checkpoint"]["metrics"][example.metric]) == told
+    fetch_checkpoint(cluster, status, example, tmp_path)
+    measured = measure(example, tmp_path)
+    assert measured[-1] == pytest.approx(told, abs=1e-4)
+    assert example.at_least <= measured[0] <= example.at_most
+    cluster.delete_job(example.name)
+
+
+def load_job(example: Example, cluster: Cluster) -> dict[str, Any]:
+    """The example's TrainJob with the cluster's image, and stopped half-way by a function around its own."""
+    documents = yaml.safe_load_all((EXAMPLES / f"{example.name}.yaml").read_text())
+    [job] = [document for document in documents if document["kind"] == "TrainJob"]
+    spec: dict[str, Any] = job["spec"]
+    spec |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    assert spec["trainer"]["trainFunc"] == f"{example.module}:train_func"
+    spec["trainer"]["trainFunc"] = "half_way:train_func"
+    spec["trainer"]["trainLoopConfig"] |= {"example": example.module, "amount": example.amount}
+    spec["source"]["inline"]["half_way.py"] = STOPS_HALF_WAY
+    spec["run"]["failure"] = {"maxFailures": 1}
+    return dict(job)
+
+
+def fetch_checkpoint(cluster: Cluster, status: dict[str, Any], example: Example, folder: Path) -> None:
+    checkpoint = Path(status["checkpoint"]["uri"]).relative_to(Path(status["runURI"]).parent)
+    for file in example.files:
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_bytes(cluster.read_file(f"{example.name}-runs", f"{checkpoint}/{file}"))
+
+
+def measure(example: Example, folder: Path) -> list[float]:
+    """What `python EXAMPLE.py FOLDER` prints; a process of its own, because two frameworks in one may clash."""
+    command = [sys.executable, str(EXAMPLES / "src" / f"{example.module}.py"), str(folder)]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG)
+    assert done.returncode == 0, done.stderr
+    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+
+
+def test_every_example_has_its_test() -> None:
+    names = {path.stem for path in EXAMPLES.glob("*.yaml")}
+    assert names == {example.name for example in ALL} | {"digits"}
