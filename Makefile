@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 CRD := crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data clean
+.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -80,6 +80,9 @@ bench-start: $(READY) ## Time from kubectl apply to Succeeded, beside a Ray clus
 
 bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.data $(BENCH_ARGS)
+
+bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, beside Ray's own [BENCH_ARGS="--rounds 5"]
+	$(BIN)/python -m benchmarks.elastic $(BENCH_ARGS)
 
 clean: ## Remove .venv and caches of the checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

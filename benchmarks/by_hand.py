@@ -83,19 +83,27 @@ class HandStarted:
 
     def run_driver(self) -> tuple[float, float, str]:
         """When it began and ended, and what the driver printed. Raises RunFailed."""
-        self._write_driver()
-        workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
         began = time.time()
-        self._start_ray(self._head, build_head_command(self._head, self._job))
-        for worker in workers:
-            self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
-        driver = self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
+        driver = self.start()
         _wait_or_kill(driver)
         ended = time.time()
-        output = self._log.read_text(errors="replace")
+        output = self.read_log()
         if driver.returncode:
             raise RunFailed(f"the driver ended with code {driver.returncode}:\n{output[-3000:]}")
         return began, ended, output
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Head, workers and driver; the driver."""
+        self._write_driver()
+        self.workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
+        self._start_ray(self._head, build_head_command(self._head, self._job))
+        for worker in self.workers:
+            self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
+        return self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
+
+    def read_log(self) -> str:
+        """The driver's output."""
+        return self._log.read_text(errors="replace")
 
     @property
     def _log(self) -> Path:
@@ -156,6 +164,7 @@ def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, obj
     return {
         "ip": head.ip,
         "port": head.head_port,
+        "trainFunc": job.train_func,
         "trainLoopConfig": job.train_loop_config,
         "scaling": plan.scaling,
         "run": plan.run,

@@ -1,14 +1,14 @@
-"""What somebody writes who runs the digits without Railhead: connect to Ray, train, print the result.
+"""What somebody writes who trains without Railhead: connect to Ray, train, print the result.
 
-Copied beside `digits.py` and `settings.json` and run there by `by_hand.py`.
+Copied beside the code of train_func and `settings.json` and run there by `by_hand.py`.
 """
 
+import importlib
 import json
 import socket
 import time
 
 import ray.train
-from digits import train_func  # type: ignore[import-not-found]
 from ray.train.torch import TorchConfig, TorchTrainer
 
 import ray
@@ -17,8 +17,11 @@ import ray
 def main() -> None:
     with open("settings.json") as file:
         settings = json.load(file)
+    module, _, function = settings["trainFunc"].partition(":")
+    if isinstance(settings["scaling"]["num_workers"], list):  # JSON has no tuples
+        settings["scaling"]["num_workers"] = tuple(settings["scaling"]["num_workers"])
     trainer = TorchTrainer(
-        train_func,
+        getattr(importlib.import_module(module), function),
         train_loop_config=settings["trainLoopConfig"],
         scaling_config=ray.train.ScalingConfig(**settings["scaling"]),
         run_config=ray.train.RunConfig(
@@ -32,7 +35,7 @@ def main() -> None:
         time.sleep(0.05)
     ray.init(address=f"{settings['ip']}:{settings['port']}", _node_ip_address=settings["ip"])
     result = trainer.fit()
-    print("accuracy", result.metrics["accuracy"])
+    print("accuracy", (result.metrics or {}).get("accuracy"))
 
 
 def is_listening(ip: str, port: int) -> bool:

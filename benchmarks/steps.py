@@ -1,0 +1,43 @@
+"""Training for `make bench-elastic`: steps without end, each written down with the size of the group.
+
+Runs as the train_func of a TrainJob and of a driver started by hand.
+"""
+
+import json
+import os
+import tempfile
+import time
+from typing import Any
+
+import ray.train
+import torch
+
+
+def train_func(config: dict[str, Any]) -> None:
+    """config: notes (a file that rank 0 appends to), seconds (of a step)."""
+    context = ray.train.get_context()
+    step = resume()
+    while True:
+        total = torch.ones(1)
+        if context.get_world_size() > 1:
+            torch.distributed.all_reduce(total)
+        assert int(total) == context.get_world_size()
+        if context.get_world_rank() == 0:
+            with open(config["notes"], "a") as notes:
+                notes.write(json.dumps({"time": time.time(), "workers": int(total), "step": step}) + "\n")
+        time.sleep(config["seconds"])
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = None
+            if context.get_world_rank() == 0:
+                torch.save(step, os.path.join(folder, "step.pt"))
+                checkpoint = ray.train.Checkpoint.from_directory(folder)
+            ray.train.report({"step": step}, checkpoint=checkpoint)
+        step += 1
+
+
+def resume() -> int:
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        return 0
+    with checkpoint.as_directory() as folder:
+        return int(torch.load(os.path.join(folder, "step.pt"))) + 1
