@@ -348,6 +348,9 @@ RUN = [
     _one("spec.run.checkpoint.scoreOrder", "min", "needs scoreAttribute"),
     _one("spec.run.failure.maxFailures", -1, "greater than or equal to 0"),
     _one("spec.run.logLevel", "warning", "supported values"),
+    _one("spec.run.callbacks", ["Mine"], "should match", at="spec.run.callbacks[0]"),
+    _one("spec.run.callbacks", [], "at least 1 items"),
+    _one("spec.run.callbacks", ["a:B"] * 17, "at most 16 items"),
     _one("spec.run.collectiveTimeoutSeconds", 0, "greater than or equal to 1"),
 ]
 ENV = [
@@ -514,7 +517,6 @@ RUNTIME_ENV = [
     _unknown("spec.runtimeEnv.config.log_files", []),
 ]
 PLANNED = [
-    _unknown("spec.run.callbacks", []),
     _unknown("spec.resumeFrom", {}),
     _unknown("spec.scheduling", {}),
     _unknown("spec.suspend", True),

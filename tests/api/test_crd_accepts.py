@@ -110,6 +110,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "Google": {"spec.run.storagePath": "gs://bucket/runs"},
     "Azure": {"spec.run.storagePath": "abfss://container@account.dfs.core.windows.net/runs"},
     "Hadoop": {"spec.run.storagePath": "hdfs://user@namenode:8020/runs@today"},
+    "callbacks": {"spec.run.callbacks": ["mine:Notify", "pkg.sub:Stop"]},
     "a run of an own name": {"spec.run.name": "Digits_v1.2"},
     "quiet": {"spec.run.logLevel": "WARNING"},
     "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import Model, Name, planned, rules
+from railhead.api.base import Function, Model, Name, rules
 
 # Where the pods' own volumes and the image's system stand.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
@@ -127,4 +127,10 @@ class Run(Model):
         description="Level of Ray Train's own log lines (LoggingConfig.log_level); not of the code's. Needs Ray 2.56. "
         "Default: INFO.",
     )
-    callbacks: Any | None = planned("Ray Train callbacks.")
+    callbacks: list[Function] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="module:Class of callbacks derived from ray.train.UserCallback, made without arguments. "
+        "They run in the head pod.",
+    )

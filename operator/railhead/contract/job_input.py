@@ -34,6 +34,7 @@ class JobInput:
             maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds take the place of numWorkers.
         worker_pods: how many Ray nodes there are at most; of an elastic job the head's
             environment tells how many are wanted at its start.
+        callbacks: run.callbacks, `module:Class` each.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
         max_failures: run.failure.maxFailures.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
@@ -61,6 +62,7 @@ class JobInput:
     train_loop_config: dict[str, Any] = field(default_factory=dict)
     backend: dict[str, Any] = field(default_factory=dict)
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    callbacks: list[str] = field(default_factory=list)
     checkpoint: dict[str, Any] = field(default_factory=dict)
     max_failures: int = 0
     collective_timeout_seconds: Optional[int] = None

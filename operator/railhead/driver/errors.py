@@ -45,6 +45,10 @@ class EntrypointNotUsable(TrainingError):
     """trainer.trainFunc cannot be imported or called; another try would end the same way."""
 
 
+class CallbackRaised(Exception):
+    """A callback of the user's raised in Ray Train's controller; the message begins with its field."""
+
+
 class JobRefused(Exception):
     """The job cannot run as it is configured; another try would end the same way.
 

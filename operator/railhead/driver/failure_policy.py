@@ -14,8 +14,16 @@ from pathlib import Path
 from typing import Any, Optional
 
 from railhead.contract import environment as e
+from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
 from railhead.driver import failure, group
-from railhead.driver.errors import EntrypointNotUsable, JobRefused, TrainingError, describe_exception, read_note
+from railhead.driver.errors import (
+    CallbackRaised,
+    EntrypointNotUsable,
+    JobRefused,
+    TrainingError,
+    describe_exception,
+    read_note,
+)
 from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
 from railhead.driver.hosts import is_listening
 from railhead.driver.spool import Spool
@@ -111,6 +119,9 @@ def translate_error(error: BaseException) -> FailureFacts:
     inner = getattr(error, "controller_failure", None)
     if inner is None:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if isinstance(inner, CallbackRaised):
+        verdict = Verdict(CLASS_OF_CODE[APPLICATION], "CallbackRaised", str(inner))
+        return FailureFacts(failure.CONTROLLER, text=str(inner), refusal=verdict)
     if isinstance(inner, JobRefused):
         refusal = failure.refuse(inner.reason, inner.message)
         return FailureFacts(failure.CONTROLLER, text=inner.message, refusal=refusal)

@@ -30,7 +30,6 @@ from railhead.driver.spool import Spool
 from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
 from railhead.driver.storage_words import redact
 from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
-from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
 from railhead.driver.user_code.path import find_user_folders, find_working_folder
 
@@ -176,8 +175,13 @@ def _make_trainer(job: JobInput, storage_path: str, datasets: dict[str, Any]) ->
     """The trainer of trainFunc or build, or the Ending when the image, the spec or the user's code allows none."""
     if job.build:
         return _call_build(job, storage_path, datasets)
+    from railhead.driver.trainers.callbacks import CallbackRefused
+    from railhead.driver.trainers.trainer import build_trainer
+
     try:
         return build_trainer(job, storage_path=storage_path, datasets=datasets)
+    except CallbackRefused as error:
+        return Ending.configuration("CallbackRefused", str(error))
     except FrameworkMissing as error:
         return Ending.configuration("FrameworkMissing", str(error))
     except (ValueError, TypeError) as error:

@@ -46,6 +46,7 @@ FULL: dict[str, Any] = {
         "failure": {"maxFailures": 1},
         "collectiveTimeoutSeconds": 60,
         "logLevel": "WARNING",
+        "callbacks": ["mine:Notify"],
     },
     "datasets": {
         "train": {"format": "parquet", "uri": "s3://bucket/digits", "options": {"shuffle": "files"}, "split": False},

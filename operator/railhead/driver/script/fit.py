@@ -47,7 +47,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         make_ready(trainer, job=job, offer=offer, offered_path=offer.storage_path)
         result = fit(trainer)
     except TrainerRefused as error:
-        verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, f"trainer.entrypoint: {error}")
+        verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, error.describe("trainer.entrypoint"))
         spool.write_fit(Fit(number, FAILED, verdict))
         raise
     except Exception as error:

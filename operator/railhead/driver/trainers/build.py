@@ -39,7 +39,7 @@ def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str,
         trainer = call_build(_load(job.build), arguments)
         make_ready(trainer, job=job, offer=offer, offered_path=run_config.storage_path)
     except TrainerRefused as error:
-        raise TrainerRefused(error.reason, f"trainer.build {job.build}: {error}") from error
+        raise TrainerRefused(error.reason, error.describe(f"trainer.build {job.build}")) from error
     return trainer
 
 

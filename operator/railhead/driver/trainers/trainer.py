@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from railhead.contract.job_input import JobInput
+from railhead.driver.trainers.callbacks import add_callbacks
 from railhead.driver.trainers.configs import build_configs, plan_configs
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
@@ -15,11 +16,12 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
     """One of Ray Train's trainers; `datasets` are Ray Data's.
 
     Raises FrameworkMissing when the image cannot run the framework, ValueError and TypeError for
-    what Ray Train or the framework does not take.
+    what Ray Train or the framework does not take, CallbackRefused for one of run.callbacks.
     """
     options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
     scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
     data = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
+    add_callbacks(run_config, job.callbacks)
     return build_framework_trainer(
         job.framework,
         run_train_func,

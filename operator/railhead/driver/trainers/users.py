@@ -9,9 +9,11 @@ from typing import Any
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.offer import Offer, announce_run
+from railhead.driver.trainers.callbacks import CallbackRefused, add_callbacks
 from railhead.driver.trainers.loop import mark_loop
 from railhead.driver.trainers.satisfiable import explain_unsatisfiable, read_scaling_config
 
+CALLBACK_REFUSED = "CallbackRefused"
 _READY = "_railhead_is_ready"
 
 
@@ -26,6 +28,10 @@ class TrainerRefused(Exception):
         super().__init__(message)
         self.reason = reason
 
+    def describe(self, who: str) -> str:
+        """With the field `who`, unless it is another field's fault."""
+        return str(self) if self.reason == CALLBACK_REFUSED else f"{who}: {self}"
+
 
 def make_ready(trainer: Any, *, job: JobInput, offer: Offer, offered_path: str) -> None:
     """Changes the trainer in place; a second time it changes nothing. Raises TrainerRefused.
@@ -36,6 +42,10 @@ def make_ready(trainer: Any, *, job: JobInput, offer: Offer, offered_path: str) 
     problem = explain_unsatisfiable(wanted, pods=job.worker_pods, node=job.ray_node.get("worker") or {})
     if problem:
         raise TrainerRefused("ScalingNotSatisfiable", problem)
+    try:
+        add_callbacks(trainer.run_config, job.callbacks)
+    except CallbackRefused as error:
+        raise TrainerRefused(CALLBACK_REFUSED, str(error)) from error
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
