@@ -49,6 +49,10 @@ class CallbackRaised(Exception):
     """A callback of the user's raised in Ray Train's controller; the message begins with its field."""
 
 
+class CallbackRefused(Exception):
+    """A callback cannot be made; the message begins with its field."""
+
+
 class JobRefused(Exception):
     """The job cannot run as it is configured; another try would end the same way.
 

@@ -175,7 +175,7 @@ def _make_trainer(job: JobInput, storage_path: str, datasets: dict[str, Any]) ->
     """The trainer of trainFunc or build, or the Ending when the image, the spec or the user's code allows none."""
     if job.build:
         return _call_build(job, storage_path, datasets)
-    from railhead.driver.trainers.callbacks import CallbackRefused
+    from railhead.driver.errors import CallbackRefused
     from railhead.driver.trainers.trainer import build_trainer
 
     try:

@@ -13,10 +13,10 @@ from ray.train import RunConfig, UserCallback
 from ray.train.v2.api.exceptions import ControllerError
 
 from railhead.contract import environment as e
-from railhead.driver.errors import CallbackRaised
+from railhead.driver.errors import CallbackRaised, CallbackRefused
 from railhead.driver.failure import Budget, classify_failure, decide_retry
 from railhead.driver.failure_policy import translate_error
-from railhead.driver.trainers.callbacks import CallbackRefused, GuardedCallback, add_callbacks
+from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.trainers.users import TrainerRefused
 from tests.ray.pods import make_job

@@ -18,7 +18,11 @@ from railhead.resources.bundle import BUNDLE_FILE, build_bundle, build_bundle_co
 from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
-INSIDE_OF_RAY = {"railhead.driver.callback", "railhead.driver.shared_storage"}
+INSIDE_OF_RAY = {
+    "railhead.driver.callback",
+    "railhead.driver.shared_storage",
+    "railhead.driver.trainers.callbacks",
+}
 IMPORT_ALL = """
 import pkgutil, sys
 sys.path.insert(0, sys.argv[1])

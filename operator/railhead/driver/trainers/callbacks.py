@@ -9,12 +9,8 @@ from typing import Any, Iterable
 
 from ray.train import UserCallback
 
-from railhead.driver.errors import CallbackRaised, describe_exception
+from railhead.driver.errors import CallbackRaised, CallbackRefused, describe_exception
 from railhead.driver.user_code.load import load_object
-
-
-class CallbackRefused(Exception):
-    """A callback cannot be made; the message begins with its field."""
 
 
 class GuardedCallback(UserCallback):  # type: ignore[misc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.trainers.callbacks import add_callbacks
 from railhead.driver.trainers.configs import build_configs, plan_configs
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
@@ -18,6 +17,8 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
     Raises FrameworkMissing when the image cannot run the framework, ValueError and TypeError for
     what Ray Train or the framework does not take, CallbackRefused for one of run.callbacks.
     """
+    from railhead.driver.trainers.callbacks import add_callbacks
+
     options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
     scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
     data = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.contract.job_input import JobInput
+from railhead.driver.errors import CallbackRefused
 from railhead.driver.offer import Offer, announce_run
-from railhead.driver.trainers.callbacks import CallbackRefused, add_callbacks
 from railhead.driver.trainers.loop import mark_loop
 from railhead.driver.trainers.satisfiable import explain_unsatisfiable, read_scaling_config
 
@@ -42,6 +42,8 @@ def make_ready(trainer: Any, *, job: JobInput, offer: Offer, offered_path: str) 
     problem = explain_unsatisfiable(wanted, pods=job.worker_pods, node=job.ray_node.get("worker") or {})
     if problem:
         raise TrainerRefused("ScalingNotSatisfiable", problem)
+    from railhead.driver.trainers.callbacks import add_callbacks
+
     try:
         add_callbacks(trainer.run_config, job.callbacks)
     except CallbackRefused as error:
