@@ -126,6 +126,12 @@ TRAINER = [
     ),
     _one("spec.trainer", {"build": "make_trainer"}, "should match", at="spec.trainer.build"),
     _one("spec.trainer", {"build": "a:b", "framework": "Torch"}, "with trainFunc only", at="spec.trainer.framework"),
+    _one(
+        "spec.trainer",
+        {"build": "a:b", "validationFunction": "a:c"},
+        "with trainFunc",
+        at="spec.trainer.validationFunction",
+    ),
     _one("spec.trainer", {"build": "a:b", "backend": {"name": "gloo"}}, "with trainFunc", at="spec.trainer.backend"),
     _one("spec.trainer.trainFunc", "digits.py", "should match"),
     _one("spec.trainer.trainFunc", "digits:", "should match"),
@@ -458,6 +464,11 @@ def _no_cpu(extra: str, **scaling: Any) -> Bad:
     return Bad("spec.worker.extraResources", "leaves no CPU for Ray Data", changes)
 
 
+def _no_cpu_for_validation() -> Bad:
+    changes = {"spec.trainer.validationFunction": "a:b", "spec.worker.extraResources": {"cpu": "0"}}
+    return Bad("spec.worker.extraResources", "at least 1 more than", changes)
+
+
 DATASETS = [
     _one("spec.datasets", {}, "at least 1 properties"),
     _one("spec.datasets", {f"d{i}": FILES["train"] for i in range(17)}, "at most 16"),
@@ -493,6 +504,7 @@ DATASETS = [
         {"spec.trainer": {"build": "m:f"}, "spec.datasets": {"train": {**FILES["train"], "split": False}}},
     ),
     _no_cpu("0"),
+    _no_cpu_for_validation(),
     _no_cpu("500m", resourcesPerWorker={"cpu": "500m"}),
     _no_cpu("500m", workersPerPod=5, numWorkers=5, resourcesPerWorker={"cpu": "1.3"}),
 ]

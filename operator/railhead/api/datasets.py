@@ -13,21 +13,23 @@ DatasetName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za
 
 
 # In thousandths of a CPU: `w` is what the workers of a pod take, `e` what extraResources adds. Ray is told
-# the sum, rounded up to whole CPUs, and a task of Ray Data takes one. The default of 1 always suffices.
+# the sum, rounded up to whole CPUs, and a task of Ray Data or of a validation takes one. The default of 1
+# always suffices.
 def _millis(quantity: str) -> str:
     return f"int(quantity(string({quantity})).asApproximateFloat() * 1000.0 + 0.5)"
 
 
+HAS_TASKS = "has(self.datasets) || has(self.trainer.validationFunction)"  # beside the workers
 _PER_WORKER = "self.scaling.resourcesPerWorker"
 _WORKERS = f"has({_PER_WORKER}) && 'cpu' in {_PER_WORKER} ? " + _millis(f"{_PER_WORKER}['cpu']") + " : 1000"
 _EXTRA = _millis("self.worker.extraResources['cpu']")
-CPU_FOR_DATA = (
+CPU_FOR_TASKS = (
     ".worker.extraResources",
-    "!has(self.datasets) || !has(self.worker.extraResources) || !('cpu' in self.worker.extraResources) || "
+    f"!({HAS_TASKS}) || !has(self.worker.extraResources) || !('cpu' in self.worker.extraResources) || "
     f"[self.scaling.workersPerPod * ({_WORKERS})].all(w, "
     f"[{_EXTRA}].all(e, (w + e + 999) / 1000 * 1000 - w >= 1000))",
-    "leaves no CPU for Ray Data: workersPerPod x cpu + extraResources.cpu, rounded up, must be at least 1 more than "
-    "workersPerPod x cpu; raise it, or leave it out for 1",
+    "leaves no CPU for Ray Data and validation: workersPerPod x cpu + extraResources.cpu, rounded up, must be at "
+    "least 1 more than workersPerPod x cpu; raise it, or leave it out for 1",
 )
 
 SPLIT_OF_BUILD = (

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from railhead.api.datasets import HAS_TASKS
+
 HUGE_PAGES = "hugepages-"
 REQUESTS_WORDS = (
     "requests of the container named ray come from scaling.resourcesPerWorker, worker.extraResources, "
@@ -32,7 +34,7 @@ def _cpu(resources: str, *, default: str) -> str:
 
 
 _EACH = _cpu("self.scaling.resourcesPerWorker", default="'1'")
-_EXTRA = _cpu("self.worker.extraResources", default="(has(self.datasets) ? '1' : '0')")
+_EXTRA = _cpu("self.worker.extraResources", default=f"({HAS_TASKS} ? '1' : '0')")
 _OVERHEAD = _cpu("self.worker.overhead", default="'0'")
 _WORKER = f"{_EACH} * double(self.scaling.workersPerPod) + {_EXTRA} + {_OVERHEAD}"
 _HEAD = _cpu("self.head.resources", default="'2'")

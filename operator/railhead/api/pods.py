@@ -35,7 +35,7 @@ class Worker(Model):
     extra_resources: AddedResources | None = Field(
         default=None,
         description="CPU and memory per pod beside the workers, for Ray Data's tasks and those of the user's own. "
-        "Default with spec.datasets: cpu 1.",
+        "Default with spec.datasets or trainer.validationFunction: cpu 1.",
     )
     overhead: AddedResources | None = Field(
         default=None, description="What Ray itself needs in each worker pod. Default: memory 1536Mi."

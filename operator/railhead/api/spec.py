@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.backend import BACKEND_RULES
 from railhead.api.base import Image, Model, planned, rules
-from railhead.api.datasets import CPU_FOR_DATA, SPLIT_OF_BUILD, Dataset, DatasetName
+from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
@@ -29,7 +29,7 @@ class TrainJobSpec(Model):
         json_schema_extra=rules(
             *BACKEND_RULES,
             *CPU_LIMIT_RULES,
-            CPU_FOR_DATA,
+            CPU_FOR_TASKS,
             SPLIT_OF_BUILD,
             *SCRIPT_RULES,
         )

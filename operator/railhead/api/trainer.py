@@ -68,6 +68,11 @@ class Trainer(Model):
                 "goes with trainFunc only; the trainer that build or a script makes is a framework's already",
             ),
             (
+                ".validationFunction",
+                "!has(self.validationFunction) || has(self.trainFunc)",
+                "goes with trainFunc only; give a ValidationConfig to the trainer that build or the script makes",
+            ),
+            (
                 ".backend",
                 "!has(self.backend) || has(self.trainFunc)",
                 "goes with trainFunc only; give the options to the trainer that build or the script makes",
@@ -88,6 +93,11 @@ class Trainer(Model):
         "Free-form object that is handed to trainFunc as its config argument, or to build as train_loop_config."
     )
     backend: Backend | None = Field(default=None, description="Options of the framework's config in Ray Train.")
+    validation_function: Function | None = Field(
+        default=None,
+        description="module:function of Ray Train's ValidationConfig: gets a checkpoint and returns metrics, for "
+        "reports with validation. It runs as a task beside the workers. Needs Ray 2.54.",
+    )
     build: Function | None = Field(
         default=None,
         description="module:function that is called in the head pod with scaling_config, run_config, "

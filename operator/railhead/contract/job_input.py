@@ -25,7 +25,7 @@ class JobInput:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
         framework: of train_func, as in `trainer.framework`, the default filled in.
-        train_func, build: `module:function`.
+        train_func, validation_function, build: `module:function`.
         entrypoint: command of a script. Exactly one of the three is set.
         train_loop_config: handed to train_func or build as it is.
         backend: {name, timeoutSeconds, initMethod}, those that the framework's config has; empty = Ray's defaults.
@@ -57,6 +57,7 @@ class JobInput:
     ray_node: dict[str, dict[str, Any]]
     framework: str = ""
     train_func: str = ""
+    validation_function: str = ""
     build: str = ""
     entrypoint: list[str] = field(default_factory=list)
     train_loop_config: dict[str, Any] = field(default_factory=dict)

@@ -66,10 +66,15 @@ def find_code_problem(job: JobInput, environment: Mapping[str, str]) -> str:
     """Why the user's code cannot be used, as far as that is known before Ray is up; with the field's name."""
     if job.entrypoint:
         return find_script_problem(job, environment)
-    field, function = ("trainer.build", job.build) if job.build else ("trainer.trainFunc", job.train_func)
+    used = {"trainer.build": job.build, "trainer.trainFunc": job.train_func}
+    used["trainer.validationFunction"] = job.validation_function
     is_in_source = bool(job.build) or not brings_modules(job.runtime_env)
-    problem = find_problem(function, source=environment.get(e.SOURCE) if is_in_source else None)
-    return f"{field} {function}: {problem}" if problem else ""
+    source = environment.get(e.SOURCE) if is_in_source else None
+    for field, function in used.items():
+        problem = find_problem(function, source=source) if function else ""
+        if problem:
+            return f"{field} {function}: {problem}"
+    return ""
 
 
 def _prepare(pod: Pod, job: JobInput, *, publisher: Publisher, say: Say) -> Optional[Ending]:

@@ -28,6 +28,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         run_name=names.run_name(job.name, job.uid, run.name),
         framework=(spec.trainer.framework or DEFAULT_FRAMEWORK) if spec.trainer.train_func else "",
         train_func=spec.trainer.train_func or "",
+        validation_function=spec.trainer.validation_function or "",
         build=spec.trainer.build or "",
         entrypoint=spec.trainer.entrypoint or [],
         train_loop_config=spec.trainer.train_loop_config or {},

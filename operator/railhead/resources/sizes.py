@@ -25,9 +25,9 @@ DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}
 DEFAULT_OBJECT_STORE = "256Mi"
-# With datasets: a CPU for Ray Data's tasks, room for their blocks (128 MiB each, several at a time; with
-# 256Mi Ray spills to disk all the time), and a head that runs their coordinators.
-DATA_EXTRA = {"cpu": "1"}
+TASKS_EXTRA = {"cpu": "1"}  # for tasks of Ray Data and of validations
+# With datasets: room for their blocks (128 MiB each, several at a time; with 256Mi Ray spills to
+# disk all the time), and a head that runs their coordinators.
 DATA_HEAD = {"cpu": "2", "memory": "8Gi"}
 DATA_OBJECT_STORE = "1Gi"
 HEAD_OBJECT_STORE = "128Mi"
@@ -122,7 +122,8 @@ def _worker(spec: TrainJobSpec) -> PodSize:
 
 
 def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
-    return {**parse_resources(DATA_EXTRA if spec.datasets else {}), **parse_resources(spec.worker.extra_resources)}
+    has_tasks = bool(spec.datasets or spec.trainer.validation_function)
+    return {**parse_resources(TASKS_EXTRA if has_tasks else {}), **parse_resources(spec.worker.extra_resources)}
 
 
 def _head(spec: TrainJobSpec) -> PodSize:

@@ -25,6 +25,7 @@ FULL: dict[str, Any] = {
     "trainer": {
         "framework": "Torch",
         "trainFunc": "digits:train_func",
+        "validationFunction": "digits:validate",
         "trainLoopConfig": {"lr": 0.001, "layers": [1, 2]},
         "backend": {"name": "gloo", "timeoutSeconds": 60, "initMethod": "tcp"},
     },

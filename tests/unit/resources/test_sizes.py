@@ -108,7 +108,7 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
 
 @given(raw_specs())
 def test_ray_data_has_a_whole_cpu_exactly_where_the_extra_one_suffices(raw: dict[str, Any]) -> None:
-    """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_DATA`, in its own terms."""
+    """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_TASKS`, in its own terms."""
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
     taken = count * parse_quantity(raw["scaling"]["resourcesPerWorker"].get("cpu", "1"))
     extra = number(extra_of(raw), "cpu")

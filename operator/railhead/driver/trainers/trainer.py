@@ -9,6 +9,7 @@ from railhead.driver.trainers.configs import build_configs, plan_configs
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
 from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, run_train_func
+from railhead.driver.trainers.validation import build_validation_config
 
 
 def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[str, Any]] = None) -> Any:
@@ -21,8 +22,10 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
 
     options = plan_options(job.framework, job.backend, use_gpu=bool(job.scaling.get("useGPU")))
     scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
-    data = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
+    more: dict[str, Any] = {"datasets": datasets, "dataset_config": build_data_config(job)} if datasets else {}
     add_callbacks(run_config, job.callbacks)
+    if job.validation_function:
+        more["validation_config"] = build_validation_config(job.validation_function)
     return build_framework_trainer(
         job.framework,
         run_train_func,
@@ -30,5 +33,5 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
         train_loop_config={ENTRYPOINT: job.train_func, CONFIG: job.train_loop_config},
         scaling_config=scaling_config,
         run_config=run_config,
-        **data,
+        **more,
     )

@@ -1,0 +1,29 @@
+"""`trainer.validationFunction`: Ray Train's ValidationConfig with the user's function, loaded where it runs.
+
+Ray runs it as a task on a worker pod, beside training, and goes on when it raises: the
+checkpoint then simply has no metrics of a validation. So the reason is said in the log.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from railhead.driver.errors import describe_exception
+from railhead.driver.user_code.load import load_function
+
+
+def build_validation_config(reference: str) -> Any:
+    """ray.train.ValidationConfig; there is one from Ray 2.54 on (`ray_features`)."""
+    from ray.train import ValidationConfig
+
+    return ValidationConfig(fn=functools.partial(validate, reference))
+
+
+def validate(reference: str, checkpoint: Any, **arguments: Any) -> Any:
+    """The metrics that the user's function returns for this checkpoint."""
+    try:
+        return load_function(reference)(checkpoint, **arguments)
+    except Exception as error:
+        print(f"railhead: trainer.validationFunction {reference}: {describe_exception(error)}", flush=True)
+        raise

@@ -1,0 +1,60 @@
+"""`trainer.validationFunction` with a real Ray: a task beside the workers, its metrics, its errors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import OBJECT_STORE, Pods, make_job
+
+TRAINING = """
+import os, tempfile
+import ray.train
+
+def train_func(config):
+    rank = ray.train.get_context().get_world_rank()
+    for epoch in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "epoch"), "w") as file:
+                file.write(str(epoch))
+            made = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+            ray.train.report({"epoch": epoch}, checkpoint=made, validation=rank == 0)
+
+class WrongEpoch(Exception):
+    pass
+
+def validate(checkpoint):
+    with checkpoint.as_directory() as folder:
+        epoch = int(open(os.path.join(folder, "epoch")).read())
+    if epoch == 2:
+        raise WrongEpoch("no data for this one")
+    return {"score": [0.25, 0.75][epoch]}
+"""
+NODE = {"cpus": 2, "gpus": 0, "resources": {}, "objectStoreBytes": OBJECT_STORE}
+
+
+def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -> None:
+    job = make_job(
+        framework="Python",
+        backend={},
+        validation_function="user:validate",
+        checkpoint={"scoreAttribute": "score", "scoreOrder": "max"},
+    )
+    job = job.__class__(**{**job.__dict__, "ray_node": {**job.ray_node, "worker": NODE}})
+    with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 2
+    assert outcome.best_checkpoint is not None, log
+    assert outcome.best_checkpoint["index"] == 1, "the second epoch has the best validated score"
+    assert outcome.best_checkpoint["metrics"]["score"] == "0.75"
+    assert "trainer.validationFunction user:validate: user.WrongEpoch: no data for this one (user.py, line " in log
+
+
+def test_a_function_that_is_not_there_is_refused_by_its_field(tmp_path: Path) -> None:
+    job = make_job(framework="Python", backend={}, validation_function="user:absent")
+    with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
+        pods.start_head()
+        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        assert pods.read_outcome().message.startswith("trainer.validationFunction user:absent: AttributeError")
