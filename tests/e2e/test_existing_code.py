@@ -1,0 +1,45 @@
+"""The examples for people who have Ray Train code already: a function that makes the trainer, and a whole script."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.test_examples import EXAMPLES, LONG, Example, fetch_checkpoint, measure
+
+NEEDS = ["torch", "sklearn"]
+
+
+@pytest.mark.parametrize(
+    ("example", "epochs"),
+    [
+        (Example("digits-script", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 8),
+        (Example("cancer-build", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 20),
+    ],
+    ids=["script", "build"],
+)
+def test_it_runs_as_it_is_and_its_status_is_complete(
+    cluster: Cluster, example: Example, epochs: int, tmp_path: Path
+) -> None:
+    documents = yaml.safe_load_all((EXAMPLES / f"{example.name}.yaml").read_text())
+    [job] = [document for document in documents if document["kind"] == "TrainJob"]
+    job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    cluster.provide_claim(f"{example.name}-runs")
+    cluster.apply(job)
+    status = cluster.wait_end(example.name, seconds=LONG)
+    assert status["phase"] == "Succeeded", cluster.tell(example.name)
+    told = float(status["progress"]["metrics"]["accuracy"])
+    assert told >= example.at_least
+    assert status["progress"]["reports"] == epochs and status["checkpoint"]["index"] == epochs - 1
+    assert not [c for c in status["conditions"] if c["type"] == "Resumable"], "it took the run that it was offered"
+    log = cluster.log(status["head"]["pod"])
+    seen = Counter((int(epoch), int(rank)) for epoch, rank in re.findall(example.lines, log))
+    assert seen == {(epoch, rank): 1 for epoch in range(epochs) for rank in range(2)}
+    fetch_checkpoint(cluster, status, example, tmp_path)
+    assert measure(example, tmp_path)[-1] == pytest.approx(told, abs=1e-4)
+    cluster.delete_job(example.name)
