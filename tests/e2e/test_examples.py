@@ -84,6 +84,8 @@ ALL = [
     Example("digits-tensorflow", ["tensorflow", "keras", "sklearn"], "accuracy", ["model.weights.h5", "state.npz"],
             at_least=0.94),
     Example("digits-lightning", ["torch", "lightning", "sklearn"], "accuracy", ["checkpoint.ckpt"], at_least=0.94),
+    Example("digits-transformers", ["torch", "transformers", "accelerate", "sklearn"], "eval_accuracy",
+            ["checkpoint/config.json", "checkpoint/model.safetensors"], at_least=0.9),
 ]  # fmt: skip
 
 
