@@ -6,12 +6,9 @@ if the TrainJob's median rate is at least BOUND times the other one.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,16 +20,15 @@ import yaml
 
 from benchmarks.applied import remove
 from benchmarks.by_hand import HandStarted, Script
+from benchmarks.command import find_folder, run_command, start_session
 from benchmarks.machine import Meter, wait_until_quiet
 from benchmarks.run import DISTURBED, LIMIT_SECONDS, RunFailed
 from benchmarks.watch import Watch
 from railhead.api.job import parse_spec
-from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
-from railhead.cli.main import KNOWN
-from railhead.local.control_plane.binaries import resolve
+from railhead.cli.local_options import Console
 from railhead.local.install import Kubectl
 from railhead.local.node.addresses import AddressPool
-from railhead.local.session import Session, default_capacity
+from railhead.local.session import Session
 
 BOUND = 0.95
 FILES, ROWS, COLUMNS = 4, 1_200_000, 16
@@ -125,22 +121,14 @@ class Bench:
         return float(rate)
 
 
-def bench(*, rounds: int, bound: float) -> int:
+def bench(rounds: int, bound: float) -> int:
     console = Console()
-    base = Path(os.environ.get("RAILHEAD_BENCH_DIR") or Path.home() / ".railhead" / "bench")
-    data = base / f"data-{FILES}-{ROWS}-{COLUMNS}"
+    data = find_folder() / f"data-{FILES}-{ROWS}-{COLUMNS}"
     write_files(data)
-    session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
-    try:
-        session.up(default_capacity(), binaries=resolve(console.say), say=console.say, is_ours_only=True)
-        with Watch(str(session.kubeconfig)) as watch:
-            measured = Bench(session, watch, data=data, say=console.say)
-            console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
-            measured.run_rounds(rounds)
-    finally:
-        with uninterrupted():
-            session.down()
-            shutil.rmtree(session.folder, ignore_errors=True)
+    with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
+        measured = Bench(session, watch, data=data, say=console.say)
+        console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        measured.run_rounds(rounds)
     mine, theirs = (median(measured.rates[what]) for what in (APPLIED, BY_HAND))
     is_within = mine >= bound * theirs
     for what, rates in measured.rates.items():
@@ -152,23 +140,5 @@ def bench(*, rounds: int, bound: float) -> int:
     return 0 if is_within else 1
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench-data", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
-    parser.add_argument("--bound", type=float, default=BOUND, help="of the ratio (default: %(default)s)")
-    options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds: at least 1")
-    interrupt_on_termination()
-    try:
-        return bench(rounds=options.rounds, bound=options.bound)
-    except KeyboardInterrupt:
-        print("interrupted; everything was ended", file=sys.stderr)
-        return 130
-    except (*KNOWN, RunFailed, TimeoutError) as error:
-        print(f"bench-data: {error}", file=sys.stderr)
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("bench-data", bench, description=__doc__, bound=BOUND))

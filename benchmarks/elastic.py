@@ -8,13 +8,10 @@ processes of one Ray node. By hand Ray's own failure and scaling policies decide
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,15 +19,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.by_hand import DRIVER, HandStarted, Script
+from benchmarks.command import run_command, start_session
 from benchmarks.machine import wait_until_quiet
 from railhead.api.job import parse_spec
-from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
-from railhead.cli.main import KNOWN
+from railhead.cli.local_options import Console
 from railhead.driver.process import find_descendants, read_parents
-from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl
 from railhead.local.node.addresses import AddressPool
-from railhead.local.session import Session, default_capacity
+from railhead.local.session import Session
 
 BOUND = 1.3
 CODE = Path(__file__).with_name("steps.py")
@@ -155,20 +151,11 @@ def _find_last_worker(kubectl: Kubectl, job: str) -> str:
     return str(workers[-1][1])
 
 
-def bench(*, rounds: int, bound: float) -> int:
+def bench(rounds: int, bound: float) -> int:
     console = Console()
-    base = Path(os.environ.get("RAILHEAD_BENCH_DIR") or Path.home() / ".railhead" / "bench")
-    base.mkdir(parents=True, exist_ok=True)
-    session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
-    binaries = resolve(console.say)
-    try:
-        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=True)
+    with start_session(console) as session:
         bench = Bench(session, console)
         bench.run_rounds(rounds)
-    finally:
-        with uninterrupted():
-            session.down()
-            shutil.rmtree(session.folder, ignore_errors=True)
     applied, by_hand = (median(bench.seconds[what]) for what in (APPLIED, BY_HAND))
     ratio = applied / by_hand
     print(f"\nfrom the loss of a worker to training with fewer, median of {rounds}:")
@@ -176,23 +163,5 @@ def bench(*, rounds: int, bound: float) -> int:
     return 0 if ratio <= bound else 1
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench-elastic", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="of each way (default: %(default)s)")
-    parser.add_argument("--bound", type=float, default=BOUND, help="of the ratio (default: %(default)s)")
-    options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds: at least 1")
-    interrupt_on_termination()
-    try:
-        return bench(rounds=options.rounds, bound=options.bound)
-    except KeyboardInterrupt:
-        print("interrupted; everything was ended", file=sys.stderr)
-        return 130
-    except (*KNOWN, TimeoutError) as error:
-        print(f"bench-elastic: {error}", file=sys.stderr)
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("bench-elastic", bench, description=__doc__, bound=BOUND))

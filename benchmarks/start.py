@@ -6,26 +6,20 @@ ratio of the medians is within the bound.
 
 from __future__ import annotations
 
-import argparse
 import os
-import shutil
 import sys
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks.applied import run_applied
 from benchmarks.by_hand import HandStarted
+from benchmarks.command import run_command, start_session
 from benchmarks.machine import Meter, read_processes, wait_until_quiet
-from benchmarks.milestones import Incomplete
-from benchmarks.run import Run, RunFailed, count_undisturbed, select_undisturbed
+from benchmarks.run import Run, count_undisturbed, select_undisturbed
 from benchmarks.table import describe_milestones, describe_run, describe_verdict
 from benchmarks.watch import Watch
-from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
-from railhead.cli.main import KNOWN
-from railhead.local.control_plane.binaries import resolve
+from railhead.cli.local_options import Console
 from railhead.local.node.addresses import AddressPool
-from railhead.local.session import Session, default_capacity
+from railhead.local.session import Session
 
 BOUND = 1.15
 MOST_ROUNDS = 3  # for each that is wanted, on a machine that others use as well
@@ -70,22 +64,12 @@ class Bench:
         return run
 
 
-def bench(*, rounds: int, bound: float) -> int:
+def bench(rounds: int, bound: float) -> int:
     console = Console()
-    base = Path(os.environ.get("RAILHEAD_BENCH_DIR") or Path.home() / ".railhead" / "bench")
-    base.mkdir(parents=True, exist_ok=True)
-    session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
-    binaries = resolve(console.say)
-    try:
-        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=True)
-        with Watch(str(session.kubeconfig)) as watch:
-            bench = Bench(session, watch, console)
-            console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
-            bench.run_rounds(rounds)
-    finally:
-        with uninterrupted():
-            session.down()
-            shutil.rmtree(session.folder, ignore_errors=True)
+    with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
+        bench = Bench(session, watch, console)
+        console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        bench.run_rounds(rounds)
     applied, by_hand = (select_undisturbed(bench.runs[what], wanted=rounds) for what in (APPLIED, BY_HAND))
     print("\n".join(["", *describe_milestones(applied, by_hand), ""]))
     is_within, lines = describe_verdict(applied, by_hand, bound=bound)
@@ -93,23 +77,5 @@ def bench(*, rounds: int, bound: float) -> int:
     return 0 if is_within else 1
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench-start", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
-    parser.add_argument("--bound", type=float, default=BOUND, help="of the ratio (default: %(default)s)")
-    options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds: at least 1")
-    interrupt_on_termination()
-    try:
-        return bench(rounds=options.rounds, bound=options.bound)
-    except KeyboardInterrupt:
-        print("interrupted; everything was ended", file=sys.stderr)
-        return 130
-    except (*KNOWN, RunFailed, Incomplete, TimeoutError) as error:
-        print(f"bench-start: {error}", file=sys.stderr)
-        return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command("bench-start", bench, description=__doc__, bound=BOUND))

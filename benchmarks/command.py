@@ -1,0 +1,59 @@
+"""What all benchmarks have in common: their command line, and a session of their own that they run beside."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.milestones import Incomplete
+from benchmarks.run import RunFailed
+from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
+from railhead.cli.main import KNOWN
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.session import Session, default_capacity
+
+
+def find_folder() -> Path:
+    """Where benchmarks keep what they write."""
+    folder = Path(os.environ.get("RAILHEAD_BENCH_DIR") or Path.home() / ".railhead" / "bench")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@contextmanager
+def start_session(console: Console) -> Iterator[Session]:
+    """A local cluster of the benchmark's own; nothing of it is left afterwards."""
+    binaries = resolve(console.say)
+    session = Session(Path(tempfile.mkdtemp(dir=find_folder(), prefix="run-")))
+    try:
+        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=True)
+        yield session
+    finally:
+        with uninterrupted():
+            session.down()
+            shutil.rmtree(session.folder, ignore_errors=True)
+
+
+def run_command(program: str, bench: Callable[[int, float], int], *, description: str | None, bound: float) -> int:
+    """The exit code. `bench` gets the rounds that count and the bound of the ratio."""
+    parser = argparse.ArgumentParser(prog=program, description=description)
+    parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
+    parser.add_argument("--bound", type=float, default=bound, help="of the ratio (default: %(default)s)")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds: at least 1")
+    interrupt_on_termination()
+    try:
+        return bench(options.rounds, options.bound)
+    except KeyboardInterrupt:
+        print("interrupted; everything was ended", file=sys.stderr)
+        return 130
+    except (*KNOWN, RunFailed, Incomplete, TimeoutError) as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return 1
