@@ -13,7 +13,7 @@ from tests.ray.pods import Pods, make_job
 # once the test has opened the gate; epoch 2 is written into the run's folder by train_func itself.
 TRAINING = """
 import os, tempfile, time
-import ray.train
+import ray.train, ray.train.collective
 from ray.train import Checkpoint, CheckpointUploadMode
 
 LOSSES = [3.0, 1.0, 2.0, 4.0, 5.0]
@@ -44,6 +44,7 @@ def train_func(config):
         )
         open(f"reported-{epoch}-{rank}", "w").close()
     if first == 0:
+        ray.train.collective.barrier()  # the last report of every rank is on its way, or Ray would not commit it
         raise ValueError("once")
 """
 
