@@ -55,9 +55,10 @@ test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
 	$(BIN)/pytest -q tests/unit tests/architecture
 	@echo "== tests against a real API server and with real Ray"
-	$(BIN)/pytest -q $(wildcard tests/api tests/operator tests/local tests/ray tests/e2e)
+	$(BIN)/pytest -q -m "not slow" tests/api tests/operator tests/local tests/ray tests/e2e
 
-test-all: test ## Also the digits job and the contract tests with older versions of Ray [MATRIX_ARGS="--versions 2.52.1"]
+test-all: test ## Also the slow tests, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
+	$(BIN)/pytest -q -m slow tests
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
 test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
@@ -70,7 +71,7 @@ e2e: $(READY) ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IM
 		$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)") $(E2E_ARGS)
 
 e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this machine where it allows that
-	@$(BIN)/python tools/e2e_node.py
+	@$(BIN)/python tools/e2e_node.py -m "not slow"
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py

@@ -15,6 +15,7 @@ from tests.e2e.cluster import Cluster
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 
 
+@pytest.mark.slow
 def test_digits_learned_from_ray_data(cluster: Cluster) -> None:
     job = next(d for d in yaml.safe_load_all((EXAMPLES / "digits-data.yaml").read_text()) if d["kind"] == "TrainJob")
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}

@@ -89,7 +89,16 @@ ALL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
+# One that talks and one that does not show the way of all; the rest is for `make test-all`.
+QUICK = ("cancer-xgboost", "digits-jax")
+
+
+def _mark(example: Example) -> Any:
+    marks = () if example.name in QUICK else (pytest.mark.slow,)
+    return pytest.param(example, id=example.name, marks=marks)
+
+
+@pytest.mark.parametrize("example", [_mark(example) for example in ALL])
 def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, example: Example, tmp_path: Path) -> None:
     missing = cluster.find_missing(example.packages)
     if missing:

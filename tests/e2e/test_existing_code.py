@@ -19,7 +19,9 @@ NEEDS = ["torch", "sklearn"]
     ("example", "epochs"),
     [
         (Example("digits-script", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 8),
-        (Example("cancer-build", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 20),
+        pytest.param(
+            Example("cancer-build", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 20, marks=pytest.mark.slow
+        ),
     ],
     ids=["script", "build"],
 )
