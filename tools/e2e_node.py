@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -103,7 +104,7 @@ def run_tests(volumes: Path, arguments: list[str]) -> int:
         "OPERATOR_IMAGE": OPERATOR_IMAGE,
         "JOB_IMAGE": JOB_IMAGE,
         "VOLUME_FOLDER": str(volumes),
-        "E2E_ARGS": " ".join(arguments),
+        "E2E_ARGS": shlex.join(arguments),
     }
     say("make e2e")
     make = ["make", "--no-print-directory", "-C", str(PROJECT), "e2e"]
