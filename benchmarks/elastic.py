@@ -142,13 +142,20 @@ class Bench:
         try:
             return measure_loss(Notes(storage / "notes"), lambda: _find_last_worker(kubectl, name))
         finally:
+            _each_node(kubectl, "uncordon")
             kubectl("delete", "trainjobs.railhead.dev", name, "--wait=true", "--timeout=50s")
 
 
 def _find_last_worker(kubectl: Kubectl, job: str) -> str:
+    """Its address. No pod can take its place: else the replacement may be there before the smaller group is."""
+    _each_node(kubectl, "cordon")
     pods = json.loads(kubectl("get", "pods", "-l", f"railhead.dev/job-name={job}", "-o", "json"))["items"]
     workers = sorted((p["metadata"]["name"], p["status"]["podIP"]) for p in pods if "-w" in p["metadata"]["name"])
     return str(workers[-1][1])
+
+
+def _each_node(kubectl: Kubectl, verb: str) -> None:
+    kubectl(verb, "-l", "kubernetes.io/os=linux")
 
 
 def bench(rounds: int, bound: float) -> int:
