@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railhead.api.base import FreeObject, Function, Model, free, rules
-from railhead.api.run import NO_CREDENTIALS
+from railhead.api.run import LOCATION, NO_CREDENTIALS, NO_DOTS
 
 DatasetName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
@@ -57,12 +57,9 @@ class Dataset(Model):
         default=None,
         min_length=2,
         max_length=1024,
-        pattern=r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$",
+        pattern=LOCATION,
         description="A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
-        json_schema_extra=rules(
-            ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
-            NO_CREDENTIALS,
-        ),
+        json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
     options: FreeObject | None = free("Keyword arguments of ray.data.read_<format>.")
     function: Function | None = Field(

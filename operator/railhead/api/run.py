@@ -12,6 +12,9 @@ from railhead.api.base import Function, Model, Name, rules
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
 
 # A password, or for S3 any user, before the host; an `@` of the path is none. A secret may hold slashes.
+# An absolute path, or a URI that pyarrow knows: of storagePath and of datasets.
+LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
+NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part")
 URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@|(hdfs|viewfs)://[^/?@]*:[^/?@]*@)"
 QUERY_SECRET = (
     "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
@@ -104,12 +107,9 @@ class Run(Model):
     storage_path: str = Field(
         min_length=1,
         max_length=1024,
-        pattern=r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$",
+        pattern=LOCATION,
         description="Where checkpoints go: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
-        json_schema_extra=rules(
-            ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part"),
-            NO_CREDENTIALS,
-        ),
+        json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
     storage_volume: StorageVolume | None = Field(
         default=None, description="Volume that is mounted at storagePath in every pod."

@@ -15,6 +15,8 @@ FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
 CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
+# The resource by which Ray's worker nodes are cut: a node has as many as workers, the head has none.
+WORKER_SLOT = "railhead_worker"
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,10 @@ from __future__ import annotations
 import time
 from typing import Any, Optional
 
+from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver import elastic, group
 from railhead.driver.elastic import Bounds
 from railhead.driver.failure_policy import find_lost_nodes
-
-WORKER_SLOT = "railhead_worker"  # the resource that worker nodes have and the head has not
 
 
 def install_scaling_policy(bounds: Bounds) -> None:

@@ -14,13 +14,13 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from railhead.api.spec import TrainJobSpec
+from railhead.contract.job_input import WORKER_SLOT
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
 GPU = "nvidia.com/gpu"
-# Each pod has workersPerPod of these and each worker takes one: Ray, which knows whole CPUs
+# Each pod has workersPerPod of WORKER_SLOT and each worker takes one: Ray, which knows whole CPUs
 # only and packs, would else put more workers into one pod and leave another one empty.
-WORKER_SLOT = "railhead_worker"
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}

@@ -9,14 +9,14 @@ import pytest
 
 from railhead.api import names
 from railhead.api.status import JobStatus
-from railhead.contract.job_input import CA_KEY, FILE, JobInput
+from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
 from railhead.resources.input import build_input, build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED, build_secret
 from railhead.resources.service import build_service
-from railhead.resources.sizes import WORKER_SLOT, compute_sizes
+from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railhead.contract.job_input import WORKER_SLOT
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import parse_selector
 from railhead.resources.quantity import parse_quantity
-from railhead.resources.sizes import GPU, WORKER_SLOT, compute_sizes
+from railhead.resources.sizes import GPU, compute_sizes
 from tests.unit.builders import UID, make_spec
 
 MIB = 2**20
