@@ -26,8 +26,8 @@ from benchmarks.milestones import DRIVER_END, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import JobInput
+from railhead.driver.node.ray_node import build_head_command, build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod
-from railhead.driver.ray_node import build_head_command, build_ray_environment, build_worker_command
 from railhead.driver.trainers.configs import plan_configs
 from railhead.driver.trainers.frameworks import plan_options
 from railhead.driver.user_code.path import WORKING_FOLDER

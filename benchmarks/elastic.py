@@ -23,7 +23,7 @@ from benchmarks.command import run_command, start_session
 from benchmarks.machine import wait_until_quiet
 from railhead.api.job import parse_spec
 from railhead.cli.local_options import Console
-from railhead.driver.process import find_descendants, read_parents
+from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.install import Kubectl
 from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session

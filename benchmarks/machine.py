@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from railhead.driver.process import find_descendants, read_parents
+from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.processes import Identity, is_alive
 
 _TICKS = os.sysconf("SC_CLK_TCK")

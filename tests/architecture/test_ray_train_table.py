@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.driver import ray_features
+from railhead.driver.node import ray_features
 
 PROJECT = Path(__file__).resolve().parents[2]
 NO_FIELD = "\N{EN DASH}"

@@ -28,7 +28,7 @@ from typing import Any
 from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.process import find_descendants, read_parents
+from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.control_plane.servers import free_port
 from railhead.resources.bundle import build_bundle
 

@@ -18,12 +18,12 @@ import pytest
 from ray.train import CheckpointConfig
 
 import ray
-from railhead.driver import accelerators, ray_features
-from railhead.driver.agent_ports import AgentPorts, needs_ports
-from railhead.driver.failure_policy import build_failure_policy, install_failure_policy
-from railhead.driver.progress import _STATES
-from railhead.driver.ray_node import DEFAULTS
-from railhead.driver.storage import find_latest
+from railhead.driver.node import accelerators, ray_features
+from railhead.driver.node.agent_ports import AgentPorts, needs_ports
+from railhead.driver.node.ray_node import DEFAULTS
+from railhead.driver.reporting.progress import _STATES
+from railhead.driver.storage.prepare import find_latest
+from railhead.driver.train_controller.failure_policy import build_failure_policy, install_failure_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
 FOLDER = Path(ray.__file__).parent
@@ -54,7 +54,7 @@ def read_sources(folder: str) -> str:
 
 
 def test_fit_makes_its_failure_policy_where_the_driver_replaces_it(tmp_path: Path) -> None:
-    used_by = "driver/failure_policy.py"
+    used_by = "driver/train_controller/failure_policy.py"
     module = "ray.train.v2.api.data_parallel_trainer"
     fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
     original = find(module, "create_failure_policy", used_by=used_by)
@@ -98,7 +98,7 @@ def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.Monk
     ],
 )
 def test_failures_are_known_by_these_names(module: str, name: str, attribute: str) -> None:
-    used_by = "driver/failure_policy.py"
+    used_by = "driver/train_controller/failure_policy.py"
     kind = find(module, name, used_by=used_by)
     set_there = kind.__init__.__code__.co_names if attribute else ()
     assert not attribute or attribute in set_there, (
@@ -107,7 +107,7 @@ def test_failures_are_known_by_these_names(module: str, name: str, attribute: st
 
 
 def test_callbacks_are_called_with_what_the_driver_reads() -> None:
-    used_by = "driver/callback.py"
+    used_by = "driver/train_controller/callback.py"
     module = "ray.train.v2._internal.execution.callback"
     for name, method, parameters in (
         ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
@@ -127,10 +127,12 @@ def test_callbacks_are_called_with_what_the_driver_reads() -> None:
 
 def test_every_state_of_the_controller_is_known() -> None:
     states = find(
-        "ray.train.v2._internal.execution.controller.state", "TrainControllerStateType", used_by="driver/progress.py"
+        "ray.train.v2._internal.execution.controller.state",
+        "TrainControllerStateType",
+        used_by="driver/reporting/progress.py",
     )
     unknown = {state.state_name for state in states} - set(_STATES) - {"SHUTTING_DOWN"}
-    assert not unknown, f"Ray {ray.__version__} has states that driver/progress.py does not know: {unknown}"
+    assert not unknown, f"Ray {ray.__version__} has states that driver/reporting/progress.py does not know: {unknown}"
 
 
 def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> None:
@@ -154,7 +156,7 @@ def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
         known = name.removeprefix("RAY_").encode() in (FOLDER / "core/src/ray/raylet/raylet").read_bytes()
     else:
         known = any(f'{name.removeprefix(p)}"' in read_sources(f) for f in SOURCES for p in ("", "RAY_"))
-    assert known, f"Ray {ray.__version__} does not read {name}, which driver/ray_node.py sets"
+    assert known, f"Ray {ray.__version__} does not read {name}, which driver/node/ray_node.py sets"
 
 
 SOURCES = ("train/v2", "_private", "_common", "data")
@@ -168,7 +170,7 @@ def test_rays_command_takes_what_the_driver_gives_it() -> None:
     given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
     given |= {word.partition("=")[0] for word in AgentPorts(1, 2, 3, 4).to_arguments()}
     missing = given - known
-    assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/ray_node.py gives them"
+    assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
@@ -176,7 +178,7 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
 
     if not needs_ports(_raylet):
         pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
-    used_by = "driver/agent_ports.py"
+    used_by = "driver/node/agent_ports.py"
     want_parameters(
         find("ray._private.services", "start_raylet", used_by=used_by), "session_dir", "node_id", used_by=used_by
     )
@@ -185,7 +187,7 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
 
 
 def test_the_names_of_resources_and_overrides() -> None:
-    constants = find("ray._private.ray_constants", "__dict__", used_by="driver/ray_node.py")
+    constants = find("ray._private.ray_constants", "__dict__", used_by="driver/node/ray_node.py")
     names = {constants["RESOURCES_ENVIRONMENT_VARIABLE"], constants["LABELS_ENVIRONMENT_VARIABLE"]}
     assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
     for text in (f'"{accelerators.PREFIX}"', '"node:__internal_head__"'):
@@ -193,10 +195,10 @@ def test_the_names_of_resources_and_overrides() -> None:
 
 
 def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
-    used_by = "driver/scaling_policy.py"
+    used_by = "driver/train_controller/scaling_policy.py"
     module = "ray.train.v2.api.data_parallel_trainer"
     if (ray_features.parse_version(ray.__version__) or (2, 55)) < (2, 55):
-        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/ray_features.py refuses them")
+        pytest.skip(f"Ray {ray.__version__} has no elastic jobs; driver/node/ray_features.py refuses them")
     fit = find(module, "DataParallelTrainer.fit", used_by=used_by)
     assert "create_scaling_policy" in fit.__code__.co_names, f"{used_by}: fit() no longer looks its policy up by name"
     want_parameters(find(module, "create_scaling_policy", used_by=used_by), "scaling_config", used_by=used_by)
@@ -213,7 +215,7 @@ def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
 
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
-    used_by = "driver/storage.py"
+    used_by = "driver/storage/prepare.py"
     context = find("ray.train.v2._internal.execution.storage", "StorageContext", used_by=used_by)(
         storage_path=str(tmp_path), experiment_dir_name="run"
     )

@@ -83,12 +83,12 @@ def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path
         pods.wait_until(lambda: "RESTARTING" in [r["state"] for r in pods.reports], timeout=300)
         before = max(r["reports"] for r in pods.reports)
         pods.wait_until(lambda: pods.reports[-1]["reports"] > before, timeout=300)
-        assert "Infrastructure: lost node" in pods.read_log()
+        pods.wait_until(lambda: "Infrastructure: lost node" in pods.read_log(), timeout=60)  # Ray brings it late
         pods.terminate("head")
         assert pods.wait_ended(timeout=60) == exit_codes.TERMINATED, pods.read_log()
         first = pods.read_outcome()
         assert "train.py" not in read_command(pid_file.read_text())
-        assert 2 in [r["joined"] for r in pods.reports]
+        assert max(r["joined"] for r in pods.reports) == 2, "a lost node beside its replacement does not count"
     assert first.checkpoint is not None
     done = first.checkpoint["index"]
     job = make_script_job("python", "train.py", str(done + 3))

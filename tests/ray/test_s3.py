@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import exit_codes
-from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
 

@@ -22,7 +22,7 @@ def main() -> None:
 
         run_worker(os.environ)
     elif role == "ray":
-        from railhead.driver.ray_command import run_ray
+        from railhead.driver.node.ray_command import run_ray
 
         run_ray(arguments)
     elif role == "fetch":

@@ -16,8 +16,8 @@ from railhead.contract.exit_codes import (
 )
 from railhead.contract.exit_codes import SUCCEEDED as SUCCEEDED_CODE
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.driver.failure import Verdict
-from railhead.driver.progress import Progress
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.train_controller.failure import Verdict
 
 TERMINATED_REASON = "Terminated"
 

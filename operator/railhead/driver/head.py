@@ -22,15 +22,15 @@ from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
 from railhead.driver.ending import TERMINATED_REASON, Ending, build_outcome, write_outcome
-from railhead.driver.output import Ranks, RankStream
+from railhead.driver.logs.output import Ranks, RankStream
+from railhead.driver.node.process import kill_child, read_end, start_child
+from railhead.driver.node.ray_features import explain_ray_problem
+from railhead.driver.node.ray_node import build_head_command, build_ray_environment
 from railhead.driver.pod import Pod, read_working_folder
-from railhead.driver.process import kill_child, read_end, start_child
-from railhead.driver.progress import Progress
-from railhead.driver.publisher import Endpoint, Publisher
-from railhead.driver.ray_features import explain_ray_problem
-from railhead.driver.ray_node import build_head_command, build_ray_environment
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.publisher import Endpoint, Publisher
+from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
-from railhead.driver.spool import Spool
 from railhead.driver.training import run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds

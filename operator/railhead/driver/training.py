@@ -15,23 +15,23 @@ from typing import Any, Callable, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
-from railhead.driver.accelerators import find_wrong_accelerator
-from railhead.driver.callback_path import CALLBACKS
-from railhead.driver.elastic import Bounds
 from railhead.driver.ending import Ending
 from railhead.driver.errors import JobRefused
-from railhead.driver.hosts import is_listening
-from railhead.driver.offer import Offer
+from railhead.driver.node.accelerators import find_wrong_accelerator
+from railhead.driver.node.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
-from railhead.driver.publisher import Publisher
-from railhead.driver.runtime_env import brings_modules, prepare_runtime_env, upload_local_folders
+from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost, find_script_problem, run_script
-from railhead.driver.spool import Spool
-from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
-from railhead.driver.storage_words import redact
+from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage.words import redact
+from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
+from railhead.driver.trainers.offer import Offer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
 from railhead.driver.user_code.path import find_user_folders, find_working_folder
+from railhead.driver.user_code.runtime_env import brings_modules, prepare_runtime_env, upload_local_folders
 
 Say = Callable[[str], None]
 GiveUp = Callable[[Ending], None]
@@ -152,7 +152,7 @@ def _start_watching(pod: Pod, job: JobInput, publisher: Publisher, say: Say, giv
 def _prepare_ray_train(pod: Pod, job: JobInput) -> str:
     """Puts our callback and our policies into Ray Train; why that cannot be, or an empty string."""
     try:
-        from railhead.driver import failure_policy, scaling_policy
+        from railhead.driver.train_controller import failure_policy, scaling_policy
     except ImportError as error:
         return f"spec.image: Ray Train cannot be imported: {error}"
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
@@ -231,7 +231,7 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
     try:
         trainer.fit()
     except Exception as error:
-        from railhead.driver.failure_policy import build_verdict
+        from railhead.driver.train_controller.failure_policy import build_verdict
 
         return Ending.from_verdict(spool.read_verdict() or build_verdict(error))
     return Ending.succeeded()
@@ -240,6 +240,7 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
     """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
     import ray
+    from railhead.driver.train_controller.failure_policy import find_lost_nodes
 
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None
@@ -253,11 +254,13 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up
             give_up(Ending.configuration("AcceleratorNotThere", problem))
             return
         count = len(nodes)
+        if count > wanted:  # Ray believes in a lost one for some ten seconds, beside its replacement
+            count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
         if count != joined:
             joined = count
             say(f"{count} of {wanted} worker pods have joined")
             publisher.update(joined=count)
-        time.sleep(NODES_INTERVAL if joined == wanted else NODES_INTERVAL_JOINING)
+        time.sleep(NODES_INTERVAL if count >= wanted else NODES_INTERVAL_JOINING)
 
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

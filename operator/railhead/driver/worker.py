@@ -15,11 +15,11 @@ from typing import Any, Mapping, NoReturn
 from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.ending import write_termination_message
-from railhead.driver.hosts import is_listening, wait_for_address
-from railhead.driver.log_tail import LogTail
+from railhead.driver.logs.log_tail import LogTail
+from railhead.driver.node.hosts import is_listening, wait_for_address
+from railhead.driver.node.process import read_end, start_child
+from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod, read_working_folder
-from railhead.driver.process import read_end, start_child
-from railhead.driver.ray_node import build_ray_environment, build_worker_command
 
 LOOK_INTERVAL = 0.25  # seconds
 RAY_LOG = "ray-start.log"

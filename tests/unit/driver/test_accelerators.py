@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.driver.accelerators import find_wrong_accelerator
+from railhead.driver.node.accelerators import find_wrong_accelerator
 from tests.ray.pods import make_job
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from railhead.driver import agent_ports
-from railhead.driver.agent_ports import announce_http_port, choose_ports, needs_ports
+from railhead.driver.node import agent_ports
+from railhead.driver.node.agent_ports import announce_http_port, choose_ports, needs_ports
 
 
 def test_ports_are_different_and_can_be_listened_on() -> None:

@@ -22,11 +22,11 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
-from railhead.driver.best_checkpoint import Commit, Ranking, find_best, find_score, parse_known
-from railhead.driver.callback import ProgressCallback
 from railhead.driver.pod import RUN_URI
-from railhead.driver.ray_checkpoints import find_manager, mend_scores, read_ranking
-from railhead.driver.spool import Spool
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller.best_checkpoint import Commit, Ranking, find_best, find_score, parse_known
+from railhead.driver.train_controller.callback import ProgressCallback
+from railhead.driver.train_controller.ray_checkpoints import find_manager, mend_scores, read_ranking
 
 # Ray's manager writes its snapshot by pydantic's older words.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")

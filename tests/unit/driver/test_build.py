@@ -16,14 +16,14 @@ from ray.train.v2._internal.util import construct_train_func
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
-from railhead.driver import marks
 from railhead.driver.errors import TrainFunctionRaised, read_note
-from railhead.driver.failure import RAISED
-from railhead.driver.failure_policy import translate_rank_error
-from railhead.driver.offer import RUN_WARNING, Offer, find_warning
+from railhead.driver.logs import marks
 from railhead.driver.pod import RUN_URI
+from railhead.driver.train_controller.failure import RAISED
+from railhead.driver.train_controller.failure_policy import translate_rank_error
 from railhead.driver.trainers import loop
 from railhead.driver.trainers.build import build_users_trainer
+from railhead.driver.trainers.offer import RUN_WARNING, Offer, find_warning
 from railhead.driver.trainers.users import TrainerRefused
 from tests.ray.pods import make_job
 

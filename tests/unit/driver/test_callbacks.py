@@ -14,8 +14,8 @@ from ray.train.v2.api.exceptions import ControllerError
 
 from railhead.contract import environment as e
 from railhead.driver.errors import CallbackRaised, CallbackRefused
-from railhead.driver.failure import Budget, classify_failure, decide_retry
-from railhead.driver.failure_policy import translate_error
+from railhead.driver.train_controller.failure import Budget, classify_failure, decide_retry
+from railhead.driver.train_controller.failure_policy import translate_error
 from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
 from railhead.driver.trainers.trainer import build_trainer
 from railhead.driver.trainers.users import TrainerRefused

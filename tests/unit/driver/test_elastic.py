@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.driver import group, scaling_policy
-from railhead.driver.elastic import Bounds, decide_resize, decide_start
-from railhead.driver.ray_node import build_ray_environment
+from railhead.contract.job_input import WORKER_SLOT
+from railhead.driver.node.ray_node import build_ray_environment
+from railhead.driver.train_controller import group, scaling_policy
+from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
 from railhead.driver.trainers.configs import plan_configs
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
@@ -56,18 +57,28 @@ def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: flo
 def test_a_group_is_looked_at_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
 
-    def find() -> set[str]:
-        looks.append(1)
-        return {"a", "b", "c"}
+    def count(*, is_probing: bool) -> int:
+        looks.append(is_probing)
+        return 3
 
-    monkeypatch.setattr(scaling_policy, "find_worker_nodes", find)
+    monkeypatch.setattr(scaling_policy, "count_worker_nodes", count)
     monkeypatch.setattr(group, "CURRENT", group.Group())
     judge = scaling_policy.Judge(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
     assert judge.decide_start() == 6
     assert judge.decide_resize(workers=4) is None and len(looks) == 1
     group.CURRENT.commits = 1
     assert judge.decide_resize(workers=4) == 6
-    assert judge.decide_resize(workers=4) is None and len(looks) == 2
+    assert judge.decide_resize(workers=4) is None
+    assert looks == [False, True], "a node that Ray still believes in may be lost by now"
+
+
+def test_a_lost_node_that_ray_still_believes_in_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"NodeID": name, "Alive": name != "gone", "Resources": {WORKER_SLOT: 1.0}} for name in ("a", "b", "gone")]
+    head = {"NodeID": "head", "Alive": True, "Resources": {}}
+    monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
+    monkeypatch.setattr(scaling_policy, "find_lost_nodes", lambda asked: tuple(asked & {"b", "head"}))
+    assert scaling_policy.count_worker_nodes(is_probing=False) == 2
+    assert scaling_policy.count_worker_nodes(is_probing=True) == 1
 
 
 def test_ray_is_told_the_bounds_and_the_desired_number_is_not_in_the_input() -> None:

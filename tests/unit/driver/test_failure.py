@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.contract.exit_codes import CLASS_OF_CODE
-from railhead.driver import failure
-from railhead.driver.failure import Budget, FailureFacts, RankError, classify_failure, decide_retry
+from railhead.driver.train_controller import failure
+from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, classify_failure, decide_retry
 
 RAISED = RankError(1, failure.RAISED, "ValueError: no", 10.0)
 FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", 10.5)

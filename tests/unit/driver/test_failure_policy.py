@@ -20,10 +20,10 @@ from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract import environment as e
-from railhead.driver import callback, failure, failure_policy
 from railhead.driver.errors import EntrypointNotUsable, JobRefused, TrainFunctionRaised
-from railhead.driver.failure_policy import Judge, translate_error
-from railhead.driver.spool import Spool
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import callback, failure, failure_policy
+from railhead.driver.train_controller.failure_policy import Judge, translate_error
 
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from railhead.driver.log_tail import LogTail
-from railhead.driver.output import Ranks, RankStream
+from railhead.driver.logs.log_tail import LogTail
+from railhead.driver.logs.output import Ranks, RankStream
 
 PREFIX = "(RayTrainWorker pid=7, ip=10.0.0.3)"
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from railhead.contract.report import STATES
-from railhead.driver import progress
-from railhead.driver.callback import never_raises
-from railhead.driver.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.reporting import progress
+from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.train_controller.callback import never_raises
 
 
 def test_commits_are_numbered_on_from_earlier_attempts() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from railhead.contract.report import Report
-from railhead.driver import publisher as publisher_module
-from railhead.driver.progress import Progress
-from railhead.driver.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
-from railhead.driver.spool import Spool
+from railhead.driver.reporting import publisher as publisher_module
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
+from railhead.driver.reporting.spool import Spool
 from tests.unit.driver.certificates import write_certificate
 
 BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.ray_features import explain_ray_problem
+from railhead.driver.node.ray_features import explain_ray_problem
 from tests.ray.pods import make_job
 
 

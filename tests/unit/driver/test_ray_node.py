@@ -7,13 +7,13 @@ import json
 import pytest
 
 from railhead.contract import environment as e
-from railhead.driver.pod import Pod, find_storage_path
-from railhead.driver.ray_node import (
+from railhead.driver.node.ray_node import (
     build_head_command,
     build_ray_environment,
     build_worker_command,
     compute_poll_seconds,
 )
+from railhead.driver.pod import Pod, find_storage_path
 from tests.ray.pods import make_job
 
 ENVIRONMENT = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from railhead.driver import runtime_env
-from railhead.driver.runtime_env import (
+from railhead.driver.user_code import runtime_env
+from railhead.driver.user_code.runtime_env import (
     KEYS,
     RuntimeEnvRefused,
     brings_modules,

@@ -17,16 +17,16 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from railhead.contract import environment as e
 from railhead.contract.exit_codes import CLASS_OF_CODE
 from railhead.contract.job_input import FILE
-from railhead.driver.callback_path import CALLBACKS
 from railhead.driver.ending import Ending
-from railhead.driver.failure import Verdict
-from railhead.driver.offer import Offer
+from railhead.driver.node.process import kill_child
 from railhead.driver.pod import Pod
-from railhead.driver.process import kill_child
+from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
 from railhead.driver.script import fit as script_fit
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
-from railhead.driver.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.train_controller.failure import Verdict
+from railhead.driver.trainers.offer import Offer
 from railhead.driver.trainers.users import TrainerRefused
 from tests.ray.pods import make_job
 

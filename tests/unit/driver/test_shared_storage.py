@@ -15,9 +15,14 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
 from railhead.contract import environment as e
-from railhead.driver import shared_storage
 from railhead.driver.errors import JobRefused
-from railhead.driver.shared_storage import SharedStorageCallback, explain_answers, find_run_folder, look_for_marker
+from railhead.driver.train_controller import shared_storage
+from railhead.driver.train_controller.shared_storage import (
+    SharedStorageCallback,
+    explain_answers,
+    find_run_folder,
+    look_for_marker,
+)
 
 POD = "digits-1-w0-0"
 

@@ -10,9 +10,9 @@ import pyarrow.fs
 import pytest
 from ray.train.v2._internal.execution.storage import get_fs_and_path
 
-from railhead.driver import storage
-from railhead.driver.storage import StorageRefused, StorageUnreachable, prepare_storage
-from railhead.driver.storage_words import explain_error, is_unreachable, redact
+from railhead.driver.storage import prepare as storage
+from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage.words import explain_error, is_unreachable, redact
 
 
 @pytest.mark.parametrize(

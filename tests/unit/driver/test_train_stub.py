@@ -11,7 +11,7 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
-from railhead.driver.marks import find_mark
+from railhead.driver.logs.marks import find_mark
 from railhead.driver.trainers import train_func
 from railhead.driver.user_code.path import WORKING_FOLDER
 

@@ -19,8 +19,8 @@ from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_OF_RAY = {
-    "railhead.driver.callback",
-    "railhead.driver.shared_storage",
+    "railhead.driver.train_controller.callback",
+    "railhead.driver.train_controller.shared_storage",
     "railhead.driver.trainers.callbacks",
 }
 IMPORT_ALL = """

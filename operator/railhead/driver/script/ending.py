@@ -7,8 +7,8 @@ import signal
 from typing import Optional
 
 from railhead.driver.ending import Ending
-from railhead.driver.failure import Verdict
-from railhead.driver.spool import FAILED, RUNNING, Fit
+from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
+from railhead.driver.train_controller.failure import Verdict
 
 # A script that cannot be imported ends the same way each time.
 _LASTING = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")

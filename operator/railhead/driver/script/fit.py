@@ -10,17 +10,17 @@ from typing import Any, Callable
 
 from railhead.contract import environment as e
 from railhead.contract.exit_codes import CLASS_OF_CODE, CONFIGURATION
-from railhead.driver.failure import Verdict
-from railhead.driver.offer import Offer
 from railhead.driver.pod import Pod
-from railhead.driver.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.train_controller.failure import Verdict
+from railhead.driver.trainers.offer import Offer
 
 HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
 
 
 def watch_trainers(module: Any) -> None:
     """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base of all."""
-    from railhead.driver.failure_policy import install_failure_policy
+    from railhead.driver.train_controller.failure_policy import install_failure_policy
 
     install_failure_policy()
     original = module.DataParallelTrainer.fit
@@ -34,7 +34,7 @@ def watch_trainers(module: Any) -> None:
 
 def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     """Raises what fit() raises, or TrainerRefused instead of a wait without end."""
-    from railhead.driver.failure_policy import build_verdict
+    from railhead.driver.train_controller.failure_policy import build_verdict
     from railhead.driver.trainers.users import TrainerRefused, make_ready
 
     spool = Spool(Path(os.environ[e.TEMP]))

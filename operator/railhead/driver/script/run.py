@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.callback_path import CALLBACKS
 from railhead.driver.ending import Ending
-from railhead.driver.offer import Offer
+from railhead.driver.node.process import kill_group, start_piped_child
 from railhead.driver.pod import Pod
-from railhead.driver.process import kill_group, start_piped_child
-from railhead.driver.progress import Progress
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
 from railhead.driver.script.ending import decide_ending
-from railhead.driver.spool import FINISHED, RUNNING, Spool
+from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.trainers.offer import Offer
 from railhead.driver.user_code.path import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, so that sitecustomize knows it

@@ -10,7 +10,7 @@ import functools
 from typing import Any, Callable
 
 from railhead.driver.errors import TrainFunctionRaised, build_training_error, is_portable, note_exception
-from railhead.driver.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter
 

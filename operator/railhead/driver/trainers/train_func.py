@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
-from railhead.driver.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter, load_function
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.errors import CallbackRefused
-from railhead.driver.offer import Offer, announce_run
 from railhead.driver.trainers.loop import mark_loop
+from railhead.driver.trainers.offer import Offer, announce_run
 from railhead.driver.trainers.satisfiable import explain_unsatisfiable, read_scaling_config
 
 CALLBACK_REFUSED = "CallbackRefused"

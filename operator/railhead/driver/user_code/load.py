@@ -7,8 +7,8 @@ import inspect
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from railhead.driver.runtime_env import is_uploaded
 from railhead.driver.user_code.path import add_user_folders, find_user_folders
+from railhead.driver.user_code.runtime_env import is_uploaded
 
 
 def load_object(reference: str) -> Any:

@@ -8,7 +8,7 @@ import numbers
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
-from railhead.driver.progress import build_checkpoint_uri, format_metrics
+from railhead.driver.reporting.progress import build_checkpoint_uri, format_metrics
 
 
 @dataclass(frozen=True)

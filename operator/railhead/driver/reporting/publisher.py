@@ -19,8 +19,8 @@ from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract.report import PATH, Report
-from railhead.driver.progress import Progress
-from railhead.driver.spool import Spool
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.spool import Spool
 
 SHORTEST_INTERVAL = 0.5  # seconds between two reports
 FIRST_WAIT, LONGEST_WAIT = 0.3, 10.0

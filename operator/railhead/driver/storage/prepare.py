@@ -14,8 +14,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Optional, Union
 
-from railhead.driver.progress import build_checkpoint_uri
-from railhead.driver.storage_words import explain_error, is_unreachable
+from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.storage.words import explain_error, is_unreachable
 
 SNAPSHOT = "checkpoint_manager_snapshot.json"
 TEXT_LIMIT = 600

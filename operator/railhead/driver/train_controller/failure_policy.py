@@ -15,7 +15,6 @@ from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
-from railhead.driver import failure, group
 from railhead.driver.errors import (
     CallbackRaised,
     EntrypointNotUsable,
@@ -24,9 +23,10 @@ from railhead.driver.errors import (
     describe_exception,
     read_note,
 )
-from railhead.driver.failure import Budget, FailureFacts, RankError, Verdict
-from railhead.driver.hosts import is_listening
-from railhead.driver.spool import Spool
+from railhead.driver.node.hosts import is_listening
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import failure, group
+from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, Verdict
 
 # How long a node may take to be seen dead after one of its processes was: the kernel ends
 # a container's processes one after the other.

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from railhead.driver.failure import Verdict
+from railhead.driver.train_controller.failure import Verdict
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 

@@ -13,7 +13,7 @@ from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.pod import RUN_URI
-from railhead.driver.progress import build_checkpoint_uri
+from railhead.driver.reporting.progress import build_checkpoint_uri
 
 RUN_NAME = "RAILHEAD_RUN_NAME"
 STORAGE_PATH = "RAILHEAD_STORAGE_PATH"

@@ -12,9 +12,9 @@ import time
 from typing import Any, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.driver import elastic, group
-from railhead.driver.elastic import Bounds
-from railhead.driver.failure_policy import find_lost_nodes
+from railhead.driver.train_controller import elastic, group
+from railhead.driver.train_controller.elastic import Bounds
+from railhead.driver.train_controller.failure_policy import find_lost_nodes
 
 
 def install_scaling_policy(bounds: Bounds) -> None:
@@ -75,11 +75,8 @@ class Judge:
         if self._waiting_since is None:
             self._waiting_since = now
         has_run = self._started_at is not None
-        nodes = find_worker_nodes()
-        lost = find_lost_nodes(nodes) if has_run else ()
-        workers = elastic.decide_start(
-            self._bounds, nodes=len(nodes) - len(lost), waited=now - self._waiting_since, has_run=has_run
-        )
+        nodes = count_worker_nodes(is_probing=has_run)
+        workers = elastic.decide_start(self._bounds, nodes=nodes, waited=now - self._waiting_since, has_run=has_run)
         if workers is not None:
             self._waiting_since, self._started_at = None, now
             self._commits_seen = group.CURRENT.commits
@@ -92,17 +89,17 @@ class Judge:
             return None
         self._commits_seen = group.CURRENT.commits
         now = time.monotonic()
-        resized = elastic.decide_resize(
-            self._bounds, nodes=len(find_worker_nodes()), workers=workers, ran=now - self._started_at
-        )
+        nodes = count_worker_nodes(is_probing=True)
+        resized = elastic.decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
         if resized is not None:
             self._started_at = now
             print(f"railhead: the worker group is resized from {workers} to {resized} workers", flush=True)
         return resized
 
 
-def find_worker_nodes() -> set[str]:
-    """Ids of the nodes that are alive for Ray."""
+def count_worker_nodes(*, is_probing: bool) -> int:
+    """Nodes that take workers. Ray may believe in a lost one for some ten seconds more; a probe does not."""
     import ray
 
-    return {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT)}
+    nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT)}
+    return len(nodes) - (len(find_lost_nodes(nodes)) if is_probing else 0)

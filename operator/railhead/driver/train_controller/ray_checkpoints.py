@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from railhead.driver.best_checkpoint import Ranking, find_score
+from railhead.driver.train_controller.best_checkpoint import Ranking, find_score
 
 
 def find_manager(worker_group: Any) -> Optional[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from railhead.driver.agent_ports import announce_http_port, choose_ports, needs_ports
+from railhead.driver.node.agent_ports import announce_http_port, choose_ports, needs_ports
 
 
 def run_ray(arguments: list[str]) -> None:

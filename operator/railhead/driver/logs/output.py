@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, TextIO
 
-from railhead.driver import marks
+from railhead.driver.logs import marks
 
 # Harmless: without a State API, which a minimal Ray lacks, the cleaner complains each second;
 # and the driver's main thread handles SIGTERM itself.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, TextIO
 
-from railhead.driver import marks
+from railhead.driver.logs import marks
 
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 _READ_LIMIT = 1 << 20  # bytes of one file in one round

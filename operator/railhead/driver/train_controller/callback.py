@@ -18,13 +18,20 @@ from typing import Any, Callable, Optional, TypeVar
 from ray.train.v2._internal.execution.callback import ControllerCallback, ReportCallback, WorkerGroupCallback
 
 from railhead.contract import environment as e
-from railhead.driver import group, ray_checkpoints
-from railhead.driver.best_checkpoint import Commit, Ranking, explain_missing_score, find_best, find_score, parse_known
-from railhead.driver.marks import name_process
-from railhead.driver.offer import RUN_WARNING
+from railhead.driver.logs.marks import name_process
 from railhead.driver.pod import RUN_URI
-from railhead.driver.progress import Progress, build_checkpoint_uri, format_metrics
-from railhead.driver.spool import Spool
+from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import group, ray_checkpoints
+from railhead.driver.train_controller.best_checkpoint import (
+    Commit,
+    Ranking,
+    explain_missing_score,
+    find_best,
+    find_score,
+    parse_known,
+)
+from railhead.driver.trainers.offer import RUN_WARNING
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

@@ -1,0 +1,1 @@
+"""The output of the ranks, on its way to `kubectl logs`."""

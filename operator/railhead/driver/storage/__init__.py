@@ -1,0 +1,1 @@
+"""The run's storage, as seen before training."""

@@ -1,0 +1,6 @@
+"""Where our callbacks are, for RAY_TRAIN_CALLBACKS; apart, because their modules import Ray Train."""
+
+CALLBACKS = (
+    "railhead.driver.train_controller.callback.ProgressCallback",
+    "railhead.driver.train_controller.shared_storage.SharedStorageCallback",
+)
