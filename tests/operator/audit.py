@@ -10,6 +10,15 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 # Stages: a watch is written when it begins, everything else when it was answered.
+GROUPS = (
+    "",
+    "railhead.dev",
+    "authentication.k8s.io",
+    "apiextensions.k8s.io",
+    "coordination.k8s.io",
+    "events.k8s.io",
+    "networking.k8s.io",
+)
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -18,10 +27,7 @@ POLICY = {
         {
             "level": "Metadata",
             "users": ["system:serviceaccount:railhead-system:railhead-operator"],
-            "resources": [
-                {"group": group}
-                for group in ("", "railhead.dev", "authentication.k8s.io", "apiextensions.k8s.io", "events.k8s.io")
-            ],
+            "resources": [{"group": group} for group in GROUPS],
         },
         {"level": "None"},
     ],

@@ -18,6 +18,7 @@ from tests.operator.running import RunningOperator
 from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
+LED = ("--leader-election", "--lease-seconds=3")
 NUMBERS = itertools.count(1)
 
 
@@ -55,9 +56,10 @@ def operator(
 
 @pytest.fixture
 def second_operator(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Another one beside it, as while a Deployment is rolled out."""
+    """Another one beside it that knows nothing of the first: it leads, as the Lease is free."""
     second = RunningOperator(operator.kubeconfig, tmp_path)
-    second.start(report_url=operator.report_url)
+    second.start(report_url=operator.report_url, flags=LED)
+    wait_until("its lead", lambda: "leading, as" in second.log.read_text())
     yield second
     second.stop()
 

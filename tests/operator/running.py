@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import ssl
 import subprocess
 import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from railhead.local.control_plane.servers import free_port
@@ -33,7 +35,7 @@ class RunningOperator:
         self.log = folder / "operator.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, report_url: str = "") -> None:
+    def start(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
         """Returns when its watches are synced. `report_url` is what jobs are told instead of the true one."""
         options = {
             "kubeconfig": self.kubeconfig,
@@ -42,12 +44,23 @@ class RunningOperator:
             "report-url": report_url or self.report_url,
             "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
-        self._process = spawn(python_command("railhead.cli operator", options), log=self.log)
+        self._process = spawn([*python_command("railhead.cli operator", options), *flags], log=self.log)
         deadline = time.monotonic() + READY_SECONDS
         while not is_operator_ready(self._probe_port):
             assert self._process.poll() is None, self.log.read_text()
             assert time.monotonic() < deadline, f"the operator is not ready\n{self.log.read_text()}"
             time.sleep(0.05)
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        assert self._process is not None
+        code = self._process.wait(timeout=30)
+        self._process = None
+        return code
 
     def stop(self) -> None:
         """Kills it: it must be able to die at any moment."""
@@ -60,9 +73,7 @@ class RunningOperator:
         """Asks it to end, as Kubernetes does; its exit code."""
         assert self._process is not None
         self._process.terminate()
-        code = self._process.wait(timeout=30)
-        self._process = None
-        return code
+        return self.wait()
 
     def post(self, body: bytes, *, token: str | None, ca: str, path: str = "/v1/report") -> int:
         """The status that the report endpoint answers."""

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 
+SHORTEST_LEASE_SECONDS = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -24,7 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs looked at at a time")
+    parser.add_argument(
+        "--leader-election", action="store_true", help="plan only while holding the Lease of the operator's namespace"
+    )
+    parser.add_argument(
+        "--lease-seconds",
+        type=_lease_seconds,
+        default=15,
+        metavar="SECONDS",
+        help="with --leader-election: another one takes over so long after the leader's last word",
+    )
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+
+
+def _lease_seconds(text: str) -> int:
+    """At least so long that a request has its time. Raises ArgumentTypeError."""
+    if not text.isdigit() or int(text) < SHORTEST_LEASE_SECONDS:
+        raise argparse.ArgumentTypeError(f"a number of at least {SHORTEST_LEASE_SECONDS}")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
     # Imported here, because kopf takes longer to load than the other commands take in all.
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
+    from railhead.controller.leadership.elector import LostLease
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
     config = OperatorConfig(
@@ -43,6 +62,11 @@ def run(options: argparse.Namespace) -> int:
         report_url=options.report_url,
         probe_listen=options.probe_listen,
         concurrency=options.concurrency,
+        lease_seconds=options.lease_seconds if options.leader_election else None,
     )
-    asyncio.run(run_operator(config))
+    try:
+        asyncio.run(run_operator(config))
+    except LostLease as error:
+        logging.getLogger("railhead").error("%s", error)
+        return 1
     return 0

@@ -1,11 +1,18 @@
-"""Wires the operator: client, stores, watches, loop, report endpoint, probes. Ends when any part ends."""
+"""Wires the operator: client, stores, watches, election, loop, report endpoint, probes. Ends when any part ends.
+
+Every replica watches, answers probes and takes reports; only the leader plans.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 from railhead.api import names
@@ -14,16 +21,19 @@ from railhead.controller.config import OperatorConfig
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import watch_jobs
+from railhead.controller.leadership.decision import Timing
+from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_identity
 from railhead.controller.loop import Loop
 from railhead.controller.observe import slim_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.report.certificate import ensure_certificates
+from railhead.controller.report.certificate import ensure_certificates, renew_certificates
 from railhead.controller.report.reviews import TokenReviews
-from railhead.controller.report.server import ReportHandler, serve_reports
+from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
+from railhead.controller.together import run_together
 from railhead.controller.views import Views
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.informer import Informer
@@ -47,57 +57,95 @@ def _certificate_names(report_url: str) -> list[str]:
     return list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
 
 
+def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
+    if config.lease_seconds is None:
+        return Alone()
+    return Elector(
+        client,
+        namespace=config.namespace,
+        identity=make_identity(),
+        timing=Timing(config.lease_seconds),
+        monotonic=time.monotonic,
+    )
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What one operator is made of."""
+
+    client: KubeClient
+    store: Store
+    views: Views
+    loop: Loop
+    leadership: Leadership
+
+
+def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> Parts:
+    bundle = build_bundle()
+    settings = OperatorSettings(config.report_url, authority, bundle, bundle_name(bundle))
+    store = Store()
+    queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
+    views = Views(store, queue)
+    views.informers = _informers(client, views, config.watch_namespaces)
+    leadership = _leadership(config, client)
+    leaders = client.fenced(leadership.is_leading)
+    executor = Executor(leaders, views, EventRecorder(leaders))
+    loop = Loop(store, queue, executor, settings, now=lambda: datetime.now(UTC))
+    return Parts(client, store, views, loop, leadership)
+
+
 async def run_operator(config: OperatorConfig) -> None:
     """Runs until it is asked to end (SIGTERM, SIGINT), or until a part of it ends; Kubernetes starts it again then.
 
     Raises:
         KubeError: when the API server does not answer at the start.
+        LostLease: another operator leads, or may lead.
     """
+    names_ = _certificate_names(config.report_url)
     async with connect(config.kubeconfig) as client:
-        certificates = await ensure_certificates(client, config.namespace, _certificate_names(config.report_url))
-        bundle = build_bundle()
-        settings = OperatorSettings(config.report_url, certificates.ca.certificate, bundle, bundle_name(bundle))
-        store = Store()
-        queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
-        views = Views(store, queue)
-        views.informers = _informers(client, views, config.watch_namespaces)
-        executor = Executor(client, views, EventRecorder(client))
-        loop = Loop(store, queue, executor, settings, now=lambda: datetime.now(UTC))
+        certificates = await ensure_certificates(client, config.namespace, names_)
+        context = build_ssl_context(certificates)
+        parts = _build_parts(config, client, certificates.ca.certificate)
+        views = parts.views
         writer = ReportWriter(client, lookup=views.facts, learn=views.job)
         handler = ReportHandler(reviews=TokenReviews(client, time.monotonic), writer=writer, lookup=views.facts)
+        renew = partial(
+            renew_certificates, client, config.namespace, names_, certificates, lambda pair: present(context, pair)
+        )
         try:
             async with (
-                serve_reports(config.report_listen, certificates, handler),
+                serve_reports(config.report_listen, context, handler),
                 serve_probes(config.probe_listen, lambda: views.are_synced),
             ):
-                await _run_parts(config, client, store, views, loop)
+                await _run_parts(config, parts, renew)
         finally:
             await writer.close()  # after the endpoint: what it has taken is written
 
 
-async def _run_parts(config: OperatorConfig, client: KubeClient, store: Store, views: Views, loop: Loop) -> None:
-    """All tasks of the operator; the first that ends, ends the others."""
+async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """All that goes on. The Lease is given back when nothing of this operator plans any more."""
     stop = asyncio.Event()
-
-    async def work() -> None:
-        for informer in views.informers:
-            await informer.wait_synced()  # before that, a pod not seen would count as lost
-        log.info("watches are synced")
-        await loop.run(config.concurrency)
-
-    parts = [
-        *(informer.run() for informer in views.informers),
-        run_sweep(client, store, config.watch_namespaces),
-        work(),
-        stop.wait(),
-        watch_jobs(views.on_job, config.watch_namespaces, on_signal=stop.set),
-    ]
-    tasks = [asyncio.create_task(part) for part in parts]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await run_together(
+            *(informer.run() for informer in parts.views.informers),
+            run_sweep(parts.client, parts.store, config.watch_namespaces),
+            renew(),
+            _lead(config, parts),
+            _wait(stop),
+            watch_jobs(parts.views.on_job, config.watch_namespaces, on_signal=stop.set),
+        )
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await parts.leadership.release()
+
+
+async def _wait(stop: asyncio.Event) -> None:
+    await stop.wait()
+
+
+async def _lead(config: OperatorConfig, parts: Parts) -> None:
+    """Plans while it leads; what waits in the queue by then is looked at first. Raises LostLease."""
+    for informer in parts.views.informers:
+        await informer.wait_synced()  # before that, a pod not seen would count as lost
+    log.info("watches are synced")
+    await parts.leadership.acquire()
+    await run_together(parts.leadership.keep(), parts.loop.run(config.concurrency))

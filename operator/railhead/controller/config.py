@@ -11,12 +11,13 @@ class OperatorConfig:
 
     Attributes:
         kubeconfig: path, or None for the pod's own service account.
-        namespace: where the operator keeps its own Secret.
+        namespace: where the operator keeps its own Secret and Lease.
         watch_namespaces: namespaces whose TrainJobs are run; empty = all.
         report_listen: host:port of the report endpoint.
         report_url: its base URL, as head pods reach it.
         probe_listen: host:port of /healthz and /readyz.
         concurrency: passes at a time.
+        lease_seconds: how long one renewal of the Lease lasts; None = no election, this operator is the only one.
     """
 
     kubeconfig: str | None
@@ -26,6 +27,7 @@ class OperatorConfig:
     report_url: str
     probe_listen: str
     concurrency: int = 8
+    lease_seconds: int | None = None
 
 
 def split_address(text: str) -> tuple[str, int]:

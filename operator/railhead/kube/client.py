@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -39,9 +39,16 @@ class KubeClient:
         requests: how many requests were made, by (verb, resource); for tests and metrics.
     """
 
-    def __init__(self, api: Any) -> None:
+    def __init__(self, api: Any, *, may_write: Callable[[], bool] = lambda: True) -> None:
         self._api = api
+        self._may_write = may_write
         self.requests: Counter[tuple[str, str]] = Counter()
+
+    def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
+        """The same connections and counts; a write is sent only while `may_write` says so at that moment."""
+        client = KubeClient(self._api, may_write=may_write)
+        client.requests = self.requests
+        return client
 
     async def create(
         self,
@@ -186,6 +193,8 @@ class KubeClient:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> dict[str, Any]:
+        if method != "GET" and not self._may_write():
+            raise RetryAfter(0, "NotLeading", "this operator leads no more")
         self.requests[verb, kind.plural] += 1
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         response = await self._send(method, path, body=body, content_type=content_type, accept=accept, timeout=timeout)

@@ -8,15 +8,25 @@ from typing import Any
 
 import pytest
 
-from railhead.controller.report.certificate import RENEW_DAYS, SECRET_NAME, ensure_certificates, needs_renewal
-from railhead.controller.report.server import build_ssl_context
-from railhead.kube.errors import Conflict, Gone
+from railhead.controller.report.certificate import (
+    RENEW_DAYS,
+    SECRET_NAME,
+    ensure_certificates,
+    needs_renewal,
+    renew_certificates,
+)
+from railhead.controller.report.server import build_ssl_context, present
+from railhead.kube.errors import Conflict, Gone, RetryAfter
 from railhead.kube.kinds import Kind
-from railhead.pki import issue, make_ca
+from railhead.pki import Pair, issue, make_ca
 from tests.unit.controller.fake_client import FakeClient
 
 NAMES = ["railhead-report.railhead.svc", "localhost", "127.0.0.1"]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class OverError(Exception):
+    """The test has seen enough."""
 
 
 class Secrets(FakeClient):
@@ -129,3 +139,38 @@ async def test_the_key_is_in_no_file_afterwards(tmp_path: Any, monkeypatch: pyte
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_ssl_context(await ensure_certificates(Secrets(), "railhead", NAMES))
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_running_operator_presents_what_another_one_has_renewed() -> None:
+    """Looked at each day; a day without an answer does no harm."""
+    client = Secrets()
+    first = await ensure_certificates(client, "railhead", NAMES)
+    context = build_ssl_context(first)
+    days = [None, RetryAfter(0, "NoAnswer", "reset"), None]
+    second = ["reports.example"]  # another replica, started with another name, has stored this
+
+    class Day(Secrets):
+        """What each day's look meets; after the last one the operator ends."""
+
+        async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> dict[str, Any]:
+            if not days:
+                raise OverError
+            if error := days.pop(0):
+                raise error
+            if len(days) == 0:
+                await ensure_certificates(client, "railhead", [*NAMES, *second])
+            return await client.get(kind, name, namespace=namespace)
+
+    async def pass_day(seconds: float) -> None:
+        assert seconds == 24 * 3600
+
+    presented: list[Pair] = []
+
+    def show(pair: Pair) -> None:
+        presented.append(pair)
+        present(context, pair)
+
+    with pytest.raises(OverError):
+        await renew_certificates(Day(), "railhead", NAMES, first, show, sleep=pass_day)
+    assert len(presented) == 1
+    shake_hands(context, ca=first.ca.certificate, name="reports.example")

@@ -19,6 +19,7 @@ from tests.unit.report.facts import make_facts, make_report
 KEY = JobKey("default", "digits")
 FAILED_TEST = Denied(422, "Invalid", "the server rejected our request")
 NO_ANSWER = RetryAfter(0, "NoAnswer", "reset")
+BEGUN = {"attempt": 1, "state": "STARTING"}
 COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "observedGeneration": 1}
 
 
@@ -27,7 +28,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.client = FakeClient()
-        self.jobs: dict[JobKey, JobFacts] = {KEY: make_facts()}
+        self.jobs: dict[JobKey, JobFacts] = {KEY: make_facts(progress=BEGUN)}
         self.learnt: list[dict[str, Any]] = []
         self.periods: list[float] = []
         self._ring = asyncio.Event()
@@ -232,3 +233,15 @@ async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
     stage.writer.put(make_report(name="other", reports=8))
     await stage.writer.close()
     assert stage.written == [8]
+
+
+@pytest.mark.parametrize(("attempt", "is_written"), [(1, False), (2, True)])
+async def test_an_older_word_never_takes_the_place_of_another_replicas(
+    stage: Stage, attempt: int, is_written: bool
+) -> None:
+    """The driver has changed its connection: the newer word is in the status already. Attempts count anew."""
+    known = {"attempt": 1, "state": "RUNNING", "reports": 9}
+    stage.jobs[KEY] = make_facts(progress=known, attempt=attempt)
+    stage.writer.put(make_report(reports=8, attempt=attempt))
+    await stage.settle()
+    assert bool(stage.client.asked) is is_written

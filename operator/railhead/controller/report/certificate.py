@@ -2,26 +2,31 @@
 
 The CA is what the drivers trust for the whole life of a job, so it is kept in a Secret and
 survives restarts of the operator; the server certificate is made anew from it when a name
-is missing or its time is near.
+is missing or its time is near. All replicas of the operator present the same one: the first
+that finds it missing or old makes it, and the others take what is stored.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Conflict, Gone
+from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import SECRET
 from railhead.pki import Pair, expires, has_names, issue, make_ca
 
+log = logging.getLogger(__name__)
 SECRET_NAME = "railhead-report-tls"
 CA_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 60
+LOOK_AGAIN_SECONDS = 24 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,29 @@ async def ensure_certificates(client: KubeClient, namespace: str, names: Sequenc
     body = {"data": _to_secret(renewed, namespace)["data"]}
     await client.patch(SECRET, SECRET_NAME, body, type_="merge", namespace=namespace)
     return renewed
+
+
+async def renew_certificates(
+    client: KubeClient,
+    namespace: str,
+    names: Sequence[str],
+    known: Certificates,
+    present: Callable[[Pair], None],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Looks once a day, and presents what is new. Never returns by itself; a day without an answer does no harm."""
+    while True:
+        await sleep(LOOK_AGAIN_SECONDS)
+        try:
+            stored = await ensure_certificates(client, namespace, names)
+        except KubeError as error:
+            log.warning("the report endpoint's certificate was not looked at: %s", error)
+            continue
+        if stored.server != known.server:
+            present(stored.server)
+            log.info("the report endpoint has a new certificate")
+        known = stored
 
 
 def needs_renewal(certificate: str, names: Sequence[str], *, now: datetime) -> bool:

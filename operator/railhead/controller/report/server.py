@@ -20,6 +20,7 @@ from railhead.controller.report.certificate import Certificates
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError
+from railhead.pki import Pair
 
 END_SECONDS = 2.0  # for requests in work when the operator ends; a driver says it again
 BODY_SECONDS = 10.0  # a client that needs longer for 64 KiB is no driver of ours
@@ -71,24 +72,29 @@ def build_app(handler: ReportHandler) -> web.Application:
 
 
 def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
-    """A server context; the standard library reads keys from files only."""
+    """A server context that presents the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "server.pem")
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            file.write(certificates.server.certificate + certificates.server.key)
-        context.load_cert_chain(path)
+    present(context, certificates.server)
     return context
 
 
+def present(context: ssl.SSLContext, server: Pair) -> None:
+    """From now on new connections get this certificate; the standard library reads keys from files only."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "server.pem")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            file.write(server.certificate + server.key)
+        context.load_cert_chain(path)
+
+
 @asynccontextmanager
-async def serve_reports(listen: str, certificates: Certificates, handler: ReportHandler) -> AsyncIterator[None]:
+async def serve_reports(listen: str, context: ssl.SSLContext, handler: ReportHandler) -> AsyncIterator[None]:
     """Serves `POST /v1/report` while the context lasts."""
     runner = web.AppRunner(build_app(handler), access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS)
     await runner.setup()
     host, port = split_address(listen)
-    await web.TCPSite(runner, host, port, ssl_context=build_ssl_context(certificates)).start()
+    await web.TCPSite(runner, host, port, ssl_context=context).start()
     try:
         yield
     finally:

@@ -56,6 +56,12 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     return {key: value for key, value in wanted.items() if current.get(key) != value}
 
 
+def is_outrun(report: Report, status: JobStatus) -> bool:
+    """Does the status know of a later word of this attempt? Each word holds the whole state. Pure."""
+    known = status.progress
+    return known.attempt == report.attempt and count_of(report.reports) < known.reports
+
+
 class ReportWriter:
     """One slot per job that has something to say; a newer report takes an older one's place."""
 
@@ -116,6 +122,8 @@ class ReportWriter:
         facts = self._lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
             return  # the leader has written the driver's last word already
+        if is_outrun(report, facts.status):
+            return  # the driver has gone on to another replica, which was quicker
         fields = status_fields(report, facts.status)
         if not fields:
             return

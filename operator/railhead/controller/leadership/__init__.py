@@ -1,0 +1,1 @@
+"""Which of several operators plans: one at a time, by a Lease."""

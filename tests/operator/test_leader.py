@@ -1,0 +1,133 @@
+"""Two replicas with leader election on a real API server: one of them plans, whatever becomes of the other."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from railhead.controller.leadership.elector import LEASE_NAME
+from railhead.local.install import NAMESPACE
+from tests.api.server import ApiServer
+from tests.operator.audit import WRITES, AuditLog
+from tests.operator.conftest import LED, make_stage
+from tests.operator.running import RunningOperator
+from tests.operator.stage import Stage
+from tests.waiting import wait_until
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
+SECONDS = 3  # of LED
+
+
+@dataclass
+class Replicas:
+    """The one that leads and the one that waits."""
+
+    server: ApiServer
+    leader: RunningOperator
+    other: RunningOperator
+
+    def holder(self) -> str:
+        answer = self.server.request("GET", LEASE)
+        return str(answer.body["spec"].get("holderIdentity") or "") if answer.status == 200 else ""
+
+    def wait_change(self, before: str) -> float:
+        """Until somebody else leads; the seconds that it took."""
+        began = time.monotonic()
+        wait_until("another leader", lambda: self.holder() not in ("", before))
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[Replicas]:
+    """The operator that leads alone in other tests is away meanwhile."""
+    operator.end()
+    leader, other = (RunningOperator(operator.kubeconfig, tmp_path / name) for name in ("leader", "other"))
+    try:
+        leader.start(flags=LED)
+        replicas = Replicas(server, leader, other)
+        wait_until("a leader", replicas.holder)
+        other.start(flags=LED)
+        yield replicas
+    finally:
+        leader.stop()
+        other.stop()
+        operator.start()
+
+
+@pytest.fixture
+def led_stage(server: ApiServer, replicas: Replicas) -> Stage:
+    return make_stage(server, replicas.leader)
+
+
+def made_once(stage: Stage, audit: AuditLog, job: str) -> None:
+    """Its pods were made once, nothing was deleted, and each word was said once."""
+    asked = audit.requests(stage.namespace)
+    assert Counter(r.code for r in asked if (r.verb, r.resource) == ("create", "pods"))[201] == 3
+    assert not [r for r in asked if r.verb == "delete"]
+    assert stage.status(job)["attempt"] == 1
+    assert Counter(event["reason"] for event in stage.events(job)) == {"Created": 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_other_one_takes_over(
+    replicas: Replicas, led_stage: Stage, audit: AuditLog, number: signal.Signals
+) -> None:
+    led_stage.apply("moved")
+    led_stage.wait_pods("moved", 3)
+    before = replicas.holder()
+    replicas.leader.signal(number)
+    code = replicas.leader.wait()
+    seconds = replicas.wait_change(before)
+    assert code == (0 if number == signal.SIGTERM else -number)
+    assert seconds < (2 * SECONDS if number == signal.SIGKILL else 1.5)
+    for pod in led_stage.pods("moved").values():
+        led_stage.run_pod(pod)
+    led_stage.wait_phase("moved", "Starting")
+    made_once(led_stage, audit, "moved")
+
+
+def test_a_leader_that_was_stopped_for_long_ends_and_writes_nothing(
+    replicas: Replicas, led_stage: Stage, audit: AuditLog
+) -> None:
+    led_stage.apply("early")
+    led_stage.wait_pods("early", 3)
+    before = replicas.holder()
+    replicas.leader.signal(signal.SIGSTOP)
+    try:
+        for number in range(3):
+            led_stage.apply(f"late-{number}")  # it will see them when it wakes, before it has looked at its Lease
+        replicas.wait_change(before)
+        for number in range(3):
+            for pod in led_stage.wait_pods(f"late-{number}", 3).values():
+                led_stage.run_pod(pod)
+            led_stage.wait_phase(f"late-{number}", "Starting")
+        wrote = count_writes(led_stage, audit)
+    finally:
+        replicas.leader.signal(signal.SIGCONT)
+    assert replicas.leader.wait() == 1
+    assert "the Lease was not renewed in time" in replicas.leader.log.read_text()
+    assert count_writes(led_stage, audit) == wrote
+    assert Counter(r.code for r in audit.requests(led_stage.namespace) if r.resource == "pods")[201] == 12
+
+
+def count_writes(stage: Stage, audit: AuditLog) -> int:
+    return sum(r.verb in WRITES for r in audit.requests(stage.namespace))
+
+
+def test_reports_to_the_one_that_waits_are_taken(replicas: Replicas, led_stage: Stage) -> None:
+    led_stage.apply("told")
+    for pod in led_stage.wait_pods("told", 3).values():
+        led_stage.run_pod(pod)
+    led_stage.wait_phase("told", "Starting")
+    token = led_stage.token_of(led_stage.head("told"))
+    waiting = Stage(led_stage.server, replicas.other, led_stage.namespace)
+    for number, stage in enumerate((waiting, led_stage, waiting), start=1):
+        wait_until("the report", lambda: stage.report("told", token=token, reports=number, joined=2) == 202)  # noqa: B023
+        stage.wait_reports("told", number)
+    led_stage.wait_phase("told", "Running")

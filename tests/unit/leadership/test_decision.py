@@ -1,0 +1,56 @@
+"""What a candidate does about the Lease: a table, and no comparison of two machines' clocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from railhead.controller.leadership.decision import Choice, Sighting, Timing, decide_lease, read_lease
+
+ME, OTHER = "a_1", "b_2"
+TIMING = Timing(15)
+
+
+def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int = 15) -> dict[str, Any]:
+    # The times say that it has run out for years: they must not count.
+    spec = {"renewTime": "2020-01-01T00:00:00.000000Z", "leaseDurationSeconds": seconds, "leaseTransitions": 3}
+    return {"metadata": {"resourceVersion": version}, "spec": spec | ({"holderIdentity": holder} if holder else {})}
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "choice"),
+    [
+        (None, 100.0, Choice.MAKE),
+        (Sighting("", 15, "7", since=100.0), 100.0, Choice.TAKE),
+        (Sighting(ME, 15, "7", since=100.0), 100.0, Choice.TAKE),
+        (Sighting(OTHER, 15, "7", since=100.0), 100.0, Choice.WAIT),
+        (Sighting(OTHER, 15, "7", since=100.0), 115.0, Choice.WAIT),
+        (Sighting(OTHER, 15, "7", since=100.0), 115.1, Choice.TAKE),
+        (Sighting(OTHER, 60, "7", since=100.0), 130.0, Choice.WAIT),
+        (Sighting(OTHER, 0, "7", since=100.0), 101.0, Choice.WAIT),
+    ],
+)
+def test_a_candidate_takes_only_what_is_free_or_was_left_alone(
+    seen: Sighting | None, now: float, choice: Choice
+) -> None:
+    assert decide_lease(ME, seen, now=now, timing=TIMING) is choice
+
+
+def test_the_time_runs_from_the_first_sight_of_a_version() -> None:
+    first = read_lease(make_lease(), None, now=100.0)
+    assert first == Sighting(OTHER, 15, "7", since=100.0, transitions=3)
+    assert read_lease(make_lease(), first, now=110.0).since == 100.0
+    assert read_lease(make_lease(version="8"), first, now=110.0).since == 110.0
+
+
+def test_a_lease_without_a_holder_is_free() -> None:
+    seen = read_lease(make_lease(None), None, now=100.0)
+    assert decide_lease(ME, seen, now=100.0, timing=TIMING) is Choice.TAKE
+
+
+@pytest.mark.parametrize("seconds", [3, 15, 60])
+def test_a_leader_has_stopped_before_anybody_may_take_the_lease(seconds: int) -> None:
+    timing = Timing(seconds)
+    assert timing.lead_seconds + timing.period_seconds < seconds
+    assert timing.period_seconds * 3 < timing.lead_seconds  # more than one renewal may fail
