@@ -9,7 +9,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-CRD := crds/railhead.dev_trainjobs.yaml
+CHART := charts/railhead
+CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
 .PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic clean
@@ -33,15 +34,17 @@ check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
 	$(BIN)/ruff check operator tests tools benchmarks manifests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m railhead.api.crd $(CRD) --check
+	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
+	$(BIN)/python tools/chart_values.py $(CHART) --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
 
 format: $(READY) ## Format the code and mend what the linter can
 	$(BIN)/ruff format operator tests tools benchmarks manifests
 	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
-generate: $(READY) ## Write the generated files: the CRD and the examples' inline code
-	$(BIN)/python -m railhead.api.crd $(CRD)
+generate: $(READY) ## Write the generated files: the CRD, the chart's table of values, the examples' inline code
+	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd; done
+	$(BIN)/python tools/chart_values.py $(CHART)
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)
 
 constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the demo run with
@@ -54,6 +57,8 @@ test-unit: $(READY) ## The pure layers: seconds
 test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
 	$(BIN)/pytest -q tests/unit tests/architecture
+	@echo "== tests of the chart, with a real helm"
+	$(BIN)/pytest -q tests/chart
 	@echo "== tests against a real API server and with real Ray"
 	$(BIN)/pytest -q -m "not slow" tests/api tests/operator tests/local tests/ray tests/e2e
 

@@ -21,7 +21,10 @@ CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
 REFERENCE = PROJECT / "docs" / "trainjob.md"
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
 DOCUMENTS = sorted(
-    [*(PROJECT / name for name in TOP), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("manifests/**/*.md")]
+    [
+        *(PROJECT / name for name in TOP),
+        *(p for name in ("charts", "docs", "manifests") for p in PROJECT.glob(f"{name}/**/*.md")),
+    ]
 )
 # What Kubernetes describes itself.
 FOREIGN = re.compile(r"(podTemplate|\.valueFrom|\.configMapRef|\.secretRef)\.")

@@ -30,9 +30,13 @@ class NoControlPlane(RuntimeError):
     """The programs can neither be found nor made; the text says what was tried."""
 
 
-def cache_folder() -> Path:
+def users_cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "railhead" / f"control-plane-{KUBERNETES_VERSION}-{ETCD_VERSION}"
+    return Path(base) / "railhead"
+
+
+def cache_folder() -> Path:
+    return users_cache() / f"control-plane-{KUBERNETES_VERSION}-{ETCD_VERSION}"
 
 
 def has_programs(folder: Path) -> bool:
@@ -67,14 +71,21 @@ def resolve(say: Say) -> Path:
     cache = cache_folder()
     if has_programs(cache):
         return cache
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{cache}.lock").open("w") as lock:
-        if not _has_lock(lock):
-            say("waiting for another process that is making the control plane's programs")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        if not has_programs(cache):
-            _make(cache, say)
+    make_once(cache, is_made=has_programs, make=_make, say=say, what="the control plane's programs")
     return cache
+
+
+def make_once(
+    target: Path, *, is_made: Callable[[Path], bool], make: Callable[[Path, Say], None], say: Say, what: str
+) -> None:
+    """Makes a folder of the cache, while other processes that want the same wait for it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{target}.lock").open("w") as lock:
+        if not _has_lock(lock):
+            say(f"waiting for another process that is making {what}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_made(target):
+            make(target, say)
 
 
 def _has_lock(lock: IO[str]) -> bool:

@@ -8,19 +8,53 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from railhead.local.processes import spawn
 
 GO_VERSION = (1, 26)
-MODULES = {"etcd": ("etcd",), "kube": ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")}
 SAY_EVERY_SECONDS = 15.0
 
 
+@dataclass(frozen=True)
+class GoModule:
+    """One program to build, from a folder with a go.mod and a go.sum of ours.
+
+    Attributes:
+        folder: its name, and that of the program.
+        package: what is built: the module itself, or a package that it requires.
+        flags: for the linker.
+        links: other names of the program, when it is one for all of them.
+    """
+
+    folder: str
+    package: str = "."
+    flags: str = "-s -w"
+    links: tuple[str, ...] = ()
+
+
 def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], None]) -> None:
+    """Builds etcd, the Kubernetes servers and kubectl.
+
+    Raises:
+        subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
+    """
+    kube = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+    modules = (GoModule("etcd"), GoModule("kube", flags=_flags(kubernetes), links=kube))
+    with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
+        build_modules(go, target, sources=sources, modules=modules, say=say)
+
+
+def build_modules(
+    go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], say: Callable[[str], None]
+) -> None:
     """Builds into a folder beside the target and renames it at the end: a half build is never found.
+
+    Args:
+        sources: the folder that has the modules' folders.
 
     Raises:
         subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
@@ -31,25 +65,14 @@ def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], 
         folder = Path(name)
         out = folder / "out"
         out.mkdir()
-        with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
-            shutil.copytree(sources, folder / "go")
-        for module, programs in MODULES.items():
-            say(f"building {', '.join(programs)} with Go (once; minutes with empty caches)")
-            command = [
-                *go,
-                "build",
-                "-mod=readonly",
-                "-trimpath",
-                "-ldflags",
-                _flags(kubernetes),
-                "-o",
-                str(out / module),
-                ".",
-            ]
-            _run(command, folder / "go" / module, log=log, what=module, say=say)
-            for program in programs:
-                if program != module:
-                    (out / program).symlink_to(module)
+        shutil.copytree(sources, folder / "go")
+        for module in modules:
+            say(f"building {', '.join(module.links) or module.folder} with Go (once; minutes with empty caches)")
+            command = [*go, "build", "-mod=readonly", "-trimpath", "-ldflags", module.flags]
+            command += ["-o", str(out / module.folder), module.package]
+            _run(command, folder / "go" / module.folder, log=log, what=module.folder, say=say)
+            for link in module.links:
+                (out / link).symlink_to(module.folder)
         if target.exists():
             shutil.rmtree(target)
         out.rename(target)

@@ -1,0 +1,60 @@
+{{/* The beginning of all names. */}}
+{{- define "railhead.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "railhead.operator" -}}{{ include "railhead.fullname" . }}-operator{{- end -}}
+{{- define "railhead.reports" -}}{{ include "railhead.fullname" . }}-reports{{- end -}}
+
+{{/* Several releases may watch namespaces of their own, so what they have beside their namespaces says whose it is. */}}
+{{- define "railhead.clusterName" -}}
+{{- include "railhead.operator" . -}}{{- if .Values.watchNamespaces -}}-{{ .Release.Namespace }}{{- end -}}
+{{- end -}}
+
+{{- define "railhead.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "railhead.operator" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.name is needed with serviceAccount.create=false: the account that the operator runs as" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "railhead.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $image.repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "railhead.selector" -}}
+app.kubernetes.io/name: railhead
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "railhead.labels" -}}
+{{- $own := dict
+  "app.kubernetes.io/name" "railhead"
+  "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service
+  "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_")
+-}}
+{{- toYaml (merge $own .Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "railhead.subject" -}}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "railhead.serviceAccount" . }}
+    namespace: {{ .Release.Namespace }}
+{{- end -}}

@@ -1,0 +1,192 @@
+"""The operator's Deployment, Service and account, value by value."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+
+from railhead.cli import operator
+from tests.chart.chart import NAMESPACE, Chart, Rendered
+
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+
+
+def flags(rendered: Rendered) -> dict[str, Any]:
+    """Flag -> value, as the operator itself reads its arguments."""
+    [first, *rest] = rendered.container["args"]
+    assert first == "operator"
+    parser = argparse.ArgumentParser()
+    operator.add_arguments(parser)
+    return vars(parser.parse_args(rest))
+
+
+def test_the_operator_understands_its_arguments(chart: Chart) -> None:
+    found = flags(chart.render())
+    assert found["namespace"] == "$(POD_NAMESPACE)"
+    assert found["watch_namespace"] == []
+    assert found["report_url"] == "https://railhead-reports.$(POD_NAMESPACE).svc:8443"
+
+
+def test_arguments_come_from_values(chart: Chart) -> None:
+    values = {"concurrency": 3, "logLevel": "DEBUG", "watchNamespaces": ["a", NAMESPACE], "service": {"port": 443}}
+    found = flags(chart.render(values))
+    assert found["concurrency"] == 3
+    assert found["log_level"] == "DEBUG"
+    assert found["watch_namespace"] == ["a", "$(POD_NAMESPACE)"]
+    assert found["report_url"].endswith(".svc:443")
+    assert flags(chart.render({"extraArgs": ["--log-level=ERROR"]}))["log_level"] == "ERROR"
+
+
+def test_leader_election(chart: Chart) -> None:
+    rendered = chart.render({"replicas": 3, "leaderElection": {"leaseSeconds": 5}})
+    assert flags(rendered)["leader_election"] is True
+    assert flags(rendered)["lease_seconds"] == 5
+    assert rendered.one("Deployment")["spec"]["replicas"] == 3
+    assert "strategy" not in rendered.one("Deployment")["spec"]  # the new one watches before the old one ends
+
+
+def test_without_leader_election_there_are_never_two(chart: Chart) -> None:
+    rendered = chart.render({"leaderElection": {"enabled": False}})
+    assert flags(rendered)["leader_election"] is False
+    assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_ports_are_those_that_the_operator_listens_on(chart: Chart) -> None:
+    rendered = chart.render()
+    ports = {p["name"]: str(p["containerPort"]) for p in rendered.container["ports"]}
+    found = flags(rendered)
+    assert found["report_listen"].rpartition(":")[2] == ports["reports"]
+    assert found["probe_listen"].rpartition(":")[2] == ports["probes"]
+    assert rendered.one("Service")["spec"]["ports"][0]["targetPort"] == "reports"
+
+
+def test_the_service_finds_the_pods(chart: Chart) -> None:
+    rendered = chart.render({"podLabels": {"team": "ml"}, "commonLabels": {"cost": "42"}})
+    labels = rendered.pod["metadata"]["labels"]
+    assert rendered.one("Service")["spec"]["selector"].items() <= labels.items()
+    assert rendered.one("Deployment")["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert {"team": "ml", "cost": "42"}.items() <= labels.items()
+
+
+@pytest.mark.parametrize(
+    ("image", "wanted"),
+    [
+        ({}, "railhead/operator:0.1.0"),
+        ({"tag": "2"}, "railhead/operator:2"),
+        ({"repository": "r.example:5000/x", "digest": DIGEST, "tag": "2"}, f"r.example:5000/x@{DIGEST}"),
+    ],
+)
+def test_image_by_tag_or_digest(chart: Chart, image: dict[str, str], wanted: str) -> None:
+    container = chart.render({"image": image}).container
+    assert container["image"] == wanted
+    assert "imagePullPolicy" not in container
+
+
+def test_image_policy_and_secrets(chart: Chart) -> None:
+    rendered = chart.render({"image": {"pullPolicy": "Never"}, "imagePullSecrets": [{"name": "registry"}]})
+    assert rendered.container["imagePullPolicy"] == "Never"
+    assert rendered.pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+
+
+OF_THE_POD: dict[str, Any] = {
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"key": "system", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {"x": {}}},
+    "priorityClassName": "system-cluster-critical",
+    "terminationGracePeriodSeconds": 33,
+    "podSecurityContext": {"runAsNonRoot": True},
+}
+OF_THE_CONTAINER: dict[str, Any] = {
+    "resources": {"limits": {"memory": "1Gi", "cpu": "2"}, "requests": {"cpu": "1", "memory": "1Gi"}},
+    "securityContext": {
+        "readOnlyRootFilesystem": False,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    },
+}
+
+
+def test_what_is_the_pods_goes_to_the_pod(chart: Chart) -> None:
+    values = {**OF_THE_POD, "podSecurityContext": {"runAsUser": 7}, "podAnnotations": {"a": "b"}}
+    rendered = chart.render(values)
+    spec = rendered.pod["spec"]
+    for name in OF_THE_POD.keys() - {"podSecurityContext"}:
+        assert spec[name] == OF_THE_POD[name], name
+    assert spec["securityContext"]["runAsUser"] == 7
+    assert spec["securityContext"]["runAsNonRoot"] is True  # the defaults stay beside it
+    assert rendered.pod["metadata"]["annotations"] == {"a": "b"}
+    assert not OF_THE_POD.keys() - {"terminationGracePeriodSeconds"} & chart.render().pod["spec"].keys()
+
+
+def test_what_is_the_containers_goes_to_the_container(chart: Chart) -> None:
+    container = chart.render(OF_THE_CONTAINER).container
+    assert container["resources"] == OF_THE_CONTAINER["resources"]
+    assert container["securityContext"] == OF_THE_CONTAINER["securityContext"]
+
+
+def test_spread_counts_the_operators_pods(chart: Chart) -> None:
+    constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    own = {**constraint, "labelSelector": {"matchLabels": {"mine": "yes"}}}
+    rendered = chart.render({"topologySpreadConstraints": [constraint, own]})
+    [first, second] = rendered.pod["spec"]["topologySpreadConstraints"]
+    selector = rendered.one("Deployment")["spec"]["selector"]
+    assert first == {**constraint, "labelSelector": selector}
+    assert second["labelSelector"]["matchLabels"]["mine"] == "yes"
+
+
+def test_extra_variables_and_volumes(chart: Chart) -> None:
+    values: dict[str, Any] = {
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy"}],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca"}],
+    }
+    rendered = chart.render(values)
+    assert values["extraEnv"][0] in rendered.container["env"]
+    assert values["extraVolumes"][0] in rendered.pod["spec"]["volumes"]
+    assert values["extraVolumeMounts"][0] in rendered.container["volumeMounts"]
+
+
+def test_probes_ask_what_the_operator_serves(chart: Chart) -> None:
+    container = chart.render({"livenessProbe": {"periodSeconds": 60}}).container
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
+    assert container["livenessProbe"]["periodSeconds"] == 60
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "probes"}
+
+
+def test_the_defaults_pass_pod_security_restricted(chart: Chart) -> None:
+    """tests/chart/test_grid.py shows it on an API server."""
+    rendered = chart.render()
+    assert rendered.pod["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert rendered.container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_names_follow_the_release(chart: Chart) -> None:
+    assert {o["metadata"]["name"].removeprefix("railhead-") for o in chart.render().objects} == {
+        "operator", "reports", "view", "edit",
+    }  # fmt: skip
+    other = chart.render(release="blue")
+    assert all(o["metadata"]["name"].startswith("blue-railhead-") for o in other.objects)
+    assert "https://blue-railhead-reports." in flags(other)["report_url"]
+    named = chart.render({"fullnameOverride": "x", "nameOverride": "y"})
+    assert all(o["metadata"]["name"].startswith("x-") for o in named.objects)
+    assert chart.render({"nameOverride": "y"}, release="z").one("Deployment")["metadata"]["name"] == "z-y-operator"
+
+
+def test_account_of_somebody_else(chart: Chart) -> None:
+    rendered = chart.render({"serviceAccount": {"create": False, "name": "mine"}})
+    assert rendered.of("ServiceAccount") == []
+    assert rendered.pod["spec"]["serviceAccountName"] == "mine"
+    subjects = [s for kind in ("ClusterRoleBinding", "RoleBinding") for b in rendered.of(kind) for s in b["subjects"]]
+    assert {s["name"] for s in subjects} == {"mine"}
+
+
+def test_account_and_service_have_annotations(chart: Chart) -> None:
+    rendered = chart.render({"serviceAccount": {"annotations": {"a": "1"}}, "service": {"annotations": {"b": "2"}}})
+    assert rendered.one("ServiceAccount")["metadata"]["annotations"] == {"a": "1"}
+    assert rendered.one("Service")["metadata"]["annotations"] == {"b": "2"}

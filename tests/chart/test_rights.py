@@ -1,0 +1,73 @@
+"""The operator's roles: cluster-wide, or in the watched namespaces only."""
+
+from __future__ import annotations
+
+from tests.chart.chart import NAMESPACE, Chart
+
+ON_JOBS = {
+    *(("", verb, "railhead.dev", "trainjobs") for verb in ("get", "list", "watch")),
+    ("", "patch", "railhead.dev", "trainjobs/status"),
+    ("", "update", "railhead.dev", "trainjobs/finalizers"),
+    *(("", verb, "", "pods") for verb in ("get", "list", "watch", "create", "delete")),
+    *(("", "create", "", resource) for resource in ("services", "configmaps", "secrets", "events")),
+    ("", "get", "", "configmaps"),
+}
+OWN = {
+    *((NAMESPACE, verb, "", "secrets") for verb in ("get", "patch")),
+    *((NAMESPACE, verb, "coordination.k8s.io", "leases") for verb in ("create", "get", "patch")),
+}
+IN_THE_CLUSTER = {("", "create", "authentication.k8s.io", "tokenreviews")}
+
+
+def test_cluster_wide(chart: Chart) -> None:
+    rendered = chart.render()
+    assert rendered.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER
+    assert rendered.grants("Role") == OWN
+    alone = chart.render({"leaderElection": {"enabled": False}})
+    assert alone.grants("Role") == {right for right in OWN if right[3] != "leases"}
+
+
+def test_a_role_in_each_watched_namespace_instead(chart: Chart) -> None:
+    rendered = chart.render({"watchNamespaces": ["a", "b"]})
+    assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
+    on_jobs = {(n, *right) for n in "ab" for _, *right in ON_JOBS}
+    assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
+
+
+def test_two_releases_that_watch_namespaces_do_not_meet(chart: Chart) -> None:
+    """Also when both have the same name."""
+    values = {"watchNamespaces": ["a"], "rbac": {"aggregate": False}}
+    names = [
+        {o["metadata"]["name"] for o in chart.render(values, namespace=namespace).of("ClusterRole")}
+        for namespace in ("team-a", "team-b")
+    ]
+    assert not names[0] & names[1]
+
+
+def test_the_operator_reads_one_secret_only(chart: Chart) -> None:
+    for values in ({}, {"watchNamespaces": ["a"]}):
+        for role in (*chart.render(values).of("Role"), *chart.render(values).of("ClusterRole")):
+            for rule in role["rules"]:
+                assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+                if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
+                    assert rule["resourceNames"] == ["railhead-report-tls"]
+
+
+def test_people_get_trainjobs_by_the_clusters_own_roles(chart: Chart) -> None:
+    rendered = chart.render()
+    to = "rbac.authorization.k8s.io/aggregate-to-"
+    roles = {}
+    for name in ("view", "edit"):
+        role = rendered.one("ClusterRole", f"railhead-{name}")
+        roles[name] = {label.removeprefix(to) for label in role["metadata"]["labels"] if label.startswith(to)}
+        assert all(rule["apiGroups"] == ["railhead.dev"] for rule in role["rules"])
+    assert roles == {"view": {"view"}, "edit": {"edit", "admin"}}  # those two have what view has
+    verbs = {verb for rule in rendered.one("ClusterRole", "railhead-view")["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+
+
+def test_roles_can_be_left_to_others(chart: Chart) -> None:
+    rendered = chart.render({"rbac": {"create": False}, "watchNamespaces": ["a"]})
+    assert not any(rendered.of(kind) for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"))
+    alone = chart.render({"rbac": {"aggregate": False}})
+    assert [r["metadata"]["name"] for r in alone.of("ClusterRole")] == ["railhead-operator"]

@@ -1,0 +1,65 @@
+"""What is made only when it is asked for, and what all objects have."""
+
+from __future__ import annotations
+
+from tests.chart.chart import NAMESPACE, Chart
+
+
+def test_disruption_budget(chart: Chart) -> None:
+    assert chart.render().of("PodDisruptionBudget") == []
+    rendered = chart.render({"podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"}})
+    spec = rendered.one("PodDisruptionBudget")["spec"]
+    assert spec["maxUnavailable"] == "50%"
+    assert spec["selector"] == rendered.one("Deployment")["spec"]["selector"]
+
+
+def test_network_policy_lets_job_pods_and_probes_in(chart: Chart) -> None:
+    assert chart.render().of("NetworkPolicy") == []
+    rendered = chart.render({"networkPolicy": {"enabled": True}})
+    spec = rendered.one("NetworkPolicy")["spec"]
+    assert spec["podSelector"] == rendered.one("Deployment")["spec"]["selector"]
+    assert spec["policyTypes"] == ["Ingress"]
+    [reports, probes] = spec["ingress"]
+    assert {p["port"] for r in (reports, probes) for p in r["ports"]} == {
+        p["name"] for p in rendered.container["ports"]
+    }
+    [peer] = reports["from"]
+    assert peer["podSelector"]["matchExpressions"] == [{"key": "railhead.dev/job-uid", "operator": "Exists"}]
+    assert "from" not in probes
+
+
+def test_network_policy_can_be_narrowed_and_widened(chart: Chart) -> None:
+    peer = {"ipBlock": {"cidr": "10.0.0.0/8"}}
+    policy = {"enabled": True, "extraFrom": [peer], "probesFrom": [peer], "egress": [{"to": [peer]}]}
+    spec = chart.render({"networkPolicy": policy}).one("NetworkPolicy")["spec"]
+    assert peer in spec["ingress"][0]["from"]
+    assert spec["ingress"][1]["from"] == [peer]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert spec["egress"] == [{"to": [peer]}]
+
+
+def test_extra_objects_are_part_of_the_release(chart: Chart) -> None:
+    plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}}
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}\n"
+    rendered = chart.render({"extraObjects": [plain, text]})
+    assert {o["metadata"]["name"] for o in rendered.of("ConfigMap")} == {"plain", "railhead-text"}
+
+
+def test_common_labels_are_everywhere_and_never_replace_the_charts_own(chart: Chart) -> None:
+    switches = {"podDisruptionBudget": {"enabled": True}, "networkPolicy": {"enabled": True}, "watchNamespaces": ["a"]}
+    labels = {"cost-center": "42", "app.kubernetes.io/name": "mine"}
+    rendered = chart.render({"commonLabels": labels, "crds": {"enabled": True}, **switches})
+    assert {o["kind"] for o in rendered.objects} == {
+        "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Deployment", "NetworkPolicy",
+        "PodDisruptionBudget", "Role", "RoleBinding", "Service", "ServiceAccount",
+    }  # fmt: skip
+    for found in (*rendered.objects, rendered.pod):
+        assert (
+            found["metadata"]["labels"].items() >= {"cost-center": "42", "app.kubernetes.io/name": "railhead"}.items()
+        )
+
+
+def test_objects_are_in_the_releases_namespace_or_a_watched_one(chart: Chart) -> None:
+    rendered = chart.render({"watchNamespaces": ["a"], "networkPolicy": {"enabled": True}})
+    namespaces = {o["metadata"].get("namespace") for o in rendered.objects if not o["kind"].startswith("Cluster")}
+    assert namespaces == {NAMESPACE, "a"}

@@ -1,0 +1,92 @@
+"""Writes the table of values into the chart's README, from values.yaml and its comments.
+
+A comment that begins with "# --" describes the value below it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+BEGIN = "<!-- begin of the values (from values.yaml by `make generate`) -->\n"
+END = "<!-- end of the values -->\n"
+KEY = re.compile(r"^( *)([A-Za-z]\w*):")
+COMMENT = re.compile(r"^ *# -- (.+)$")
+
+
+def read_descriptions(text: str) -> dict[str, str]:
+    """Path of a value -> its comment.
+
+    Raises:
+        ValueError: a comment has no value below it.
+    """
+    found: dict[str, str] = {}
+    path: list[str] = []
+    waiting = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        comment, key = COMMENT.match(line), KEY.match(line)
+        if comment:
+            waiting = comment[1]
+        elif key:
+            path = [*path[: len(key[1]) // 2], key[2]]
+            if waiting:
+                found[".".join(path)] = waiting
+            waiting = ""
+        elif waiting:
+            raise ValueError(f"line {number}: the comment {waiting!r} has no value below it")
+    return found
+
+
+def read_defaults(values: dict[str, Any], described: set[str], *, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its path: a described one as a whole, others by their parts."""
+    for name, value in values.items():
+        path = f"{prefix}{name}"
+        if path in described or not isinstance(value, dict):
+            yield path, value
+        else:
+            yield from read_defaults(value, described, prefix=f"{path}.")
+
+
+def build_table(text: str) -> str:
+    """Raises ValueError when a value has no description."""
+    descriptions = read_descriptions(text)
+    rows = ["| Value | Default | Meaning |", "|---|---|---|"]
+    for path, default in read_defaults(yaml.safe_load(text), set(descriptions)):
+        if path not in descriptions:
+            raise ValueError(f"{path} has no comment")
+        rows.append(f"| `{path}` | `{json.dumps(default)}` | {descriptions[path]} |")
+    return "\n".join(rows) + "\n"
+
+
+def embed(readme: str, table: str) -> str:
+    """The README with the table between its markers. Raises ValueError when they are missing."""
+    if BEGIN not in readme or END not in readme:
+        raise ValueError("the marker comments for the values are missing")
+    return f"{readme.split(BEGIN)[0]}{BEGIN}\n{table}\n{END}{readme.split(END)[1]}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("chart", type=Path)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    readme = options.chart / "README.md"
+    old = readme.read_text()
+    new = embed(old, build_table((options.chart / "values.yaml").read_text()))
+    if options.check and new != old:
+        print(f"{readme} is stale: run `make generate`", file=sys.stderr)
+        return 1
+    if not options.check:
+        readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
