@@ -17,6 +17,7 @@ from railhead.contract import environment as e
 from railhead.contract import exit_codes
 from railhead.contract.job_input import JobInput
 from tests.ray.pods import Pods, make_job
+from tests.s3 import BUCKET, start_s3
 
 ROWS = 101
 SLOT = {"railhead_worker": 1.0}
@@ -129,6 +130,23 @@ def test_every_row_is_seen_once_per_epoch_in_every_format(tmp_path: Path) -> Non
     # The functions of the user's modules have run in tasks, on the worker pods and never on the head.
     assert {node for _, node in made} <= {rank["node"] for rank in seen}
     assert "\x1b[A" not in log, "no progress bars"
+
+
+def test_a_bucket_is_read_with_what_the_secret_puts_into_the_environment(tmp_path: Path) -> None:
+    with start_s3(tmp_path) as s3:
+        for part in range(2):
+            pq.write_table(pa.table({"id": list(range(part, 40, 2))}), tmp_path / "part")
+            s3.put(f"rows/{part}.parquet", (tmp_path / "part").read_bytes())
+        dataset = {"format": "parquet", "uri": f"s3://{BUCKET}/rows"}
+        config = {"columns": {"train": "id"}, "out": str(tmp_path)}
+        job = make_data_job({"train": dataset}, train_loop_config=config)
+        with Pods(tmp_path / "pods", job, source={"user.py": SEEING}) as pods:
+            pods.start(env={**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
+            assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+            told = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
+    mine, others = (json.loads((tmp_path / f"{rank}.json").read_text())["train"][0] for rank in (0, 1))
+    assert len(mine) == len(others) == 20 and sorted(mine + others) == list(range(40))
+    assert s3.secret not in told and s3.key not in told
 
 
 FAILING = """

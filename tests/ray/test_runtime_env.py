@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 from railhead.contract import exit_codes
@@ -44,6 +45,42 @@ def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -
     for rank in (0, 1):
         assert f"rank {rank} sees of-working-dir of-py-modules of-pythonpath of-env-vars" in log
         assert f"(rank {rank}) left out: True" in log
+
+
+def write_wheel(folder: Path) -> Path:
+    """The least that pip installs: one module, from a file, so that no index is asked."""
+    info = "bricks-1.0.dist-info"
+    files = {
+        "bricks.py": "NAME = 'installed-by-pip'",
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: bricks\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    path = folder / "bricks-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            wheel.writestr(name, text)
+        wheel.writestr(f"{info}/RECORD", "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD")))
+    return path
+
+
+INSTALLED = """
+import ray.train
+import bricks
+
+def train_func():
+    print("rank", ray.train.get_context().get_world_rank(), "has", bricks.NAME)
+"""
+
+
+def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
+    runtime_env = {"pip": {"packages": [str(write_wheel(tmp_path))], "pip_install_options": ["--no-index"]}}
+    job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
+    with Pods(tmp_path, job, source={"user.py": INSTALLED}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+        log = pods.read_log()
+    for rank in (0, 1):
+        assert f"rank {rank} has installed-by-pip" in log
 
 
 def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_path: Path) -> None:
