@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from railhead.contract import environment as e
 from railhead.contract import exit_codes
+from railhead.contract.job_input import JobInput
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # Ends when the test says so. Each line tells from where, and how many there are.
@@ -42,8 +44,8 @@ def train_func(config):
 NODE = {"cpus": 1, "gpus": 0, "resources": {"railhead_worker": 1.0}, "objectStoreBytes": OBJECT_STORE}
 
 
-def make_elastic_job(end: Path) -> Any:
-    job = make_job(framework="Python", backend={}, train_loop_config={"end": str(end)})
+def make_elastic_job(config: dict[str, str]) -> JobInput:
+    job = make_job(framework="Python", backend={}, train_loop_config=config)
     scaling = {
         "minWorkers": 1,
         "maxWorkers": 2,
@@ -52,13 +54,13 @@ def make_elastic_job(end: Path) -> Any:
         "resizeIntervalSeconds": 0,
         "resourcesPerWorker": {"CPU": 1.0, "railhead_worker": 1.0},
     }
-    return job.__class__(**{**job.__dict__, "scaling": scaling, "ray_node": {**job.ray_node, "worker": NODE}})
+    return replace(job, scaling=scaling, ray_node={**job.ray_node, "worker": NODE})
 
 
 def test_a_group_starts_small_grows_after_a_commit_and_shrinks_with_a_lost_pod(tmp_path: Path) -> None:
     end = tmp_path / "end"
     source = {"user.py": COUNTING.replace("import ray.train\n", "import ray.train, ray.train.collective\n", 1)}
-    with Pods(tmp_path, make_elastic_job(end), source=source) as pods:
+    with Pods(tmp_path, make_elastic_job({"end": str(end)}), source=source) as pods:
         pods.start(workers=1, env={e.WORKER_PODS: "2"})
         pods.wait_until(lambda: any(r["workers"] == 1 and r["reports"] for r in pods.reports), timeout=120)
         pods.start_worker(1)
@@ -83,3 +85,60 @@ def test_a_group_starts_small_grows_after_a_commit_and_shrinks_with_a_lost_pod(t
     before = [int(epoch) for epoch in epochs[:grown] if epoch is not None]
     assert firsts[1] - 1 <= max(before) <= firsts[1], (firsts, before)
     assert "Infrastructure: lost node" in log
+
+
+# Each epoch goes over the whole dataset; what each rank has seen of it is noted with the size of the group.
+READING = """
+import json, os, tempfile
+import ray.train
+
+def train_func(config):
+    context = ray.train.get_context()
+    rank, size = context.get_world_rank(), context.get_world_size()
+    first = 0
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            first = int(open(os.path.join(folder, "epoch")).read()) + 1
+    epoch = first
+    while True:
+        shard = ray.train.get_dataset_shard("train")
+        seen = [int(n) for batch in shard.iter_batches(batch_size=8) for n in batch["id"]]
+        with open(os.path.join(config["out"], f"{epoch:03d}-{size}-{rank}.json"), "w") as file:
+            json.dump(seen, file)
+        with tempfile.TemporaryDirectory() as folder:
+            made = None
+            if rank == 0:
+                with open(os.path.join(folder, "epoch"), "w") as file:
+                    file.write(str(epoch))
+                made = ray.train.Checkpoint.from_directory(folder)
+            ray.train.report({"epoch": epoch}, checkpoint=made)
+        if size == 2 and epoch >= first + 1:
+            return
+        epoch += 1
+
+def rows():
+    import ray.data
+
+    return ray.data.range(40, override_num_blocks=4)
+"""
+
+
+def test_a_group_that_grows_shares_the_data_anew(tmp_path: Path) -> None:
+    job = make_elastic_job({"out": str(tmp_path)})
+    job = replace(job, datasets={"train": {"function": "user:rows"}})
+    job.ray_node["worker"] = {**NODE, "cpus": 2}
+    with Pods(tmp_path / "pods", job, source={"user.py": READING}) as pods:
+        pods.start(workers=1, env={e.WORKER_PODS: "2"})
+        pods.wait_until(lambda: any(r["workers"] == 1 and r["reports"] for r in pods.reports), timeout=120)
+        pods.start_worker(1)
+        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+    seen: dict[tuple[int, int], list[int]] = {}
+    for path in sorted(tmp_path.glob("*.json")):
+        epoch, size, _ = (int(part) for part in path.stem.split("-"))
+        seen.setdefault((size, epoch), []).extend(json.loads(path.read_text()))
+    assert {size for size, _ in seen} == {1, 2}
+    for (size, epoch), rows in seen.items():
+        assert sorted(rows) == list(range(40)), f"epoch {epoch} of {size}: each row once"
+    alone, together = (sorted(epoch for size, epoch in seen if size == wanted) for wanted in (1, 2))
+    assert max(alone) + 1 >= min(together) > 0, "the larger group goes on after the last checkpoint"
