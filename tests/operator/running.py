@@ -37,6 +37,11 @@ class RunningOperator:
 
     def start(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
         """Returns when its watches are synced. `report_url` is what jobs are told instead of the true one."""
+        self.launch(report_url=report_url, flags=flags)
+        self.wait_ready()
+
+    def launch(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
+        """Does not wait for anything."""
         options = {
             "kubeconfig": self.kubeconfig,
             "namespace": NAMESPACE,
@@ -45,6 +50,9 @@ class RunningOperator:
             "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
         self._process = spawn([*python_command("railhead.cli operator", options), *flags], log=self.log)
+
+    def wait_ready(self) -> None:
+        assert self._process is not None
         deadline = time.monotonic() + READY_SECONDS
         while not is_operator_ready(self._probe_port):
             assert self._process.poll() is None, self.log.read_text()

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from railhead import __version__
 from railhead.api import names
 from railhead.api.schema import Schema, build_schema
 from railhead.api.spec import TrainJobSpec
@@ -124,7 +125,10 @@ def build_crd() -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}", "labels": {"app.kubernetes.io/name": "railhead"}},
+        "metadata": {
+            "name": f"{names.PLURAL}.{names.GROUP}",
+            "labels": {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/version": __version__},
+        },
         "spec": {
             "group": names.GROUP,
             "names": {

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import local_down, local_run, local_status, local_up, operator
+from railhead.cli import local_down, local_run, local_status, local_up, operator, version
 from railhead.cli.local_options import interrupt_on_termination
 from railhead.local.assets import MissingAsset
 from railhead.local.control_plane.binaries import NoControlPlane
@@ -30,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, command in LOCAL.items():
         _add(local_commands, name, command)
     _add(commands, "operator", operator)
+    _add(commands, "version", version)
     return parser
 
 

@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
     # Imported here, because kopf takes longer to load than the other commands take in all.
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
+    from railhead.controller.definition import WrongDefinition
     from railhead.controller.leadership.elector import LostLease
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     )
     try:
         asyncio.run(run_operator(config))
-    except LostLease as error:
+    except (LostLease, WrongDefinition) as error:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.config import OperatorConfig
+from railhead.controller.definition import check_definition
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import watch_jobs
@@ -100,9 +101,11 @@ async def run_operator(config: OperatorConfig) -> None:
     Raises:
         KubeError: when the API server does not answer at the start.
         LostLease: another operator leads, or may lead.
+        WrongDefinition: the CRD is older than this operator, or not there.
     """
     names_ = _certificate_names(config.report_url)
     async with connect(config.kubeconfig) as client:
+        await check_definition(client)
         certificates = await ensure_certificates(client, config.namespace, names_)
         context = build_ssl_context(certificates)
         parts = _build_parts(config, client, certificates.ca.certificate)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from railhead import __version__
 from railhead.cli import local_run
 from railhead.cli.local_options import uninterrupted
 from railhead.cli.main import main
 from railhead.local.session import SessionError
+from railhead.resources.bundle import build_bundle, bundle_name
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +44,7 @@ def test_bad_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    "command", [["operator"], ["local", "up"], ["local", "down"], ["local", "status"], ["local", "run"]]
+    "command", [["operator"], ["version"], ["local", "up"], ["local", "down"], ["local", "status"], ["local", "run"]]
 )
 def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
@@ -94,3 +97,14 @@ def test_cleaning_up_is_not_interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_versions_that_belong_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(rf"^railhead +{re.escape(__version__)}$", said, re.MULTILINE)
+    assert re.search(r"^Ray +2\.52 or newer .*scaling\.minWorkers 2\.55", said, re.MULTILINE)
+    assert re.search(rf"^driver +ConfigMap {bundle_name(build_bundle())}$", said, re.MULTILINE)
+    assert re.search(
+        rf"^CRD +trainjobs\.railhead\.dev v1alpha1, of Railhead {re.escape(__version__)}", said, re.MULTILINE
+    )

@@ -1,0 +1,63 @@
+"""The operator beside an older CRD, on an API server of its own: it does not run, and says what to do."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.api.crd import build_crd
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.binaries import resolve
+from railhead.local.install import Kubectl, install, make_operator_kubeconfig
+from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
+
+
+def build_older_crd() -> dict[str, Any]:
+    """As of a release that knew neither `env` nor the phase Restarting."""
+    older = copy.deepcopy(build_crd())
+    fields = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    del fields["spec"]["properties"]["env"]
+    rules = fields["spec"]["x-kubernetes-validations"]
+    fields["spec"]["x-kubernetes-validations"] = [rule for rule in rules if "self.env)" not in rule["rule"]]
+    fields["status"]["properties"]["phase"]["enum"].remove("Restarting")
+    return older
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
+    plane = ControlPlane(tmp_path / "plane", binaries=resolve(lambda text: print(text, file=sys.stderr)))
+    try:
+        plane.start(("etcd", "kube-apiserver"))
+        kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
+        install(kubectl, node="local")
+        make_operator_kubeconfig(kubectl, plane, tmp_path / "operator.kubeconfig")
+        yield kubectl
+    finally:
+        plane.stop()
+
+
+def test_an_older_crd_is_refused_in_a_sentence_and_a_newer_one_is_waited_for(kubectl: Kubectl, tmp_path: Path) -> None:
+    """A CRD that is applied together with the operator is served a moment later."""
+    kubectl.apply([build_older_crd()])
+    operator = RunningOperator(tmp_path / "operator.kubeconfig", tmp_path)
+    operator.launch()
+    assert operator.wait() == 1
+    said = operator.log.read_text()
+    assert (
+        "is older than this operator needs (spec.env: gone; status.phase: 'Restarting' is no choice any more)" in said
+    )
+    assert "kubectl apply --server-side -f crds/" in said
+    assert "Traceback" not in said
+    operator.launch()
+    try:
+        wait_until("its look", lambda: operator.log.read_text().count("Looking again") > said.count("Looking again"))
+        kubectl.apply([build_crd()])
+        operator.wait_ready()
+    finally:
+        operator.stop()

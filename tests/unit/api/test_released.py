@@ -1,0 +1,118 @@
+"""The CRD takes what every released one took: jobs that are stored, and files in Git, stay good."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railhead.api import crd
+from railhead.api.compatibility import find_narrowed
+
+RELEASED = sorted((Path(__file__).resolve().parents[2] / "released").glob(f"*/{crd.FILE_NAME}"))
+RULE = """\
+A CRD may grow, and never take anything back: no field gone, no type, default or list type changed, no bound tightened,
+no choice less, no field required and no rule on fields that were there. `make release` adds the CRD of each release."""
+Schema = dict[str, Any]
+
+
+def test_there_is_one_to_compare_with() -> None:
+    assert RELEASED
+
+
+@pytest.mark.parametrize("path", RELEASED, ids=lambda p: p.parent.name)
+def test_nothing_is_taken_back(path: Path) -> None:
+    old, new = yaml.safe_load(path.read_text())["spec"], crd.build_crd()["spec"]
+    assert {key: old[key] for key in ("group", "scope", "names")} == {k: new[k] for k in ("group", "scope", "names")}
+    served = {version["name"]: version for version in new["versions"] if version["served"]}
+    for version in old["versions"]:
+        now = served[version["name"]]
+        assert now["subresources"] == version["subresources"]
+        assert all(field in now["selectableFields"] for field in version["selectableFields"])
+        one, other = (v["schema"]["openAPIV3Schema"] for v in (version, now))
+        found = [place for part in ("spec", "status") for place in find_narrowed(*select(one, other, part), part)]
+        found += [
+            str(rule) for rule in other["x-kubernetes-validations"] if rule not in one["x-kubernetes-validations"]
+        ]
+        assert not found, "\n".join([RULE, *found])
+
+
+def select(one: Schema, other: Schema, part: str) -> tuple[Schema, Schema]:
+    return one["properties"][part], other["properties"][part]
+
+
+def make_schema() -> Schema:
+    text = {"type": "string", "maxLength": 10, "enum": ["a", "b"], "default": "a"}
+    number = {"type": "integer", "minimum": 1, "maximum": 5}
+    names = {"type": "array", "maxItems": 4, "x-kubernetes-list-type": "set", "items": {"type": "string"}}
+    sizes = {"type": "object", "maxProperties": 3, "additionalProperties": {"type": "integer", "maximum": 9}}
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    fields = {"text": text, "number": number, "names": names, "sizes": sizes, "free": free}
+    rules = [{"rule": "self.number > 1", "message": "..."}]
+    return {"type": "object", "required": ["number"], "properties": fields, "x-kubernetes-validations": rules}
+
+
+def at(schema: Schema, *path: str) -> Schema:
+    for part in path:
+        schema = schema[part]
+    return schema
+
+
+NARROWED: dict[str, Callable[[Schema], Any]] = {
+    "spec.text: gone": lambda s: s["properties"].pop("text"),
+    "spec.text: is required now": lambda s: (s["required"].append("text"), at(s, "properties", "text").pop("default")),
+    "spec.text: maxLength was 10 and is 9": lambda s: at(s, "properties", "text").update(maxLength=9),
+    "spec.text: 'b' is no choice any more": lambda s: at(s, "properties", "text").update(enum=["a", "c"]),
+    "spec.text: default was 'a' and is 'b'": lambda s: at(s, "properties", "text").update(default="b"),
+    "spec.text: pattern is new": lambda s: at(s, "properties", "text").update(pattern="^a$"),
+    "spec.number: type was 'integer' and is 'string'": lambda s: at(s, "properties", "number").update(type="string"),
+    "spec.number: minimum was 1 and is 2": lambda s: at(s, "properties", "number").update(minimum=2),
+    "spec.names[]: enum is new": lambda s: at(s, "properties", "names", "items").update(enum=["x"]),
+    "spec.names: minItems 1 is new": lambda s: at(s, "properties", "names").update(minItems=1),
+    "spec.sizes.*: maximum was 9 and is 8": lambda s: at(s, "properties", "sizes", "additionalProperties").update(
+        maximum=8
+    ),
+    "spec.free: unknown fields are refused": lambda s: at(s, "properties", "free").clear(),
+    "spec: the rule 'self.number > 2' is new": lambda s: s["x-kubernetes-validations"].append(
+        {"rule": "self.number > 2"}
+    ),
+}
+
+
+@pytest.mark.parametrize("words", NARROWED)
+def test_what_is_taken_back_is_named(words: str) -> None:
+    old, new = make_schema(), make_schema()
+    NARROWED[words](new)
+    assert words in list(find_narrowed(old, new, "spec"))
+
+
+WIDENED: dict[str, Callable[[Schema], Any]] = {
+    "nothing": lambda s: None,
+    "a field": lambda s: s["properties"].update(more={"type": "integer", "maximum": 3}),
+    "a required field with a default": lambda s: (
+        s["required"].append("more"),
+        s["properties"].update(more={"type": "integer", "default": 3}),
+    ),
+    "a rule on a new field": lambda s: (
+        s["properties"].update(more={"type": "integer"}),
+        s["x-kubernetes-validations"].append({"rule": "!has(self.more) || self.more < self.number"}),
+    ),
+    "a choice": lambda s: at(s, "properties", "text")["enum"].append("c"),
+    "a wider bound": lambda s: at(s, "properties", "number").update(minimum=0, maximum=9),
+    "no bound": lambda s: at(s, "properties", "names").pop("maxItems"),
+    "a bound that is none": lambda s: at(s, "properties", "names").update(minItems=0),
+    "no rule": lambda s: s.pop("x-kubernetes-validations"),
+    "less required": lambda s: s.pop("required"),
+}
+
+
+@pytest.mark.parametrize("what", WIDENED)
+def test_what_grows_is_good(what: str) -> None:
+    old = make_schema()
+    new = copy.deepcopy(old)
+    WIDENED[what](new)
+    assert list(find_narrowed(old, new, "spec")) == []

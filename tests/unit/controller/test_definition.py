@@ -1,0 +1,87 @@
+"""The CRD's check at the start: by an OpenAPI document, after which an operator runs or does not."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.api.crd import build_crd
+from railhead.controller.definition import PATH, TRIES, WrongDefinition, check_definition, find_problem
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Denied, Gone, KubeError
+
+GONE = Gone(404, "NotFound", "not found")
+
+
+def make_document(*gone: str, more: bool = False) -> dict[str, Any]:
+    """As served for a CRD that lacks these fields of the spec."""
+    schema = copy.deepcopy(build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    fields = schema["properties"]["spec"]["properties"]
+    for name in gone:
+        del fields[name]
+    if more:
+        fields["ofTomorrow"] = {"type": "string"}
+    schema["x-kubernetes-group-version-kind"] = [{"group": names.GROUP, "version": names.VERSION, "kind": names.KIND}]
+    return {"components": {"schemas": {"a.list": {"type": "object"}, "a.kind": schema}}}
+
+
+class Server(KubeClient):
+    """Answers in this order, the last one for ever."""
+
+    def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
+        super().__init__(None)
+        self.answers = list(answers)
+        self.pauses: list[float] = []
+
+    async def raw_get(self, path: str) -> bytes:
+        assert path == PATH
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, KubeError):
+            raise answer
+        return json.dumps(answer).encode()
+
+    async def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+    async def check(self) -> None:
+        await check_definition(self, sleep=self.sleep)
+
+
+@pytest.mark.parametrize("answers", [[make_document()], [make_document(more=True)], [Denied(403, "Forbidden", "no")]])
+async def test_the_same_a_newer_and_one_that_may_not_be_read_are_good_at_once(answers: list[Any]) -> None:
+    server = Server(*answers)
+    await server.check()
+    assert server.pauses == []
+
+
+async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
+    server = Server(GONE, make_document("env"), make_document())
+    await server.check()
+    assert len(server.pauses) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the one of"),
+        (make_document("env", "run"), "is older than this operator needs (spec.run: gone; "),
+        ({"components": {}}, "is older than this operator needs"),
+    ],
+)
+async def test_an_older_one_is_refused_with_what_to_do(answer: Any, words: str) -> None:
+    server = Server(answer)
+    with pytest.raises(WrongDefinition) as caught:
+        await server.check()
+    assert words in str(caught.value)
+    assert "kubectl apply --server-side -f crds/" in str(caught.value)
+    assert len(server.pauses) == TRIES - 1
+
+
+def test_many_places_are_few_words() -> None:
+    said = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
+    assert " more)" in said
+    assert len(said) < 600
