@@ -83,6 +83,10 @@ class RunningOperator:
         self._process.terminate()
         return self.wait()
 
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._probe_port}/metrics", timeout=10) as response:
+            return str(response.read().decode())
+
     def post(self, body: bytes, *, token: str | None, ca: str, path: str = "/v1/report") -> int:
         """The status that the report endpoint answers."""
         with tempfile.NamedTemporaryFile("w", suffix=".crt") as file:

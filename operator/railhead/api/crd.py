@@ -15,6 +15,7 @@ from railhead.api.schema import Schema, build_schema
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 
+LABELS = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/version": __version__}
 LIMIT_BYTES = 262_144  # beyond it a plain `kubectl apply` fails
 FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
 HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
@@ -125,10 +126,7 @@ def build_crd() -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{names.PLURAL}.{names.GROUP}",
-            "labels": {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/version": __version__},
-        },
+        "metadata": {"name": f"{names.PLURAL}.{names.GROUP}", "labels": LABELS},
         "spec": {
             "group": names.GROUP,
             "names": {

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from railhead.api import names
 from railhead.api.job import JobKey
+from railhead.api.status import JobStatus
 from railhead.controller.config import OperatorConfig
 from railhead.controller.definition import check_definition
 from railhead.controller.events import EventRecorder
@@ -25,6 +26,7 @@ from railhead.controller.handlers import watch_jobs
 from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_identity
 from railhead.controller.loop import Loop
+from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import slim_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
@@ -79,6 +81,7 @@ class Parts:
     views: Views
     loop: Loop
     leadership: Leadership
+    metrics: Metrics
 
 
 def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> Parts:
@@ -86,13 +89,19 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
     settings = OperatorSettings(config.report_url, authority, bundle, bundle_name(bundle))
     store = Store()
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
-    views = Views(store, queue)
-    views.informers = _informers(client, views, config.watch_namespaces)
     leadership = _leadership(config, client)
+    metrics = Metrics(Sources(store.count_phases, lambda: queue.depth, leadership.is_leading, lambda: client.answers))
+
+    def on_change(old: JobStatus, new: JobStatus) -> None:
+        if leadership.is_leading():  # or each replica would count it
+            metrics.count_change(old, new)
+
+    views = Views(store, queue, on_change)
+    views.informers = _informers(client, views, config.watch_namespaces)
     leaders = client.fenced(leadership.is_leading)
     executor = Executor(leaders, views, EventRecorder(leaders))
-    loop = Loop(store, queue, executor, settings, now=lambda: datetime.now(UTC))
-    return Parts(client, store, views, loop, leadership)
+    loop = Loop(store, queue, executor, settings, now=lambda: datetime.now(UTC), count=metrics.count_pass)
+    return Parts(client, store, views, loop, leadership, metrics)
 
 
 async def run_operator(config: OperatorConfig) -> None:
@@ -117,8 +126,8 @@ async def run_operator(config: OperatorConfig) -> None:
         )
         try:
             async with (
-                serve_reports(config.report_listen, context, handler),
-                serve_probes(config.probe_listen, lambda: views.are_synced),
+                serve_reports(config.report_listen, context, handler, parts.metrics.count_report),
+                serve_probes(config.probe_listen, lambda: views.are_synced, parts.metrics.render),
             ):
                 await _run_parts(config, parts, renew)
         finally:

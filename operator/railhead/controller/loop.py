@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api.job import JobKey
@@ -13,6 +14,7 @@ from railhead.controller.executor import Executor, LostCompare, Refused
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
+from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.resources.settings import OperatorSettings
 
@@ -29,7 +31,8 @@ class Loop:
     executor: Executor
     settings: OperatorSettings
     now: Callable[[], datetime]
-    passes: int = field(default=0)
+    count: Callable[[str, float], None] = lambda result, seconds: None
+    monotonic: Callable[[], float] = time.monotonic
 
     async def run(self, concurrency: int) -> None:
         """Never returns by itself."""
@@ -47,29 +50,38 @@ class Loop:
 
     async def pass_over(self, key: JobKey) -> None:
         """One pass over one job. Its trouble is its own: nothing is raised."""
-        self.passes += 1
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None:
             self.queue.forget(key)
             return
+        began = self.monotonic()
+        result = await self._do(key, observed)
+        self.count(result, self.monotonic() - began)
+
+    async def _do(self, key: JobKey, observed: Observed) -> str:
+        """How it ended: done, lost, refused or error."""
         try:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
             self.queue.fail(key)
+            return "lost"
         except Refused as refused:
             self._retry(key, str(refused), at_least=REFUSED_RETRY_SECONDS)
+            return "refused"
         except KubeError as error:
             asked = error.seconds if isinstance(error, RetryAfter) else None
             self._retry(key, str(error), at_least=asked or 0.0)
+            return "error"
         except Exception as error:  # one job's trouble must not end the operator
             log.exception("%s/%s: pass failed", key.namespace, key.name)
             self._retry(key, f"{type(error).__name__}: {error}", at_least=REFUSED_RETRY_SECONDS)
-        else:
-            self.queue.succeed(key)
-            if wanted.wake_at is not None:
-                self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())
+            return "error"
+        self.queue.succeed(key)
+        if wanted.wake_at is not None:
+            self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())
+        return "done"
 
     def _retry(self, key: JobKey, words: str, *, at_least: float) -> None:
         delay = self.queue.fail(key, at_least=at_least)

@@ -1,4 +1,4 @@
-"""/healthz: the event loop turns. /readyz: the watches have delivered their first list."""
+"""/healthz: the event loop turns. /readyz: the watches have delivered their first list. /metrics: what was counted."""
 
 from __future__ import annotations
 
@@ -9,10 +9,14 @@ from aiohttp import web
 
 from railhead.controller.config import split_address
 
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 
 @asynccontextmanager
-async def serve_probes(listen: str, is_ready: Callable[[], bool]) -> AsyncIterator[None]:
-    """Serves both paths on host:port while the context lasts."""
+async def serve_probes(
+    listen: str, is_ready: Callable[[], bool], render_metrics: Callable[[], bytes]
+) -> AsyncIterator[None]:
+    """Serves the paths on host:port while the context lasts."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -20,8 +24,11 @@ async def serve_probes(listen: str, is_ready: Callable[[], bool]) -> AsyncIterat
     async def readyz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="watches are not synced\n")
 
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(body=render_metrics(), headers={"Content-Type": METRICS_TYPE})
+
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     host, port = split_address(listen)

@@ -38,6 +38,11 @@ class KeyedQueue(Generic[Key]):
             self._waiting.add(key)
             self._due.put_nowait(key)
 
+    @property
+    def depth(self) -> int:
+        """Keys that are due and not in work."""
+        return len(self._waiting)
+
     def wake(self, key: Key, seconds: float) -> None:
         """The key is due in so many seconds; a later call takes an earlier one's place."""
         self._cancel(key)

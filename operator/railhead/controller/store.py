@@ -6,7 +6,7 @@ to our own write and a late watch event may come in any order.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -53,6 +53,10 @@ class Store:
 
     def all_keys(self) -> Iterable[JobKey]:
         return list(self._jobs)
+
+    def count_phases(self) -> Counter[str]:
+        """How many jobs are in each phase."""
+        return Counter(record.status.phase for record in self._jobs.values())
 
     def key_of(self, uid: str) -> JobKey | None:
         return self._keys.get(uid)

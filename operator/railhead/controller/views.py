@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from railhead.api.job import JobKey
+from railhead.api.status import JobStatus
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.store import Store
@@ -16,9 +18,16 @@ Object = dict[str, Any]
 class Views:
     """What watches and answers to own writes are told to. Knows the pods' informers."""
 
-    def __init__(self, store: Store, queue: KeyedQueue[JobKey]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: KeyedQueue[JobKey],
+        on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
+    ) -> None:
+        """`on_change` is told of a known job's status before and after."""
         self._store = store
         self._queue = queue
+        self._on_change = on_change
         self.informers: list[Informer] = []
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
@@ -35,9 +44,15 @@ class Views:
             self._queue.add(key)
 
     def job(self, raw: Object) -> None:
+        metadata = raw.get("metadata") or {}
+        old = self._store.job(JobKey(str(metadata.get("namespace")), str(metadata.get("name"))))
         key = self._store.put_job(raw)
-        if key is not None:
-            self._queue.add(key)
+        if key is None:
+            return
+        self._queue.add(key)
+        new = self._store.job(key)
+        if old is not None and new is not None and old.uid == new.uid:
+            self._on_change(old.status, new.status)
 
     def job_gone(self, key: JobKey, uid: str) -> None:
         self._store.drop_job(key, uid)

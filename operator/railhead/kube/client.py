@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
@@ -32,22 +32,30 @@ PATCH_TYPES = {
 }
 
 
+class Asked(NamedTuple):
+    """What was asked, and the status of the answer: 0 when there was none."""
+
+    verb: str
+    resource: str
+    code: int
+
+
 class KubeClient:
     """One connection pool to one API server.
 
     Attributes:
-        requests: how many requests were made, by (verb, resource); for tests and metrics.
+        answers: how many answers there were, by what was asked; for metrics.
     """
 
     def __init__(self, api: Any, *, may_write: Callable[[], bool] = lambda: True) -> None:
         self._api = api
         self._may_write = may_write
-        self.requests: Counter[tuple[str, str]] = Counter()
+        self.answers: Counter[Asked] = Counter()
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same connections and counts; a write is sent only while `may_write` says so at that moment."""
         client = KubeClient(self._api, may_write=may_write)
-        client.requests = self.requests
+        client.answers = self.answers
         return client
 
     async def create(
@@ -156,8 +164,7 @@ class KubeClient:
         }
         path = _with_query(kind.path(namespace=namespace), query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        self.requests["watch", kind.plural] += 1
-        response = await self._send("GET", path, timeout=timeout)
+        response = await self._send("GET", path, timeout=timeout, asked=("watch", kind.plural))
         try:
             if response.status >= 400:
                 raise classify_response(
@@ -195,9 +202,11 @@ class KubeClient:
     ) -> dict[str, Any]:
         if method != "GET" and not self._may_write():
             raise RetryAfter(0, "NotLeading", "this operator leads no more")
-        self.requests[verb, kind.plural] += 1
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        response = await self._send(method, path, body=body, content_type=content_type, accept=accept, timeout=timeout)
+        asked = (verb, kind.plural)
+        response = await self._send(
+            method, path, body=body, content_type=content_type, accept=accept, timeout=timeout, asked=asked
+        )
         data = await _read(response)
         if response.status >= 400:
             raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
@@ -212,6 +221,7 @@ class KubeClient:
         body: Any = None,
         content_type: str = "application/json",
         accept: str = "application/json",
+        asked: tuple[str, str] = ("get", "path"),
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "railhead"}
         await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
@@ -220,8 +230,10 @@ class KubeClient:
         try:
             answer = await send(method, url, headers=headers, body=body, _request_timeout=timeout)
         except NO_ANSWER as error:
+            self.answers[Asked(*asked, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
         response: aiohttp.ClientResponse = answer.response
+        self.answers[Asked(*asked, response.status)] += 1
         return response
 
 

@@ -34,12 +34,12 @@ class Server(KubeClient):
 
     def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
         super().__init__(None)
-        self.answers = list(answers)
+        self.replies = list(answers)
         self.pauses: list[float] = []
 
     async def raw_get(self, path: str) -> bytes:
         assert path == PATH
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        answer = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(answer, KubeError):
             raise answer
         return json.dumps(answer).encode()

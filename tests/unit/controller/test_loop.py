@@ -64,7 +64,12 @@ class Stage:
         for version, key in enumerate((A, B, C), start=1):
             self.store.put_job(make_job(version, name=key.name, uid=f"uid-{key.name}"))
         self.executor = ScriptedExecutor()
-        self.loop = Loop(self.store, self.queue, self.executor, SETTINGS, now=self.now)
+        self.counted: list[str] = []
+        self.loop = Loop(self.store, self.queue, self.executor, SETTINGS, now=self.now, count=self.count)
+
+    def count(self, result: str, seconds: float) -> None:
+        assert seconds >= 0
+        self.counted.append(result)
 
     def now(self) -> datetime:
         return NOW + timedelta(seconds=self.clock.now)
@@ -197,7 +202,8 @@ async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: 
     assert stage.executor.most_at_once == 2
 
 
-async def test_passes_are_counted(stage: Stage) -> None:
-    for key in (A, B, JobKey("default", "unknown")):
+async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
+    stage.executor.script = {A: [LostCompare("changed")], B: [Refused("quota")], C: [RetryAfter(503, "", "away")]}
+    for key in (A, B, C, A, JobKey("default", "unknown")):
         await stage.loop.pass_over(key)
-    assert stage.loop.passes == 3
+    assert stage.counted == ["lost", "refused", "error", "done"]

@@ -25,7 +25,8 @@ class Stage:
     def __init__(self, *namespaces: str | None) -> None:
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
-        self.views = Views(self.store, self.queue)
+        self.changes: list[tuple[int, int]] = []
+        self.views = Views(self.store, self.queue, lambda old, new: self.changes.append((old.attempt, new.attempt)))
         client = FakeClient()
         self.views.informers = [
             Informer(client, POD, on_change=self.views.on_pod, namespace=namespace) for namespace in namespaces
@@ -97,3 +98,12 @@ def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> Non
 def test_what_is_no_address_is_said_in_words(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(text)
+
+
+def test_a_change_of_a_known_job_is_told_once() -> None:
+    stage = Stage()
+    for version, attempt in ((1, 0), (2, 1), (2, 1), (1, 0), (3, 2)):
+        stage.views.job(make_job(version, status={"attempt": attempt}))
+    assert stage.changes == [(0, 1), (1, 2)]
+    stage.views.job(make_job(4, uid="another", status={"attempt": 1}))
+    assert stage.changes == [(0, 1), (1, 2)]

@@ -223,12 +223,12 @@ async def test_a_line_of_a_watch_that_is_no_event_breaks_the_watch(
     assert caught.value.reason == "WatchBroken"
 
 
-async def test_requests_are_counted_by_verb_and_resource(stub: ApiStub, client: KubeClient) -> None:
+async def test_answers_are_counted_by_verb_resource_and_code(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.get(POD, "p")
     await client.get(POD, "q")
     await client.patch(TRAIN_JOB, "j", [], type_="json", subresource="status")
-    assert client.requests == {("get", "pods"): 2, ("patch/status", "trainjobs"): 1}
+    assert client.answers == {("get", "pods", 200): 2, ("patch/status", "trainjobs", 200): 1}
 
 
 async def test_a_raw_path_is_bytes_or_an_error(stub: ApiStub, client: KubeClient) -> None:

@@ -56,8 +56,9 @@ class Endpoint:
         self.reviews = Reviews()
         self.taken = Taken()
         self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
+        self.counted: list[int] = []
         handler = ReportHandler(reviews=self.reviews, writer=self.taken, lookup=self.jobs.get)
-        self.client = TestClient(TestServer(build_app(handler)))
+        self.client = TestClient(TestServer(build_app(handler, self.counted.append)))
 
     async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -170,3 +171,11 @@ async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoi
 async def test_there_is_one_path_and_one_method(endpoint: Endpoint, method: str, path: str, code: int) -> None:
     async with endpoint.client.request(method, path, headers=GOOD) as response:
         assert response.status == code
+
+
+async def test_every_answer_is_counted(endpoint: Endpoint) -> None:
+    body = json.dumps(make_report().to_dict())
+    for headers, data in ((GOOD, body), ({}, body), (GOOD, "no json"), (GOOD, "x" * (LIMIT_BYTES + 1))):
+        await endpoint.client.post(PATH, data=data, headers=headers)
+    await endpoint.client.get(PATH)
+    assert endpoint.counted == [202, 401, 400, 413, 405]

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
@@ -64,10 +65,21 @@ class ReportHandler:
         return _answer(202, "taken")
 
 
-def build_app(handler: ReportHandler) -> web.Application:
-    """The one path, and the bound on bodies."""
-    app = web.Application(client_max_size=LIMIT_BYTES)
-    app.add_routes([web.post(PATH, handler.answer)])
+def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:
+    """The one path, and the bound on bodies. `count` is told the status of every answer."""
+
+    @web.middleware
+    async def counting(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except web.HTTPException as refused:
+            count(refused.status)
+            raise
+        count(response.status)
+        return response
+
+    app = web.Application(client_max_size=LIMIT_BYTES, middlewares=[counting])
+    app.add_routes([web.post(PATH, reports.answer)])
     return app
 
 
@@ -89,9 +101,13 @@ def present(context: ssl.SSLContext, server: Pair) -> None:
 
 
 @asynccontextmanager
-async def serve_reports(listen: str, context: ssl.SSLContext, handler: ReportHandler) -> AsyncIterator[None]:
+async def serve_reports(
+    listen: str, context: ssl.SSLContext, handler: ReportHandler, count: Callable[[int], None]
+) -> AsyncIterator[None]:
     """Serves `POST /v1/report` while the context lasts."""
-    runner = web.AppRunner(build_app(handler), access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS)
+    runner = web.AppRunner(
+        build_app(handler, count), access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS
+    )
     await runner.setup()
     host, port = split_address(listen)
     await web.TCPSite(runner, host, port, ssl_context=context).start()

@@ -1,0 +1,35 @@
+"""What a real operator tells of a job's life on its probe port."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.operator.audit import AuditLog
+from tests.operator.stage import Stage
+from tests.operator.test_writes import play
+
+
+def read(stage: Stage) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(stage.operator.metrics())
+    return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
+
+
+def test_a_jobs_life_in_numbers(stage: Stage, audit: AuditLog) -> None:
+    before = read(stage)
+    play(stage, "counted")
+    after = read(stage)
+
+    def more(*sample: str) -> float:
+        return after.get(sample, 0.0) - before.get(sample, 0.0)
+
+    asked = Counter((r.verb, r.resource, str(r.code)) for r in audit.requests(stage.namespace))
+    assert after["railhead_leader",] == 1
+    assert more("railhead_jobs", "Succeeded") == 1
+    assert more("railhead_reports_total", "202") == 3
+    for verb, resource in (("create", "pods"), ("delete", "pods"), ("create", "secrets")):
+        [code] = [code for v, r, code in asked if (v, r) == (verb, resource)]
+        assert more("railhead_api_requests_total", code, resource, verb) == asked[verb, resource, code]
+    assert more("railhead_pass_seconds_count", "done") >= 3
+    assert after["process_resident_memory_bytes",] > 0
