@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.jobs import make_job
 from tests.e2e.test_examples import EXAMPLES, LONG, Example, fetch_checkpoint, measure
 
 NEEDS = ["torch", "sklearn"]
@@ -45,3 +47,37 @@ def test_it_runs_as_it_is_and_its_status_is_complete(
     fetch_checkpoint(cluster, status, example, tmp_path)
     assert measure(example, tmp_path)[-1] == pytest.approx(told, abs=1e-4)
     cluster.delete_job(example.name)
+
+
+ELSEWHERE = """
+import os
+import ray.train
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+def train_func():
+    ray.train.report({"rank": ray.train.get_context().get_world_rank()})
+
+DataParallelTrainer(
+    train_func,
+    scaling_config=ray.train.ScalingConfig(num_workers=2, resources_per_worker={"CPU": 0.2}),
+    run_config=ray.train.RunConfig(name="mine", storage_path=os.environ["RAILHEAD_STORAGE_PATH"]),
+).fit()
+"""
+
+
+def test_a_condition_says_that_a_script_calls_its_run_by_another_name(cluster: Cluster) -> None:
+    entrypoint = {"entrypoint": ["python", "steps.py"]}
+    cluster.apply(make_job("by-another-name", cluster.image, code=ELSEWHERE, trainer=entrypoint))
+    status = cluster.wait_end("by-another-name", seconds=LONG)
+    assert status["phase"] == "Succeeded", cluster.tell("by-another-name")
+    [condition] = [c for c in status["conditions"] if c["type"] == "Resumable"]
+    assert condition["status"] == "False" and '"mine"' in condition["message"], condition
+    wait_until("the event", lambda: find_warnings(cluster, "by-another-name") == [condition["reason"]])
+    cluster.delete_job("by-another-name")
+
+
+def find_warnings(cluster: Cluster, job: str) -> list[str]:
+    """Reasons of the warnings about the job itself."""
+    selector = f"involvedObject.kind=TrainJob,involvedObject.name={job},type=Warning"
+    events = json.loads(cluster("get", "events", "--field-selector", selector, "-o", "json"))["items"]
+    return [str(event["reason"]) for event in events]

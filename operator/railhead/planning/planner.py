@@ -18,6 +18,7 @@ from railhead.planning.progress import decide_progress
 from railhead.planning.replacement import decide_replacement
 from railhead.planning.resize import decide_resize
 from railhead.planning.success import decide_success
+from railhead.planning.warnings import add_warning_events
 
 DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_hands_off,
@@ -39,5 +40,5 @@ def plan(observed: Observed) -> Plan:
     for decide in DECISIONS:
         decided = decide(observed)
         if decided is not None:
-            return decided
+            return add_warning_events(observed, decided)
     return Plan()

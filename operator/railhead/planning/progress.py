@@ -15,7 +15,6 @@ from railhead.planning.missing import missing_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
 from railhead.planning.status_write import build_condition, build_status_write
-from railhead.planning.warnings import warning_events
 
 
 def decide_progress(observed: Observed) -> Plan:
@@ -115,7 +114,7 @@ def _training(observed: Observed) -> Plan:
     )
     is_news = observed.status.phase != "Running"
     events = (Event("Normal", "Started", message),) if is_news else ()
-    return Plan(status=status, events=(*events, *warning_events(observed)) if status else ())
+    return Plan(status=status, events=events if status else ())
 
 
 def _wait_for_workers(observed: Observed) -> list[Condition]:

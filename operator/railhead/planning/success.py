@@ -11,7 +11,6 @@ from railhead.planning.driver_words import changed_best, count_of, metrics_of, n
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
-from railhead.planning.warnings import warning_events
 
 
 def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
@@ -69,6 +68,4 @@ def decide_success(observed: Observed) -> Plan | None:
         **last_checkpoint(observed, outcome),
     )
     deletes = delete_all(pod for pod in observed.pods if pod.role != HEAD)
-    return Plan(
-        status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message), *warning_events(observed))
-    )
+    return Plan(status=status, deletes=deletes, events=(Event("Normal", "Succeeded", message),))

@@ -6,10 +6,12 @@ Training goes on meanwhile. The condition rides along with every status write of
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railhead.api import conditions as c
 from railhead.api.status import DriverWarning
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Event
+from railhead.planning.plan import Event, Plan
 
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 
@@ -23,9 +25,9 @@ def find_warning(observed: Observed) -> DriverWarning | None:
     return DriverWarning(reason=before.reason, message=before.message) if before else None
 
 
-def warning_events(observed: Observed) -> tuple[Event, ...]:
-    """To go with a status write that brings the condition."""
+def add_warning_events(observed: Observed, plan: Plan) -> Plan:
+    """The plan with an event when its status write, whatever it is for, brings the condition."""
     warning = find_warning(observed)
-    if warning is None or observed.status.reason_of(c.RESUMABLE) == warning.reason:
-        return ()
-    return (Event("Warning", warning.reason, warning.message),)
+    if plan.status is None or warning is None or observed.status.reason_of(c.RESUMABLE) == warning.reason:
+        return plan
+    return replace(plan, events=(*plan.events, Event("Warning", warning.reason, warning.message)))

@@ -64,3 +64,13 @@ def test_the_end_keeps_it_and_says_it_when_nobody_has() -> None:
     assert sim.status["phase"] == "Succeeded" and told(sim) == SAID
     assert sim.counts["events"] == before + 2
     assert sim.status["progress"]["warning"] == WARNING
+
+
+def test_it_is_said_also_by_a_write_for_something_else() -> None:
+    sim = Simulation()
+    sim.settle()
+    sim.start_pods()
+    before = sim.counts["events"]
+    warn(sim, "SCHEDULING")
+    assert sim.status["phase"] == "Starting" and told(sim) == SAID
+    assert sim.counts["events"] == before + 1
