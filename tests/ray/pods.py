@@ -185,6 +185,11 @@ class Pods:
                 return
         raise AssertionError("no GCS process")
 
+    def cut_off(self) -> None:
+        """From now on the report endpoint does not answer."""
+        self._server.shutdown()
+        self._server.server_close()
+
     def terminate(self, name: str) -> None:
         self._processes[name].send_signal(signal.SIGTERM)
 

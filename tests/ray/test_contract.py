@@ -213,6 +213,26 @@ def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
     want_parameters(decide, "worker_group_state", "worker_group_status", used_by=used_by)
 
 
+def test_the_checkpoint_manager_commits_and_deletes_where_the_fence_stands() -> None:
+    used_by = "driver/train_controller/fence.py"
+    module = "ray.train.v2._internal.execution.checkpoint.checkpoint_manager"
+    commit = find(module, "CheckpointManager._save_state_and_delete_old_checkpoints", used_by=used_by)
+    want_parameters(find(module, "delete_fs_path", used_by=used_by), "fs", "fs_path", used_by=used_by)
+    names = commit.__code__.co_names
+    assert {"_write_state_to_storage", "delete_fs_path"} <= set(names), (
+        f"{used_by}: Ray commits in another way: {names}"
+    )
+    text = inspect.getsource(commit)
+    order = [text.index("_write_state_to_storage("), text.index("delete_fs_path(")]
+    assert order == sorted(order), f"{used_by}: Ray deletes before it commits"
+    text = inspect.getsource(importlib.import_module(module))
+    others = [way for way in (".delete_dir(", ".delete_file(", "rmtree") if way in text]
+    assert not others, f"{used_by}: Ray deletes in another way too: {others}"
+    writes = [line for line in read_sources("train/v2/_internal").splitlines() if "_write_state_to_storage(" in line]
+    assert len(writes) == 2, f"{used_by}: the definition and one call were expected: {writes}"
+    find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/storage/run_folder.py")
+
+
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
     used_by = "driver/storage/prepare.py"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import exit_codes
-from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage.ask import StorageRefused, StorageUnreachable
+from railhead.driver.storage.prepare import prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
 

@@ -112,7 +112,7 @@ class FailureStatus(StatusModel):
         default="",
         alias="class",
         max_length=32,
-        description="Application, Configuration, Infrastructure, OutOfMemory or Preemption.",
+        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption or Fenced.",
     )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)

@@ -11,6 +11,7 @@ CONFIGURATION = 65
 INFRASTRUCTURE = 66
 OUT_OF_MEMORY = 67
 TERMINATED = 68  # asked to end by SIGTERM; the last checkpoint is committed
+FENCED = 69  # a later attempt has taken over the run; nothing more was committed or deleted
 
 CLASS_OF_CODE = {
     APPLICATION: "Application",
@@ -18,5 +19,6 @@ CLASS_OF_CODE = {
     INFRASTRUCTURE: "Infrastructure",
     OUT_OF_MEMORY: "OutOfMemory",
     TERMINATED: "Preemption",
+    FENCED: "Fenced",
 }
 CODE_OF_CLASS = {name: code for code, name in CLASS_OF_CODE.items()}

@@ -11,6 +11,7 @@ from railhead.contract.exit_codes import (
     CLASS_OF_CODE,
     CODE_OF_CLASS,
     CONFIGURATION,
+    FENCED,
     INFRASTRUCTURE,
     TERMINATED,
 )
@@ -45,6 +46,10 @@ class Ending:
     @staticmethod
     def infrastructure(reason: str, message: str) -> Ending:
         return Ending(CLASS_OF_CODE[INFRASTRUCTURE], reason, message)
+
+    @staticmethod
+    def fenced(message: str) -> Ending:
+        return Ending(CLASS_OF_CODE[FENCED], "Fenced", message)
 
     @staticmethod
     def terminated() -> Ending:

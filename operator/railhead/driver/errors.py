@@ -70,6 +70,10 @@ class JobRefused(Exception):
         return (type(self), (self.reason, self.message))
 
 
+class Fenced(Exception):
+    """A later attempt of this job has taken over the run; this one must not commit or delete anything more."""
+
+
 def describe_exception(error: BaseException) -> str:
     """`Type: message (file, line n, in function)`, where the place is the innermost frame."""
     if is_task_error(error):

@@ -16,14 +16,16 @@ from typing import Any, Callable, Mapping, Optional
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.ending import Ending
-from railhead.driver.errors import JobRefused
+from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.node.accelerators import find_wrong_accelerator
 from railhead.driver.node.hosts import is_listening
 from railhead.driver.pod import RUN_URI, Pod, find_storage_path
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost, find_script_problem, run_script
-from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage.ask import StorageUnreachable
+from railhead.driver.storage.claim import claim_run
+from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.storage.words import redact
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds
@@ -47,6 +49,10 @@ def run_training(
         ending = refused or _train(pod, job, publisher=publisher, spool=spool, say=say, give_up=give_up, host=host)
     except JobRefused as error:
         ending = Ending.configuration(error.reason, error.message)
+    except StorageUnreachable as error:
+        ending = Ending.infrastructure("StorageUnreachable", str(error))
+    except Fenced as error:
+        ending = Ending.fenced(str(error))
     except Exception as error:
         ending = Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
     return replace(ending, message=redact(ending.message, os.environ))
@@ -89,12 +95,7 @@ def _prepare(pod: Pod, job: JobInput, *, publisher: Publisher, say: Say) -> Opti
     if problem:
         return Ending.configuration("EntrypointNotUsable", problem)
     storage_path = find_storage_path(pod, job)
-    try:
-        storage = prepare_storage(storage_path, run_name=job.run_name)
-    except StorageRefused as error:
-        return Ending.configuration("StorageRefused", str(error))
-    except StorageUnreachable as error:
-        return Ending.infrastructure("StorageUnreachable", str(error))
+    storage = prepare_storage(storage_path, run_name=job.run_name)
     resumed = {"uri": storage.latest_checkpoint} if storage.latest_checkpoint else None
     publisher.update(run_uri=storage.run_uri, resumed_from=resumed)
     if resumed:
@@ -112,7 +113,7 @@ def _run_trainer(pod: Pod, job: JobInput, *, spool: Spool, say: Say, watch: Call
     folders = find_user_folders()
     job = replace(job, runtime_env=prepare_runtime_env(job.runtime_env, folders=folders, bundle=pod.bundle))
     needs_ray = bool(job.build or job.datasets)  # all else that is wrong is said before Ray is there
-    trainer = None if needs_ray else _make_trainer(job, storage_path, {})
+    trainer = None if needs_ray else _make_trainer(pod, job, storage_path, {})
     if isinstance(trainer, Ending):
         return trainer
     say("Ray Train is imported")
@@ -122,7 +123,7 @@ def _run_trainer(pod: Pod, job: JobInput, *, spool: Spool, say: Say, watch: Call
     if needs_ray:
         os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray noted the one before
         datasets = _make_datasets(job)
-        trainer = datasets if isinstance(datasets, Ending) else _make_trainer(job, storage_path, datasets)
+        trainer = datasets if isinstance(datasets, Ending) else _make_trainer(pod, job, storage_path, datasets)
     return trainer if isinstance(trainer, Ending) else _fit(trainer, spool)
 
 
@@ -176,7 +177,15 @@ def _make_datasets(job: JobInput) -> Any:
         return Ending.infrastructure("DatasetOutOfReach", str(error))
 
 
-def _make_trainer(job: JobInput, storage_path: str, datasets: dict[str, Any]) -> Any:
+def _make_trainer(pod: Pod, job: JobInput, storage_path: str, datasets: dict[str, Any]) -> Any:
+    """Ready for fit(), with the run claimed for this attempt; or the Ending."""
+    trainer = _call_trainer(job, storage_path, datasets)
+    if not isinstance(trainer, Ending) and not trainer.running_in_local_mode:
+        claim_run(trainer.run_config, uid=job.uid, attempt=pod.attempt)
+    return trainer
+
+
+def _call_trainer(job: JobInput, storage_path: str, datasets: dict[str, Any]) -> Any:
     """The trainer of trainFunc or build, or the Ending when the image, the spec or the user's code allows none."""
     if job.build:
         return _call_build(job, storage_path, datasets)

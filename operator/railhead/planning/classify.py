@@ -13,6 +13,7 @@ from railhead.planning.observed import Observed, PodView
 from railhead.planning.status_write import format_time
 
 APPLICATION_BUDGET = frozenset({"Application", "OutOfMemory"})
+NO_BUDGET = frozenset({"Fenced"})  # it was no attempt of its own: a later one had the run already
 
 
 def _kind(pod: PodView) -> tuple[str, str, str]:

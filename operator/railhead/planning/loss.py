@@ -10,7 +10,7 @@ from railhead.api import conditions as c
 from railhead.api import names
 from railhead.api.status import FailureStatus
 from railhead.planning.backoff import next_attempt_at
-from railhead.planning.classify import APPLICATION_BUDGET, classify_loss
+from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, classify_loss
 from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
@@ -43,7 +43,7 @@ def spent_budget(observed: Observed, failure: FailureStatus, *, committed: bool)
         return "trying again would not help"
     if failure.class_ in APPLICATION_BUDGET and restarts.application >= limit:
         return f"backoffLimit {limit} is used up"
-    if not committed and restarts.without_progress >= limit:
+    if not committed and failure.class_ not in NO_BUDGET and restarts.without_progress >= limit:
         return f"{restarts.without_progress + 1} attempts in a row committed no checkpoint (backoffLimit {limit})"
     if observed.attempt >= names.MAX_ATTEMPT:
         return f"{names.MAX_ATTEMPT} attempts were made"

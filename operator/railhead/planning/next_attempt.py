@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as c
+from railhead.api.status import FailureStatus
 from railhead.planning.attempt import begin_attempt
 from railhead.planning.backoff import next_attempt_at
-from railhead.planning.classify import APPLICATION_BUDGET
+from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET
 from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
@@ -31,18 +32,24 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
         return _wait_for(observed, remains, since=parse_time(failure.time) or observed.now)
     if at > observed.now:
         return Plan(wake_at=at)
-    restarts = observed.status.restarts
-    is_application = failure.class_ in APPLICATION_BUDGET
-    counted = {
-        "application": restarts.application + (1 if is_application else 0),
-        "infrastructure": restarts.infrastructure + (0 if is_application else 1),
-        "withoutProgress": 0 if observed.has_committed else restarts.without_progress + 1,
-    }
+    counted = _count(observed, failure)
     attempt = observed.attempt + 1
     resume = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
     event = Event("Normal", "AttemptStarted", f"Starting attempt {attempt}{resume}")
     plan = begin_attempt(observed, attempt=attempt, event=event, restarts=counted)
     return Plan(status=plan.status, creates=plan.creates, deletes=delete_all(observed.pods), events=plan.events)
+
+
+def _count(observed: Observed, failure: FailureStatus) -> dict[str, int]:
+    """status.restarts with the lost attempt."""
+    restarts = observed.status.restarts
+    is_counted = failure.class_ not in NO_BUDGET
+    is_application = failure.class_ in APPLICATION_BUDGET
+    return {
+        "application": restarts.application + (is_counted and is_application),
+        "infrastructure": restarts.infrastructure + (is_counted and not is_application),
+        "withoutProgress": 0 if observed.has_committed else restarts.without_progress + is_counted,
+    }
 
 
 def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime) -> Plan:

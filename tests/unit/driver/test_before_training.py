@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
-from railhead.driver.storage.prepare import StorageRefused, find_latest, prepare_storage
+from railhead.driver.storage.ask import StorageRefused
+from railhead.driver.storage.prepare import find_latest, prepare_storage
 from railhead.driver.user_code.check import find_missing_folder, find_problem
 
 

@@ -10,8 +10,9 @@ import pyarrow.fs
 import pytest
 from ray.train.v2._internal.execution.storage import get_fs_and_path
 
-from railhead.driver.storage import prepare as storage
-from railhead.driver.storage.prepare import StorageRefused, StorageUnreachable, prepare_storage
+from railhead.driver.storage import ask, prepare
+from railhead.driver.storage.ask import StorageRefused, StorageUnreachable
+from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.storage.words import explain_error, is_unreachable, redact
 
 
@@ -97,8 +98,8 @@ def test_an_arrow_that_is_too_old_is_named(text: str) -> None:
 
 
 def test_a_storage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(storage, "CHECK_TIMEOUT", 0.1)
-    monkeypatch.setattr(storage, "_check_path", lambda folder: threading.Event().wait())
+    monkeypatch.setattr(ask, "CHECK_TIMEOUT", 0.1)
+    monkeypatch.setattr(prepare, "_check_path", lambda folder: threading.Event().wait())
     with pytest.raises(StorageUnreachable, match=r"run\.storagePath .* no answer within"):
         prepare_storage(str(tmp_path), run_name="r")
 
@@ -117,4 +118,4 @@ def test_values_of_credentials_are_hidden_and_other_words_are_not() -> None:
 
 
 def test_the_version_of_arrow_is_known() -> None:
-    assert storage._find_pyarrow() == pyarrow.__version__
+    assert ask._find_pyarrow() == pyarrow.__version__

@@ -143,6 +143,20 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
     assert [p.role for p in sim.pods.values()] == ["head"], "the failed head stays for its logs, workers go"
 
 
+def test_a_fenced_attempt_counts_nowhere() -> None:
+    """As when the operator's own memory was set back: the run's storage knows of later attempts."""
+    sim = Simulation(spec=make_spec(backoffLimit=0))
+    for attempt in (1, 2, 3):
+        sim.run_until_training()
+        sim.end_head("Fenced", message="attempt 4 has taken over the run")
+        sim.pass_over()
+        assert (sim.status["phase"], sim.status["failure"]["class"]) == ("Restarting", "Fenced")
+        sim.later(60)
+        sim.pass_over()
+        assert sim.status["attempt"] == attempt + 1
+    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+
+
 def _head_env(sim: Simulation) -> list[dict[str, str]]:
     heads = [c for c in sim.last.creates if c.kind == "Pod" and c.name == sim.heads[-1]]
     env: list[dict[str, str]] = heads[0].body["spec"]["containers"][0]["env"]

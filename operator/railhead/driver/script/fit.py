@@ -12,6 +12,7 @@ from railhead.contract import environment as e
 from railhead.contract.exit_codes import CLASS_OF_CODE, CONFIGURATION
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.storage.claim import claim_run
 from railhead.driver.train_controller.failure import Verdict
 from railhead.driver.trainers.offer import Offer
 
@@ -33,7 +34,7 @@ def watch_trainers(module: Any) -> None:
 
 
 def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
-    """Raises what fit() raises, or TrainerRefused instead of a wait without end."""
+    """Raises what fit() raises, TrainerRefused instead of a wait without end, or that the run is another's."""
     from railhead.driver.train_controller.failure_policy import build_verdict
     from railhead.driver.trainers.users import TrainerRefused, make_ready
 
@@ -43,8 +44,11 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     spool.begin_fit(Fit(number, RUNNING))
     try:
         offer = Offer.from_environment(os.environ)
-        job = Pod.from_environment(os.environ).read_job()
+        pod = Pod.from_environment(os.environ)
+        job = pod.read_job()
         make_ready(trainer, job=job, offer=offer, offered_path=offer.storage_path)
+        if not trainer.running_in_local_mode:
+            claim_run(trainer.run_config, uid=job.uid, attempt=pod.attempt)
         result = fit(trainer)
     except TrainerRefused as error:
         verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, error.describe("trainer.entrypoint"))

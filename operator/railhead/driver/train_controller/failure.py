@@ -10,7 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE, CONFIGURATION, INFRASTRUCTURE, OUT_OF_MEMORY
+from railhead.contract.exit_codes import (
+    APPLICATION,
+    CLASS_OF_CODE,
+    CONFIGURATION,
+    FENCED,
+    INFRASTRUCTURE,
+    OUT_OF_MEMORY,
+)
 
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
@@ -102,7 +109,7 @@ _KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDON
 
 def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
     """Whether the group is formed anew in the same fit()."""
-    if verdict.failure_class == CLASS_OF_CODE[CONFIGURATION]:
+    if verdict.failure_class in (CLASS_OF_CODE[CONFIGURATION], CLASS_OF_CODE[FENCED]):
         return False
     if facts.source == STARTUP:
         return bool(facts.lost_nodes) or budget.startup_in_a_row <= STARTUP_LIMIT
@@ -116,6 +123,11 @@ def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
 def refuse(reason: str, message: str) -> Verdict:
     """The job cannot run as it is configured."""
     return Verdict(CLASS_OF_CODE[CONFIGURATION], reason, message)
+
+
+def fence_off(message: str) -> Verdict:
+    """A later attempt has taken over the run."""
+    return Verdict(CLASS_OF_CODE[FENCED], CLASS_OF_CODE[FENCED], message)
 
 
 def _infrastructure(reason: str, message: str) -> Verdict:

@@ -18,6 +18,7 @@ from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
 from railhead.driver.errors import (
     CallbackRaised,
     EntrypointNotUsable,
+    Fenced,
     JobRefused,
     TrainingError,
     describe_exception,
@@ -116,15 +117,12 @@ def translate_error(error: BaseException) -> FailureFacts:
     if _is_memory(error):  # Ray's monitor chose the controller: the head pod is too small
         text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
         return FailureFacts(failure.CONTROLLER, (RankError(-1, failure.KILLED_FOR_MEMORY, text),))
-    inner = getattr(error, "controller_failure", None)
-    if inner is None:
+    inner = getattr(error, "controller_failure", error)
+    refusal = _find_refusal(inner)
+    if refusal:
+        return FailureFacts(failure.CONTROLLER, text=refusal.message, refusal=refusal)
+    if inner is error:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
-    if isinstance(inner, CallbackRaised):
-        verdict = Verdict(CLASS_OF_CODE[APPLICATION], "CallbackRaised", str(inner))
-        return FailureFacts(failure.CONTROLLER, text=str(inner), refusal=verdict)
-    if isinstance(inner, JobRefused):
-        refusal = failure.refuse(inner.reason, inner.message)
-        return FailureFacts(failure.CONTROLLER, text=inner.message, refusal=refusal)
     if "RuntimeEnvSetupError" in _class_names(inner):
         text = f"spec.runtimeEnv: Ray cannot make it: {_without_traceback(inner)}"
         return FailureFacts(failure.STARTUP, text=text, refusal=failure.refuse("RuntimeEnvNotUsable", text))
@@ -141,6 +139,15 @@ def translate_error(error: BaseException) -> FailureFacts:
         # Backend set-up on the workers, such as nccl without a GPU.
         return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+
+
+def _find_refusal(error: BaseException) -> Optional[Verdict]:
+    """What we ourselves, or the user's callback, have said of it."""
+    if isinstance(error, CallbackRaised):
+        return Verdict(CLASS_OF_CODE[APPLICATION], "CallbackRaised", str(error))
+    if isinstance(error, Fenced):
+        return failure.fence_off(str(error))
+    return failure.refuse(error.reason, error.message) if isinstance(error, JobRefused) else None
 
 
 def translate_rank_error(rank: int, error: BaseException) -> RankError:

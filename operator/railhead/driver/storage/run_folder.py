@@ -1,0 +1,91 @@
+"""The run's folder, on the very file system that Ray Train writes it with: small files of ours and of Ray's.
+
+Everything here may block for as long as the storage does, and raises what pyarrow raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any, Optional
+
+OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a folder with all that is below it."""
+
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Attributes: a pyarrow file system, and the run's folder on it, without a scheme."""
+
+    filesystem: Any
+    path: str
+
+    def find(self, name: str) -> str:
+        return PurePath(self.path, name).as_posix()
+
+    def read(self, name: str) -> Optional[bytes]:
+        """None when there is no such file."""
+        try:
+            with self.filesystem.open_input_stream(self.find(name)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """In place: on a network file system whoever opens the file next sees it, whatever the folder's caches say."""
+        path = self.find(name)
+        self.filesystem.create_dir(PurePath(path).parent.as_posix(), recursive=True)
+        with self.filesystem.open_output_stream(path) as stream:
+            stream.write(data)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Never half of it: object stores take a file as a whole, and a path is renamed to."""
+        if self.filesystem.type_name != "local":
+            self.write(name, data)
+            return
+        self.write(f"{name}.new", data)
+        self.filesystem.move(self.find(f"{name}.new"), self.find(name))
+
+    def delete(self, name: str) -> None:
+        self.filesystem.delete_file(self.find(name))
+
+    def list_names(self, name: str) -> list[str]:
+        """Names in a folder; none when there is no such folder."""
+        return [info.base_name for info in self._look(name, recursive=False)]
+
+    def measure(self, name: str) -> Size:
+        """Without files it is 0, 0, whether there is such a folder or not."""
+        from pyarrow.fs import FileType
+
+        sizes = [info.size or 0 for info in self._look(name, recursive=True) if info.type == FileType.File]
+        return Size(len(sizes), sum(sizes))
+
+    def _look(self, name: str, *, recursive: bool) -> list[Any]:
+        from pyarrow.fs import FileSelector
+
+        forget_listings(self.filesystem)
+        return list(
+            self.filesystem.get_file_info(FileSelector(self.find(name), allow_not_found=True, recursive=recursive))
+        )
+
+
+def forget_listings(filesystem: Any) -> None:
+    """A user's own file system may be one of fsspec's, which keep what they once saw in a folder."""
+    forget = getattr(getattr(getattr(filesystem, "handler", None), "fs", None), "invalidate_cache", None)
+    if forget is not None:
+        forget()
+
+
+def open_run_folder(run_config: Any) -> RunFolder:
+    """By Ray Train's RunConfig, as fit() will do it."""
+    from ray.train.v2._internal.execution.storage import get_fs_and_path
+
+    filesystem, path = get_fs_and_path(run_config.storage_path, run_config.storage_filesystem)
+    return RunFolder(filesystem, PurePath(path, run_config.name).as_posix())

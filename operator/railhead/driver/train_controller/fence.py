@@ -1,0 +1,82 @@
+"""The fence in Ray Train's controller: its checkpoint manager looks at it before each commit and each deletion.
+
+Reaches into Ray: a commit is `_write_state_to_storage` of the manager, and what it deletes goes
+through `delete_fs_path` of its module, right after. The second look is for a successor that
+came in between: it has read either the snapshot that this one has just written, which does
+not name what is deleted, or the one before, and then nothing may be deleted any more.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from typing import Any, Callable
+
+from ray.train.v2._internal.execution.callback import WorkerGroupCallback
+
+from railhead.contract import environment as e
+from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.storage.claim import RUN_CLAIM
+from railhead.driver.storage.fence import Claim, look
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.train_controller import failure, ray_checkpoints
+from railhead.driver.train_controller.failure import Verdict
+
+_GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
+
+
+class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
+    """Looks at the fence when a worker group has formed, before it trains, and from then on in the manager."""
+
+    def __init__(self) -> None:
+        self._claim = Claim.parse(os.environ.get(RUN_CLAIM, ""))
+        self._spool_folder = os.environ.get(e.TEMP, "")
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        manager = ray_checkpoints.find_manager(worker_group)
+        if self._claim is None or manager is None:
+            return
+        storage = manager._storage_context
+        folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
+        check = functools.partial(self._look, folder, self._claim)
+        check()
+        guard(manager, check)
+
+    def _look(self, folder: RunFolder, claim: Claim) -> None:
+        """An older Ray does not bring the exception to the failure policy, so the verdict is left here."""
+        try:
+            look(folder, claim)
+        except Fenced as error:
+            self._leave(failure.fence_off(str(error)))
+            raise
+        except JobRefused as error:
+            self._leave(failure.refuse(error.reason, error.message))
+            raise
+
+    def _leave(self, verdict: Verdict) -> None:
+        Spool(Path(self._spool_folder)).write_verdict(verdict)
+
+
+def guard(manager: Any, check: Callable[[], None]) -> None:
+    """A second time it changes nothing. What `check` raises comes out of the commit."""
+    if getattr(manager, _GUARDED, False):
+        return
+    write = manager._write_state_to_storage
+    module: Any = sys.modules[type(manager).__module__]
+    delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
+
+    def write_state_to_storage() -> None:
+        check()
+        write()
+
+    def delete_fs_path(fs: Any, fs_path: str) -> None:
+        check()
+        delete(fs=fs, fs_path=fs_path)
+
+    manager._write_state_to_storage = write_state_to_storage
+    setattr(delete_fs_path, _ORIGINAL, delete)
+    module.delete_fs_path = delete_fs_path
+    setattr(manager, _GUARDED, True)

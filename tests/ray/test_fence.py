@@ -1,0 +1,113 @@
+"""Two heads of one job with a real Ray: the old one lives on and reaches the storage, the new one trains."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract import exit_codes
+from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.run_folder import RunFolder
+from tests.ray.pods import Pods, make_job
+
+# Each epoch has a checkpoint. An attempt with `epochs` 0 goes on for as long as it is let.
+TRAINING = """
+import os, tempfile, time
+import ray.train
+from ray.train import Checkpoint
+
+def train_func(config):
+    last = ray.train.get_checkpoint()
+    first = int(open(os.path.join(last.path, "epoch")).read()) + 1 if last else 0
+    print("begins with epoch", first, flush=True)
+    epoch = first
+    while epoch < first + config["epochs"] or not config["epochs"]:
+        time.sleep(config["seconds"])
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "epoch"), "w") as file:
+                file.write(str(epoch))
+            ray.train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
+        epoch += 1
+"""
+BUILD = """
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+import user
+
+def build(scaling_config, run_config, train_loop_config, datasets):
+    return DataParallelTrainer(
+        user.train_func, train_loop_config=train_loop_config, scaling_config=scaling_config, run_config=run_config
+    )
+"""
+SCRIPT = """
+import os
+import user
+from ray.train import CheckpointConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+DataParallelTrainer(
+    user.train_func,
+    train_loop_config={"epochs": 0, "seconds": 0.2},
+    scaling_config=ScalingConfig(num_workers=1),
+    run_config=RunConfig(name=os.environ["RAILHEAD_RUN_NAME"], storage_path=os.environ["RAILHEAD_STORAGE_PATH"]),
+).fit()
+"""
+SOURCE = {"user.py": TRAINING, "build.py": BUILD, "train.py": SCRIPT}
+
+
+def make(**changes: Any) -> Any:
+    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
+    return make_job(scaling=scaling, worker_pods=1, backend={}, checkpoint={"numToKeep": 1}, **changes)
+
+
+def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path) -> None:
+    storage = str(tmp_path / "runs")
+    endless, short = {"epochs": 0, "seconds": 0.2}, {"epochs": 12, "seconds": 0.2}
+    with Pods(
+        tmp_path / "1", make(framework="Python", train_loop_config=endless), source=SOURCE, storage=storage
+    ) as old:
+        old.start(workers=1)
+        old.wait_until(lambda: any((r["checkpoint"] or {}).get("index", 0) >= 3 for r in old.reports))
+        old.cut_off()
+        told = old.reports[-1]["checkpoint"]["index"]
+        with Pods(
+            tmp_path / "2", make(framework="Python", train_loop_config=short), source=SOURCE, storage=storage
+        ) as new:
+            new.start(workers=1, attempt=2, checkpoint_index=told)
+            assert old.wait_ended() == exit_codes.FENCED, old.read_log()
+            assert new.wait_ended() == exit_codes.SUCCEEDED, new.read_log()
+            outcome, log = new.read_outcome(), new.read_log()
+    ended = old.read_outcome()
+    assert (ended.outcome, ended.reason) == ("Fenced", "Fenced")
+    assert ended.message == "attempt 2 has taken over the run; attempt 1 commits and deletes nothing more"
+    assert ended.checkpoint is not None and outcome.checkpoint is not None
+    assert outcome.checkpoint["index"] >= told + 12
+    first = int(log.partition("begins with epoch ")[2].split()[0])
+    assert first == ended.checkpoint["index"] + 1, "from the very last one that the old head has committed"
+    run = Path(storage, new.job.run_name)
+    snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
+    kept = {each["checkpoint_dir_name"]: each["metrics"]["epoch"] for each in snapshot["checkpoint_results"]}
+    assert sorted(kept.values()) == [first + 10, first + 11]
+    assert {name: int((run / name / "epoch").read_text()) for name in kept} == kept
+    assert Path(outcome.checkpoint["uri"]).name == max(kept, key=kept.__getitem__)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param({"build": "build:build", "train_func": ""}, id="build", marks=pytest.mark.slow),
+        pytest.param({"entrypoint": ["python", "train.py"], "train_func": ""}, id="entrypoint"),
+    ],
+)
+def test_the_users_own_trainer_stands_behind_the_same_fence(tmp_path: Path, way: dict[str, Any]) -> None:
+    from pyarrow.fs import LocalFileSystem
+
+    job = make(framework="", train_loop_config={"epochs": 0, "seconds": 0.2}, **way)
+    with Pods(tmp_path, job, source=SOURCE) as pods:
+        pods.start(workers=1, env={"RAILHEAD_SOURCE": str(tmp_path / "source")})
+        pods.wait_until(lambda: any(r["reports"] >= 2 for r in pods.reports))
+        take_run(RunFolder(LocalFileSystem(), f"{pods.storage}/{job.run_name}"), uid=job.uid, attempt=2)
+        assert pods.wait_ended() == exit_codes.FENCED, pods.read_log()
+        assert pods.read_outcome().message.startswith("attempt 2 has taken over the run; attempt 1")
