@@ -20,6 +20,7 @@ from tests.unit.builders import SETTINGS
 CONFIG_MAP_BYTES = 2**20
 INSIDE_OF_RAY = {
     "railhead.driver.train_controller.callback",
+    "railhead.driver.train_controller.fence",
     "railhead.driver.train_controller.shared_storage",
     "railhead.driver.trainers.callbacks",
 }
