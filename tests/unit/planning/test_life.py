@@ -154,7 +154,7 @@ def test_a_fenced_attempt_counts_nowhere() -> None:
         sim.later(60)
         sim.pass_over()
         assert sim.status["attempt"] == attempt + 1
-    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+    assert not any(sim.status.get("restarts", {}).values())
 
 
 def _head_env(sim: Simulation) -> list[dict[str, str]]:
