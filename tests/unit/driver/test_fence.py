@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyarrow.fs import LocalFileSystem
 from ray.train import Checkpoint, CheckpointConfig
+from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
 from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
@@ -28,6 +29,12 @@ from railhead.driver.train_controller.fence import FenceCallback
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 UID, OTHER = "0a1b-mine", "9f8e-other"
+
+
+@pytest.fixture(autouse=True)
+def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller has a process of its own; here what is put into Ray's module must go again."""
+    monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
 
 
 @pytest.fixture
