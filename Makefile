@@ -51,12 +51,12 @@ constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the d
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra test pyproject.toml -o $@
 
-test-unit: $(READY) ## The pure layers: seconds
-	$(BIN)/pytest tests/unit tests/architecture
+test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster: a minute
+	$(BIN)/pytest tests/unit tests/architecture tests/model
 
 test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
-	$(BIN)/pytest -q tests/unit tests/architecture
+	$(BIN)/pytest -q tests/unit tests/architecture tests/model
 	@echo "== tests of the chart, with a real helm"
 	$(BIN)/pytest -q tests/chart
 	@echo "== tests against a real API server and with real Ray"

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -100,7 +99,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
     views.informers = _informers(client, views, config.watch_namespaces)
     leaders = client.fenced(leadership.is_leading)
     executor = Executor(leaders, views, EventRecorder(leaders))
-    loop = Loop(store, queue, executor, settings, now=lambda: datetime.now(UTC), count=metrics.count_pass)
+    loop = Loop(store, queue, executor, settings, now=client.clock.now, count=metrics.count_pass)
     return Parts(client, store, views, loop, leadership, metrics)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from railhead.api.job import JobKey
+from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
@@ -65,6 +66,8 @@ class Executor:
             KubeError: no answer; anything may or may not have been done.
         """
         if plan.status is not None:
+            if plan.status.pods is not None:
+                await self._look_for_others(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
         parents = [c for c in plan.creates if c.kind != "Pod"]
         pods = [c for c in plan.creates if c.kind == "Pod"]
@@ -74,6 +77,14 @@ class Executor:
         for event in plan.events:
             await self.events.record(key, uid, event)
 
+    async def _look_for_others(self, key: JobKey, uid: str, seen: frozenset[str]) -> None:
+        """The watch of pods may be behind that of jobs: what counts as lost may only not have been seen."""
+        page = await self.client.list(POD, namespace=key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")
+        for pod in page.get("items") or []:
+            self.learn.pod(pod)
+            if pod["metadata"]["name"] not in seen:
+                raise LostCompare(f"pod {pod['metadata']['name']} was not seen before")
+
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
         body = [{"op": "test", "path": path, "value": value} for path, value in write.tests.items()]
         body += build_operations(write.fields)
@@ -81,11 +92,9 @@ class Executor:
             answer = await self.client.patch(
                 TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"
             )
-        except Gone:
-            self.learn.job_gone(key, uid)
-            raise LostCompare("the job is gone") from None
-        except (Conflict, Denied) as error:
-            # A failed test and an invalid request answer alike (422): only the object can tell.
+        except (Gone, Conflict, Denied) as error:
+            # A failed test and an invalid request answer alike (422), a job that is gone and an API server
+            # that does not know its kind for a moment too (404): only the object can tell.
             await self._look_again(key, uid, write, error)
             return
         self.learn.job(answer)

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -17,6 +19,7 @@ import aiohttp
 from kubernetes.aio import client as kube_client
 from kubernetes.aio import config as kube_config
 
+from railhead.kube.clock import ServerClock
 from railhead.kube.errors import RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 
@@ -45,16 +48,20 @@ class KubeClient:
 
     Attributes:
         answers: how many answers there were, by what was asked; for metrics.
+        clock: the API server's time, as its answers tell it.
     """
 
-    def __init__(self, api: Any, *, may_write: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self, api: Any, *, may_write: Callable[[], bool] = lambda: True, clock: ServerClock | None = None
+    ) -> None:
         self._api = api
         self._may_write = may_write
+        self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
         self.answers: Counter[Asked] = Counter()
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same connections and counts; a write is sent only while `may_write` says so at that moment."""
-        client = KubeClient(self._api, may_write=may_write)
+        client = KubeClient(self._api, may_write=may_write, clock=self.clock)
         client.answers = self.answers
         return client
 
@@ -234,6 +241,7 @@ class KubeClient:
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
         response: aiohttp.ClientResponse = answer.response
         self.answers[Asked(*asked, response.status)] += 1
+        self.clock.learn(response.headers.get("Date"))
         return response
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from railhead.api import conditions as c
@@ -44,13 +45,16 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: 
 def decide_first_attempt(observed: Observed) -> Plan | None:
     """A job that was never started begins its first attempt.
 
-    When somebody wiped the status of a running job, its pods tell which attempt it is in: that
-    one is taken up again, under the same compare, and its children are found by their names.
+    When somebody wiped the status of a running job or set it back, its pods tell which attempt it is
+    in: that one is taken up again, and its children are found by their names. When the view of the
+    job is merely old, the compare refuses that, and nothing is done.
     """
-    if observed.attempt > 0:
-        return None
     alive = [p for p in observed.pods if not p.is_over]
-    heads = [p.attempt for p in alive if p.role == HEAD]
+    later = max((p.attempt for p in alive), default=0) > observed.attempt
+    if observed.attempt > 0 and not later:
+        return None
+    heads = [p.attempt for p in alive if p.role == HEAD and p.attempt > observed.attempt]
     attempt = max(heads or [p.attempt for p in alive] or [1])
     event = Event("Normal", "Created", f"Starting 1 head pod and {observed.wanted_workers} worker pods")
-    return begin_attempt(observed, attempt=max(attempt, 1), event=event)
+    plan = begin_attempt(observed, attempt=max(attempt, 1), event=event)
+    return replace(plan, creates=(), events=()) if observed.attempt > 0 else plan

@@ -38,11 +38,11 @@ def decide_finished(observed: Observed) -> Plan | None:
 def decide_strays(observed: Observed) -> Plan | None:
     """Pods of an earlier attempt end before anything else is done: never two heads.
 
-    Pods of a later attempt than the status tells are left alone: the view of the job is old.
+    Those that have ended are only cleared away (the operator was ended before it could), and so is
+    the older of two pods of one slot (two operators, of which one had seen less).
     """
-    if not observed.strays:
-        return None
-    return Plan(deletes=delete_all(observed.strays))
+    deletes = delete_all([*(p for p in observed.pods if p.attempt < observed.attempt), *observed.doubles])
+    return Plan(deletes=deletes) if deletes or observed.strays else None
 
 
 def decide_invalid(observed: Observed) -> Plan | None:

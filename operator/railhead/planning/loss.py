@@ -6,13 +6,17 @@ same answer.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from railhead.api import conditions as c
 from railhead.api import names
+from railhead.api.conditions import Condition
 from railhead.api.status import FailureStatus
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, classify_loss
 from railhead.planning.observed import Observed, PodView
-from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 from railhead.planning.success import last_checkpoint
 
@@ -56,12 +60,13 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
     spent = spent_budget(observed, failure, committed=committed)
     told = {"failure": failure.model_dump(by_alias=True, mode="json"), **checkpoint}
     if spent:
-        return _fail(observed, failure, spent=spent, told=told)
+        return _fail(observed, failure, spent=spent, told=told, head=head)
     at = next_attempt_at(observed, failure, committed=committed)
     why = f"{failure.class_}: {failure.message[:600]}"
     message = f"Attempt {observed.attempt} was lost ({why}); attempt {observed.attempt + 1} follows"
-    status = build_status_write(
+    status = _unless_unseen(
         observed,
+        head,
         [
             build_condition(observed, c.RECONCILING, reason="Restarting", message=message),
             build_condition(
@@ -76,10 +81,13 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Restarting", message),), wake_at=at)
 
 
-def _fail(observed: Observed, failure: FailureStatus, *, spent: str, told: dict[str, object]) -> Plan:
+def _fail(
+    observed: Observed, failure: FailureStatus, *, spent: str, told: dict[str, object], head: PodView | None
+) -> Plan:
     message = f"{failure.class_}: {failure.message} ({spent})"
-    status = build_status_write(
+    status = _unless_unseen(
         observed,
+        head,
         [
             build_condition(observed, c.FAILED, reason=failure.reason or failure.class_, message=message),
             build_condition(observed, c.STALLED, reason=failure.reason or failure.class_, message=message),
@@ -92,3 +100,13 @@ def _fail(observed: Observed, failure: FailureStatus, *, spent: str, told: dict[
     )
     deletes = delete_all(p for p in observed.pods if p.role != names.HEAD or p.is_live)
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Failed", message[:1000]),))
+
+
+def _unless_unseen(
+    observed: Observed, head: PodView | None, conditions: list[Condition], **changes: Any
+) -> StatusWrite | None:
+    """A head that is gone without a trace is looked for once more: the view of the pods may be older than the job's."""
+    status = build_status_write(observed, conditions, **changes)
+    if status is None or head is not None:
+        return status
+    return replace(status, pods=observed.pod_names)

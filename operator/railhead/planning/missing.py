@@ -6,6 +6,7 @@ from railhead.api.names import HEAD
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Create, Plan
+from railhead.planning.status_write import build_guard
 
 
 def missing_pods(observed: Observed) -> Plan:
@@ -14,16 +15,17 @@ def missing_pods(observed: Observed) -> Plan:
         return Plan()
     head_missing = observed.head is None and not observed.was_head_up
     if head_missing and any(p.role == HEAD and not p.is_over for p in observed.pods):
-        return Plan()  # an attempt that the status does not tell of yet: the view of the job is old
+        return Plan()  # never two heads
     slots = observed.empty_slots
     if not head_missing and not slots:
         return Plan()
     return Plan(
+        status=build_guard(observed),
         creates=(
             *(prerequisites(observed) if observed.status.round == 0 else ()),
             *(_head(observed) if head_missing else ()),
             *worker_pods(observed, attempt=observed.attempt, slots=slots, round_=observed.status.round),
-        )
+        ),
     )
 
 

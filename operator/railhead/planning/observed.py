@@ -136,6 +136,10 @@ class Observed:
         return max(1, workers // self.spec.scaling.workers_per_pod) if self.spec else 0
 
     @property
+    def pod_names(self) -> frozenset[str]:
+        return frozenset(p.name for p in self.pods)
+
+    @property
     def head(self) -> PodView | None:
         """The head of the current attempt; its name tells it from any other."""
         wanted = names.head_name(self.name, self.uid, self.attempt)
@@ -149,6 +153,14 @@ class Observed:
     @property
     def live_workers(self) -> tuple[PodView, ...]:
         return tuple(p for p in self.workers if p.is_live and 0 <= p.slot < self.most_workers)
+
+    @property
+    def doubles(self) -> tuple[PodView, ...]:
+        """Live worker pods whose slot has a live pod of a later round."""
+        newest: dict[int, int] = {}
+        for pod in self.live_workers:
+            newest[pod.slot] = max(pod.round, newest.get(pod.slot, pod.round))
+        return tuple(p for p in self.live_workers if p.round < newest[p.slot])
 
     @property
     def empty_slots(self) -> tuple[int, ...]:
@@ -184,8 +196,8 @@ class Observed:
 
     @property
     def was_head_up(self) -> bool:
-        """The status says so; a head that is missing now was lost, not merely not made yet."""
-        return self.attempt > 0 and bool(self.status.head.pod)
+        """The status or the driver says so; a head that is missing now was lost, not merely not made yet."""
+        return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
 
     @property
     def were_all_up(self) -> bool:

@@ -46,6 +46,8 @@ def decide_replacement(observed: Observed) -> Plan | None:
             "joined": observed.workers_up,
         },
     )
+    if status is not None and {p.slot for p in lost} != set(slots):
+        status = replace(status, pods=observed.pod_names)  # gone without a trace, or not seen yet
     return Plan(
         status=status,
         creates=worker_pods(observed, attempt=observed.attempt, slots=slots, round_=round_),

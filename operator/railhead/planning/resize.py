@@ -12,7 +12,7 @@ from typing import Any
 
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
-from railhead.planning.status_write import build_status_write
+from railhead.planning.status_write import build_guard, build_status_write
 
 
 def decide_resize(observed: Observed) -> Plan | None:
@@ -21,7 +21,8 @@ def decide_resize(observed: Observed) -> Plan | None:
         return None
     surplus = delete_all(observed.surplus_workers)
     if surplus:
-        return Plan(deletes=surplus)
+        guard = build_guard(observed, workers__desired=observed.status.workers.desired)
+        return Plan(status=guard, deletes=surplus)
     wanted, resize = observed.wanted_workers, observed.status.resize
     if wanted > observed.desired_workers:
         return _apply(observed, wanted)

@@ -71,8 +71,20 @@ def build_status_write(observed: Observed, conditions: list[Condition], **change
         "conditions": [c.model_dump(by_alias=True, mode="json") for c in merged],
     }
     fields = {key: value for key, value in wanted.items() if current.get(key) != value}
-    if not fields:
-        return None
+    return StatusWrite(fields=fields, tests=_tests(observed)) if fields else None
+
+
+def build_guard(observed: Observed, **tests: Any) -> StatusWrite:
+    """Changes nothing, and is refused when the job is not what was seen: before pods are made or removed
+    that no write of the status announces, so that an old view makes and removes none.
+
+    `tests` are values of the status by their path, with two underscores for a slash.
+    """
+    more = {f"/status/{path.replace('__', '/')}": value for path, value in tests.items()}
+    return StatusWrite(fields={}, tests={**_tests(observed), **more})
+
+
+def _tests(observed: Observed) -> dict[str, Any]:
     tests: dict[str, Any] = {
         "/metadata/uid": observed.uid,
         "/status/attempt": observed.status.attempt,
@@ -80,4 +92,4 @@ def build_status_write(observed: Observed, conditions: list[Condition], **change
     }
     if observed.status.phase:
         tests["/status/phase"] = observed.status.phase
-    return StatusWrite(fields=fields, tests=tests)
+    return tests

@@ -142,10 +142,33 @@ async def test_nothing_is_done_when_the_status_was_not_written(
 
 
 async def test_a_job_that_is_gone_is_forgotten(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
-    client.script = {("patch/status", "digits"): [Gone(404, "NotFound", "not found")]}
+    gone = Gone(404, "NotFound", "not found")
+    client.script = {("patch/status", "digits"): [gone], ("get", "digits"): [gone]}
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
     assert learnt.gone == [(KEY, UID)]
+
+
+async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
+    client: FakeClient, executor: Executor, learnt: Learnt
+) -> None:
+    unknown = Gone(404, "NotFound", "the server could not find the requested resource")
+    client.script = {("patch/status", "digits"): [unknown], ("get", "digits"): [CHANGED]}
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, WHOLE)
+    assert not learnt.gone and learnt.jobs == [CHANGED]
+
+
+async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_the_pod(
+    client: FakeClient, executor: Executor, learnt: Learnt
+) -> None:
+    unseen = {"metadata": {"name": "digits-head", "namespace": "default", "uid": "h", "resourceVersion": "7"}}
+    client.script = {("list", "pods"): [{"metadata": {"resourceVersion": "9"}, "items": [unseen]}]}
+    plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"digits-w0"})))
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, plan)
+    assert learnt.pods == ["digits-head"]
+    assert not client.names("patch/status")
 
 
 async def test_what_somebody_else_wrote_is_learnt(client: FakeClient, executor: Executor, learnt: Learnt) -> None:

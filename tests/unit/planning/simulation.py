@@ -40,13 +40,12 @@ class Simulation:
         self.last = wanted = plan(self.observe())
         if wanted.status is not None:
             for path, value in wanted.status.tests.items():
-                *_, key = path.split("/")
-                assert key in ("uid", "generation") or self.status.get(key) == value, (
+                assert not path.startswith("/status/") or self._at(path) == value, (
                     f"the compare on {path} does not hold"
                 )
             fields = {**self.status, **wanted.status.fields}
             self.status = {key: value for key, value in fields.items() if value is not None}
-            self.counts["status"] += 1
+            self.counts["status"] += bool(wanted.status.fields)
         for delete in wanted.deletes:
             self._delete(delete.name, delete.uid)
         for create in wanted.creates:
@@ -54,6 +53,12 @@ class Simulation:
         self.events += [event.reason for event in wanted.events]
         self.counts["events"] += len(wanted.events)
         return wanted
+
+    def _at(self, path: str) -> Any:
+        found: Any = {"status": self.status}
+        for part in path.strip("/").split("/"):
+            found = found.get(part)
+        return found
 
     def settle(self, limit: int = 20) -> None:
         """Passes until nothing is wanted any more."""

@@ -1,0 +1,140 @@
+"""The operator as `controller/app.py` wires it: store, queue, loop, planner and executor are the real ones."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from railhead.api.job import JobKey
+from railhead.contract.report import Report
+from railhead.controller.events import EventRecorder
+from railhead.controller.executor import Executor
+from railhead.controller.loop import Loop
+from railhead.controller.observe import slim_pod
+from railhead.controller.queue import KeyedQueue, Timer
+from railhead.controller.report.writer import ReportWriter
+from railhead.controller.store import Store
+from railhead.controller.sweep import sweep_once
+from railhead.controller.views import Views
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import POD, TRAIN_JOB
+from tests.model.api_server import ModelApiServer
+from tests.model.faults import Faults, ModelClient
+from tests.unit.builders import SETTINGS
+
+JOBS, PODS = "trainjobs", "pods"
+
+
+class Alarm(Timer):
+    """One call that is due at a time."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Alarms:
+    """`call_later` by the world's clock."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._order = itertools.count()
+        self._heap: list[tuple[datetime, int, Alarm]] = []
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Alarm:
+        alarm = Alarm(call)
+        heapq.heappush(self._heap, (self._now() + timedelta(seconds=seconds), next(self._order), alarm))
+        return alarm
+
+    def ring(self) -> bool:
+        """All that are due."""
+        rang = False
+        while self._heap and self._heap[0][0] <= self._now():
+            alarm = heapq.heappop(self._heap)[2]
+            if alarm.call is not None:
+                alarm.call()
+                rang = True
+        return rang
+
+    @property
+    def next_at(self) -> datetime | None:
+        while self._heap and self._heap[0][2].call is None:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+
+class ModelOperator:
+    """One operator process. Sees what the test delivers to it; `wall` is the clock of its machine."""
+
+    def __init__(
+        self,
+        api: ModelApiServer,
+        faults: Faults,
+        *,
+        time: Callable[[], datetime],
+        wall: Callable[[], datetime] | None = None,
+    ) -> None:
+        self._api = api
+        self.client = ModelClient(api, faults, wall=wall or time)
+        self.alarms = Alarms(time)
+        self.store = Store()
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
+        self._views = Views(self.store, self.queue)
+        self._pods = Informer(
+            self.client, POD, on_change=self._views.on_pod, label_selector="railhead.dev/job-uid", slim=slim_pod
+        )
+        self._views.informers = [self._pods]
+        executor = Executor(self.client, self._views, EventRecorder(self.client), make_token=lambda: "token")
+        self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=self.client.clock.now)
+        self._writer = ReportWriter(self.client, lookup=self._views.facts, learn=self._views.job)
+        self._seen = {JOBS: 0, PODS: 0}
+
+    async def start(self) -> None:
+        """The first lists."""
+        await self.list(PODS)
+        await self.list(JOBS)
+
+    async def list(self, stream: str) -> None:
+        """As after a 410: what happened since the last event is never told. kopf does not notice who is gone."""
+        if stream == PODS:
+            await self._pods._list()
+        else:
+            page = await self.client.list(TRAIN_JOB)
+            for job in page["items"]:
+                self._views.on_job(None, job)
+        self._seen[stream] = self._api.version
+
+    async def sweep(self) -> None:
+        await sweep_once(self.client, self.store, ())
+
+    def watch(self, stream: str, events: int = 10**9) -> bool:
+        """At most so many events of one kind, from where the last list or watch has ended."""
+        entries = [e for e in self._api.log if e.plural == stream and e.version > self._seen[stream]][:events]
+        for entry in entries:
+            self._seen[stream] = entry.version
+            if stream == JOBS:
+                self._views.on_job(entry.type, entry.object)
+            else:
+                self._pods._take({"type": entry.type, "object": entry.object})
+        return bool(entries)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.queue._due.empty()
+
+    async def pass_over(self) -> None:
+        """The next key that is due."""
+        key = await self.queue.get()
+        try:
+            await self.loop.pass_over(key)
+        finally:
+            self.queue.done(key)
+
+    async def report(self, report: Report) -> bool:
+        """As the report endpoint takes it; whether it need not be tried again."""
+        await self._writer._write(JobKey(report.namespace, report.name), report)
+        return self._writer._latest.pop(JobKey(report.namespace, report.name), None) is None

@@ -1,0 +1,90 @@
+"""What must hold in every schedule, read from everything that the API server was told."""
+
+from __future__ import annotations
+
+from railhead.api import names
+from tests.model.api_server import Entry, Object
+from tests.model.world import World, changes_of, is_live, role_of
+
+NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+
+
+class Watchman:
+    """Looks at each change when it happens: what was wrong for a moment only is wrong too.
+
+    Attributes:
+        wrong: what was seen. It is not raised at once, for it would end in the operator that did it.
+    """
+
+    def __init__(self, world: World, *, operators: int = 1) -> None:
+        self._world = world
+        self._is_alone = operators == 1
+        self.wrong: list[str] = []
+        world.api.changed = self.look
+
+    def look(self, entry: Entry) -> None:
+        if entry.plural != "pods" or entry.type != "ADDED":
+            return
+        try:
+            self._check_new_pod(entry.object)
+        except AssertionError as error:
+            self.wrong.append(str(error))
+
+    def check(self) -> None:
+        assert not self.wrong, self.wrong
+
+    def _check_new_pod(self, pod: Object) -> None:
+        world, labels = self._world, pod["metadata"]["labels"]
+        [owner] = pod["metadata"]["ownerReferences"]
+        job = world.job(owner["name"])
+        if job is None or job["metadata"]["uid"] != owner["uid"]:
+            return  # made from a view of a job that is gone: the garbage collector takes it
+        status = job["status"]
+        attempt, round_ = int(labels[names.LABEL_ATTEMPT]), int(labels[names.LABEL_ROUND])
+        assert attempt <= status["attempt"], "a pod of an attempt that the status does not intend"
+        if attempt == status["attempt"]:
+            assert round_ <= status["round"], "a pod of a round that the status does not intend"
+        reachable = [p for p in world.pods() if is_live(p) and p["metadata"]["name"] not in world.silent]
+        mine = [p for p in reachable if p["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
+        heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD]
+        assert len(heads) <= 1, f"two live heads: {heads}"
+        slots = [
+            p["metadata"]["labels"][names.LABEL_SLOT]
+            for p in mine
+            if role_of(p) == names.WORKER
+            and p["metadata"]["labels"][names.LABEL_ATTEMPT] == labels[names.LABEL_ATTEMPT]
+            and not p["metadata"].get("deletionTimestamp")
+        ]
+        # Of two operators one may be between its write and its create for as long as it likes.
+        assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
+
+
+def check_counters(world: World) -> None:
+    """Counters of restarts change in the write that raises attempt or round, and in no other."""
+    for before, after in changes_of(world.api.log, "trainjobs"):
+        old, new = before["status"], after["status"]
+        counted = _total(new) - _total(old)
+        began = new["attempt"] - old["attempt"]
+        raised = new["round"] - old["round"] if not began else 0
+        assert began in (0, 1) and raised in (0, 1), "attempt and round rise one by one"
+        if began:
+            assert new["round"] == 0 and counted <= 1, (old, new)
+        else:
+            assert counted == raised, (old, new)
+
+
+def _total(status: Object) -> int:
+    restarts = {**NO_RESTARTS, **(status.get("restarts") or {})}
+    return int(restarts["application"] + restarts["infrastructure"])
+
+
+def check_end(world: World, *, phase: str = "Succeeded") -> None:
+    """Of a job that has come to rest."""
+    status = world.status()
+    assert status.get("phase") == phase, status
+    assert status["observedGeneration"] == (world.job() or {})["metadata"]["generation"]
+    workers = [p["metadata"]["name"] for p in world.pods(names.WORKER)]
+    assert not workers, f"a job at rest holds {workers}"
+    assert not [p for p in world.pods(names.HEAD) if is_live(p)], "a job at rest has a live head"
+    if phase == "Succeeded":
+        assert [epoch for _, epoch in world.commits] == list(range(world.epochs)), world.commits

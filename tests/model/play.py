@@ -1,0 +1,137 @@
+"""Plays a scenario to its end: the operator does all it can, then the world moves one step, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from railhead.kube.errors import KubeError
+from tests.model.faults import Crash, Faults
+from tests.model.operator import JOBS, PODS, ModelOperator
+from tests.model.oracles import Watchman, check_counters, check_end
+from tests.model.world import World
+
+TURNS = 400
+LONGEST_WAIT = timedelta(days=2)
+NOT_COUNTED = ("events", "trainjobs")
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something that happens once, as soon as `when` holds."""
+
+    when: Callable[[World], bool]
+    what: Callable[[World], None]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A job's life: what happens to it, and how it must end."""
+
+    name: str
+    acts: tuple[Act, ...] = ()
+    spec: dict[str, Any] = field(default_factory=dict)
+    phase: str = "Succeeded"
+    restarts: dict[str, int] = field(default_factory=dict)
+
+
+def committed(epochs: int) -> Callable[[World], bool]:
+    return lambda world: len(world.commits) >= epochs
+
+
+@dataclass
+class Stage:
+    """One world and the one operator in it, which is started anew when it is dead."""
+
+    world: World
+    faults: Faults
+    operator: ModelOperator | None = None
+    crashes: int = 0
+
+    async def work(self) -> None:
+        """The operator sees everything and does what it can do now."""
+        try:
+            if self.operator is None:
+                operator = ModelOperator(self.world.api, self.faults, time=lambda: self.world.now)
+                await operator.start()
+                self.operator = operator
+            while await self._turn(self.operator):
+                pass
+        except Crash:
+            self.operator = None
+            self.crashes += 1
+        except KubeError:  # the first list had no answer
+            self.operator = None
+
+    async def _turn(self, operator: ModelOperator) -> bool:
+        operator.alarms.ring()
+        operator.watch(PODS)
+        operator.watch(JOBS)
+        reports, self.world.reports = self.world.reports, []
+        for number, report in enumerate(reports):
+            self.world.reports = reports[number:]  # said again to the next operator, when this one dies of it
+            is_taken = await operator.report(report)
+            self.world.reports = []
+            if not is_taken:
+                self.world.reports = reports[number:]
+                break
+        if operator.is_idle:
+            return False
+        await operator.pass_over()
+        return True
+
+
+async def play(scenario: Scenario, faults: Faults | None = None) -> World:
+    """To the point where nothing moves any more; checks what must hold whatever went wrong."""
+    world = World()
+    watchman = Watchman(world)
+    stage = Stage(world, faults or Faults())
+    world.apply(**scenario.spec)
+    acts = list(scenario.acts)
+    for _ in range(TURNS):
+        await stage.work()
+        if acts and acts[0].when(world):
+            acts.pop(0).what(world)
+            continue
+        moved = world.step()
+        world.tick(1)
+        if moved or stage.operator is None or world.reports:
+            continue
+        next_at = stage.operator.alarms.next_at
+        if next_at is None or next_at - world.now > LONGEST_WAIT:
+            break
+        world.now = max(world.now, next_at)
+    else:
+        raise AssertionError(f"{scenario.name} does not come to rest: {world.status()}")
+    assert not acts, f"{scenario.name}: not everything has happened"
+    if world.job() is not None:
+        check_end(world, phase=scenario.phase)
+        restarts = world.status().get("restarts") or {}
+        assert {key: restarts.get(key, 0) for key in scenario.restarts} == scenario.restarts, restarts
+    else:
+        assert not world.pods()
+    check_counters(world)
+    watchman.check()
+    return world
+
+
+def summarize(world: World) -> dict[str, Any]:
+    """What must be the same with and without faults."""
+    status = world.job() and world.status()
+    return {
+        "creates": {key: n for key, n in world.api.creates.items() if key[0] not in NOT_COUNTED},
+        "deletes": {key: n for key, n in world.api.deletes.items() if key[0] not in NOT_COUNTED},
+        "commits": world.commits,
+        "starts": world.starts,
+        "status": status
+        and {
+            "phase": status["phase"],
+            "attempt": status["attempt"],
+            "round": status["round"],
+            "restarts": status.get("restarts"),
+            "checkpoint": (status.get("checkpoint") or {}).get("index"),
+            "conditions": sorted((c["type"], c["status"]) for c in status["conditions"]),
+        },
+    }

@@ -1,0 +1,206 @@
+"""Random schedules: who moves next, what goes wrong, what is seen late. A seed replays one exactly."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from railhead.api import names
+from railhead.kube.errors import KubeError
+from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
+from tests.model.operator import JOBS, PODS, ModelOperator
+from tests.model.oracles import Watchman, check_counters, check_end
+from tests.model.play import TURNS
+from tests.model.world import World, is_live, name_of
+
+STEPS = 120
+FAULT_RATE = 0.04
+ACTIONS = {
+    "pass": 30,
+    "watch": 30,
+    "kubelet": 30,
+    "report": 12,
+    "tick": 8,
+    "relist": 2,
+    "restart": 1,
+    "remove worker": 1,
+    "evict worker": 1,
+    "remove head": 1,
+    "evict head": 1,
+    "application": 1,
+    "foreign write": 1,
+    "same name": 0.3,
+    "clock": 0.5,
+}
+
+
+@dataclass
+class Schedule:
+    """One random life of a job under one operator or two. `done` counts what happened."""
+
+    seed: int
+    operators: int = 2  # a roll-out, or an old leader that wakes
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self.world = World(epochs=6)
+        self._watchman = Watchman(self.world, operators=self.operators)
+        self._faults = Faults(self._choose_fault, lambda: self._random.randrange(3))
+        self._is_calm = False
+        self._skew = timedelta()
+        self._operators: list[ModelOperator | None] = [None] * self.operators
+        self._generation = 0
+        self.application = 0
+
+    async def run(self) -> World:
+        """Trouble first; then calm, in which everything must come to its documented end."""
+        self.world.apply(backoffLimit=900)
+        for _ in range(STEPS):
+            await self._act(self._random.choices(list(ACTIONS), list(ACTIONS.values()))[0])
+        self._is_calm, self._skew = True, timedelta()
+        await self._calm_down()
+        self._check()
+        return self.world
+
+    def _choose_fault(self, call: Call) -> Fault | None:
+        if self._is_calm or self._random.random() > FAULT_RATE:
+            return None
+        kinds: tuple[Fault, ...] = (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, *CODES)
+        fault = self._random.choice(kinds)
+        self.done[str(fault)] += 1
+        return fault
+
+    def _wall(self) -> datetime:
+        return self.world.now + self._skew
+
+    async def _act(self, action: str) -> None:
+        self.done[action] += 1
+        number = self._random.randrange(self.operators)
+        if action == "pass":
+            await asyncio.gather(*(self._pass(n) for n in range(self.operators) if self._random.random() < 0.6))
+        elif action in ("watch", "relist"):
+            await self._see(number, self._random.choice((JOBS, PODS)), is_list=action == "relist")
+        elif action == "report":
+            await self._report(number)
+        elif action == "restart":
+            self._operators[number] = None
+        elif action == "tick":
+            self.world.tick(self._random.choice((1, 5, 60, 400)))
+        elif action == "clock":
+            self._skew = timedelta(hours=self._random.choice((-24, -1, 0, 1, 24)))
+        else:
+            self._disturb(action)
+
+    def _disturb(self, action: str) -> None:
+        """What happens to the job, whoever looks."""
+        world, role = self.world, names.HEAD if action.endswith("head") else names.WORKER
+        found = sorted((p for p in world.pods(role) if is_live(p)), key=name_of)
+        if action == "kubelet" and (pods := sorted(world.pods(), key=name_of)):
+            world.step_pod(name_of(self._random.choice(pods)))
+        elif action.startswith("remove ") and found:
+            world.remove_pod(name_of(self._random.choice(found)))
+        elif action.startswith("evict ") and found:
+            world.evict_pod(name_of(self._random.choice(found)))
+        elif action == "application":
+            heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
+            if heads and not heads[0]["metadata"].get("deletionTimestamp"):
+                world.end_pod(heads[0], "Application")
+                self.application += 1
+        elif action == "foreign write" and world.job() is not None:
+            place = ("trainjobs", "default", "digits")
+            note = {"status": {"foreign": str(self._random.random())}}
+            world.api.patch(place, note, subresource="status", content_type="merge")
+        elif action == "same name" and not world.commits:
+            world.delete_job()
+            world.apply(backoffLimit=900)
+            self.application = 0
+
+    async def _operator(self, number: int) -> ModelOperator | None:
+        """Started when it is not there; None when its first lists have no answer."""
+        operator = self._operators[number]
+        if operator is not None and not operator.client.is_dead:
+            return operator
+        operator = ModelOperator(self.world.api, self._faults, time=lambda: self.world.now, wall=self._wall)
+        try:
+            await operator.start()
+        except (Crash, KubeError):
+            return None
+        self._operators[number] = operator
+        return operator
+
+    async def _pass(self, number: int) -> None:
+        operator = await self._operator(number)
+        if operator is None:
+            return
+        operator.alarms.ring()
+        try:
+            if not operator.is_idle:
+                await operator.pass_over()
+        except Crash:
+            self._operators[number] = None
+
+    async def _see(self, number: int, stream: str, *, is_list: bool) -> None:
+        operator = await self._operator(number)
+        if operator is None:
+            return
+        if not is_list:
+            operator.watch(stream, self._random.choice((1, 1, 3, 100)))
+            return
+        try:
+            await operator.list(stream)
+        except (Crash, KubeError):
+            self._operators[number] = None
+
+    async def _report(self, number: int) -> None:
+        """The driver's news reach one of the operators, or none."""
+        reports, self.world.reports = self.world.reports, []
+        operator = await self._operator(number)
+        if operator is None:
+            return
+        try:
+            for report in reports:
+                await operator.report(report)
+        except Crash:
+            self._operators[number] = None
+
+    async def _calm_down(self) -> None:
+        """Everything is seen, everybody moves, time goes on, until nothing does."""
+        for _ in range(TURNS):
+            for number in range(self.operators):
+                await self._settle(number)
+            moved = self.world.step()
+            self.world.tick(1)
+            if moved or self.world.reports:
+                continue
+            alarms = [o.alarms.next_at for o in self._operators if o is not None]
+            due = [at for at in alarms if at is not None and at - self.world.now < timedelta(days=2)]
+            if not due:
+                return
+            self.world.now = max(self.world.now, min(due))
+        raise AssertionError(f"it does not come to rest: {self.world.status()}")
+
+    async def _settle(self, number: int) -> None:
+        operator = await self._operator(number)
+        assert operator is not None
+        while True:
+            operator.alarms.ring()
+            operator.watch(PODS)
+            operator.watch(JOBS)
+            await operator.sweep()
+            await self._report(number)
+            if operator.is_idle:
+                return
+            await operator.pass_over()
+
+    def _check(self) -> None:
+        check_end(self.world)
+        check_counters(self.world)
+        self._watchman.check()
+        restarts = self.world.status().get("restarts") or {}
+        assert restarts.get("application", 0) == self.application, "each error of the application is counted once"
+        last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]
+        assert self.world.status()["attempt"] >= max(last)

@@ -1,0 +1,266 @@
+"""Everybody but the operator: user, scheduler, kubelet, driver, storage and the clock. Moves one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from railhead.api import names
+from railhead.contract import environment as e
+from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import Report
+from tests.model.api_server import Entry, ModelApiServer, Object
+from tests.unit.builders import NOW
+
+NAMESPACE = "default"
+SPEC: Object = {
+    "image": "example/train:1",
+    "trainer": {"trainFunc": "train:train_func"},
+    "scaling": {"numWorkers": 2},
+    "run": {"storagePath": "/runs"},
+    "managedBy": names.MANAGER,
+}
+
+
+@dataclass
+class Driver:
+    """The driver in one head pod. Each step is a start of the group, or an epoch with its commit."""
+
+    attempt: int
+    first_index: int
+    workers: int
+    state: str = "STARTING"
+    known: str = ""  # checkpoints that the status told of at its start
+    commits: int = 0
+    epoch: int = -1
+
+
+@dataclass
+class World:
+    """One namespace and its clock.
+
+    Attributes:
+        epochs: how many a job trains; then its driver ends well.
+        commits: of the run's storage, as (attempt, epoch).
+        starts: of worker groups, as (attempt, epoch that it began with).
+        reports: what drivers have said and nobody has taken yet.
+        silent: pods whose node says nothing any more.
+    """
+
+    epochs: int = 4
+    now: datetime = NOW
+    commits: list[tuple[int, int]] = field(default_factory=list)
+    starts: list[tuple[int, int]] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    drivers: dict[str, Driver] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.api = ModelApiServer(lambda: self.now)
+
+    def tick(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def apply(self, name: str = "digits", **spec: Any) -> Object:
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "metadata": {"name": name},
+            "spec": {**SPEC, **spec},
+        }
+        return self.api.create(("trainjobs", NAMESPACE, name), body)
+
+    def change(self, name: str = "digits", **spec: Any) -> None:
+        """The user's patch of the spec."""
+        place = ("trainjobs", NAMESPACE, name)
+        self.api.patch(place, {"spec": spec}, subresource="", content_type="application/merge-patch+json")
+
+    def delete_job(self, name: str = "digits") -> None:
+        self.api.delete(("trainjobs", NAMESPACE, name), {})
+
+    def job(self, name: str = "digits") -> Object | None:
+        return self.api.objects.get(("trainjobs", NAMESPACE, name))
+
+    def status(self, name: str = "digits") -> Object:
+        job = self.job(name)
+        assert job is not None
+        found: Object = job["status"]
+        return found
+
+    def pods(self, role: str = "") -> list[Object]:
+        found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == "pods"]
+        return [pod for pod in found if role in ("", role_of(pod))]
+
+    @property
+    def live_heads(self) -> list[Object]:
+        """Of jobs that are there."""
+        return [p for p in self.pods(names.HEAD) if is_live(p) and self._has_owner(p)]
+
+    def _has_owner(self, pod: Object) -> bool:
+        [owner] = pod["metadata"]["ownerReferences"]
+        job = self.job(owner["name"])
+        return job is not None and job["metadata"]["uid"] == owner["uid"]
+
+    def step(self) -> bool:
+        """Kubelets and drivers each do one thing; whether any of them had something to do."""
+        return any(
+            [self.api.collect(), *(self.step_pod(pod["metadata"]["name"]) for pod in sorted(self.pods(), key=name_of))]
+        )
+
+    def step_pod(self, name: str) -> bool:
+        """One thing that happens to one pod, if there is any."""
+        pod = self.api.objects.get(("pods", NAMESPACE, name))
+        if pod is None or name in self.silent:
+            return False
+        phase = pod["status"].get("phase")
+        if pod["metadata"].get("deletionTimestamp"):
+            if phase == "Running":
+                self._terminate(pod)
+            else:
+                self.remove_pod(name)
+            return True
+        if phase == "Pending":
+            self._start(pod)
+            return True
+        if phase == "Running" and role_of(pod) == names.HEAD:
+            return self._drive(pod)
+        return False
+
+    def remove_pod(self, name: str) -> None:
+        """At once, without a trace."""
+        if ("pods", NAMESPACE, name) in self.api.objects:
+            self.api.remove(("pods", NAMESPACE, name))
+
+    def evict_pod(self, name: str) -> None:
+        """Asked to go, as by `kubectl delete` or a drain."""
+        if ("pods", NAMESPACE, name) in self.api.objects:
+            self.api.delete(("pods", NAMESPACE, name), {})
+
+    def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
+        """Its container ends: of a head with the driver's last word."""
+        driver = self.drivers.get(pod["metadata"]["uid"])
+        ended: Object = {"exitCode": CODE_OF_CLASS.get(kind, 0) if code is None else code, "reason": "Error"}
+        if driver is not None:
+            told = self._checkpoint(driver)
+            ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()
+        self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
+
+    def _start(self, pod: Object) -> None:
+        self.api.bind(pod["metadata"]["name"], "node-1", namespace=NAMESPACE)
+        self._set(pod, "Running", {"running": {"startedAt": ""}})
+        if role_of(pod) == names.HEAD:
+            env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
+            self.drivers[pod["metadata"]["uid"]] = Driver(
+                attempt=int(env[e.ATTEMPT]),
+                first_index=int(env[e.CHECKPOINT_INDEX]) + 1,
+                workers=int(env[e.WORKER_PODS]),
+                known=str(env[e.KNOWN_CHECKPOINTS]),
+            )
+
+    def _terminate(self, pod: Object) -> None:
+        """SIGTERM: a driver in training waits for one more commit."""
+        driver = self.drivers.get(pod["metadata"]["uid"])
+        if driver is not None and driver.state == "RUNNING" and self._has_group(pod, driver):
+            self._commit(driver)
+            if driver.epoch >= self.epochs:
+                self.end_pod(pod, "Succeeded")
+                return
+        self.end_pod(pod, "Preemption" if driver else "Infrastructure", code=None if driver else 1)
+
+    def _drive(self, head: Object) -> bool:
+        """One step of the driver, and its report."""
+        driver = self.drivers[head["metadata"]["uid"]]
+        before = (driver.state, driver.commits)
+        if not self._has_group(head, driver):
+            driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
+        elif driver.state != "RUNNING":
+            driver.state = "RUNNING"
+            driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
+            if not driver.commits and self.commits and f'"c{self.commits[-1][1]}"' not in driver.known:
+                driver.commits += 1  # the attempt before had no time to tell of it
+            self.starts.append((driver.attempt, driver.epoch))
+        elif driver.epoch < self.epochs:
+            self._commit(driver)
+        else:
+            self.end_pod(head, "Succeeded")
+            return True
+        self._report(head, driver)
+        return (driver.state, driver.commits) != before
+
+    def _commit(self, driver: Driver) -> None:
+        last = self.commits[-1][1] if self.commits else -1
+        assert driver.epoch == last + 1, f"epoch {driver.epoch} of attempt {driver.attempt} comes after {last}"
+        self.commits.append((driver.attempt, driver.epoch))
+        driver.commits += 1
+        driver.epoch += 1
+
+    def _has_group(self, head: Object, driver: Driver) -> bool:
+        if not self._has_owner(head):
+            return False  # on its way out, whatever it still does goes to a run of its own
+        attempt = head["metadata"]["labels"][names.LABEL_ATTEMPT]
+        up = [
+            p
+            for p in self.pods(names.WORKER)
+            if p["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt
+            and p["metadata"]["ownerReferences"] == head["metadata"]["ownerReferences"]
+            and p["status"].get("phase") == "Running"
+            and p["metadata"]["name"] not in self.silent
+        ]
+        return len(up) >= driver.workers
+
+    def _checkpoint(self, driver: Driver) -> Object | None:
+        if not driver.commits:
+            return None
+        epoch = self.commits[-1][1]
+        index = driver.first_index + driver.commits - 1
+        return {"uri": f"/runs/c{epoch}", "index": index, "time": "2026-01-01T00:00:00Z", "metrics": {}}
+
+    def _report(self, head: Object, driver: Driver) -> None:
+        [owner] = head["metadata"]["ownerReferences"]
+        self.reports.append(
+            Report(
+                namespace=NAMESPACE,
+                name=owner["name"],
+                uid=owner["uid"],
+                attempt=driver.attempt,
+                state=driver.state,
+                reports=driver.commits,
+                joined=driver.workers,
+                time="2026-01-01T00:00:00Z",
+                checkpoint=self._checkpoint(driver),
+                run_uri="/runs",
+            )
+        )
+
+    def _set(self, pod: Object, phase: str, state: Object) -> None:
+        place = ("pods", NAMESPACE, pod["metadata"]["name"])
+        status = {"phase": phase, "containerStatuses": [{"name": names.CONTAINER, "state": state}]}
+        self.api.patch(place, {"status": status}, subresource="status", content_type="merge")
+
+
+def name_of(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def role_of(pod: Object) -> str:
+    return str(pod["metadata"]["labels"].get(names.LABEL_ROLE))
+
+
+def is_live(pod: Object) -> bool:
+    """A process of it may run, or come to run."""
+    return pod["status"].get("phase") in ("Pending", "Running")
+
+
+def changes_of(log: list[Entry], plural: str) -> Iterator[tuple[Object, Object]]:
+    """Each object before and after each of its changes."""
+    before: dict[str, Object] = {}
+    for entry in log:
+        if entry.plural != plural:
+            continue
+        uid = entry.object["metadata"]["uid"]
+        if entry.type == "MODIFIED" and uid in before:
+            yield before[uid], entry.object
+        before[uid] = entry.object

@@ -1,0 +1,184 @@
+"""The API server of tests/model answers as the real one does, request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from railhead.kube.errors import KubeError
+from tests.api.server import MERGE_PATCH, ApiServer
+from tests.model.api_server import ModelApiServer, Object
+from tests.operator.stage import JOBS, Stage
+from tests.unit.builders import NOW
+from tests.waiting import wait_until
+
+JSON, JSON_PATCH = "application/json", "application/json-patch+json"
+Ask = Callable[..., tuple[int, Object]]
+
+
+def ask_real(server: ApiServer) -> Ask:
+    def ask(method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Object]:
+        path, _, query = path.partition("?")
+        options = dict(part.split("=", 1) for part in query.split("&")) if query else {}
+        answer = server.request(method, path, body, content_type=content_type, **options)
+        return (200 if answer.status < 300 else answer.status), answer.body
+
+    return ask
+
+
+def ask_model(api: ModelApiServer) -> Ask:
+    def ask(method: str, path: str, body: Any = None, content_type: str = JSON) -> tuple[int, Object]:
+        try:
+            return 200, api.request(method, path, body, content_type=content_type)
+        except KubeError as error:
+            return error.status, {"reason": error.reason}
+
+    return ask
+
+
+class Teller:
+    """Asks, and keeps of each answer what the operator may rely on."""
+
+    def __init__(self, ask: Ask, namespace: str) -> None:
+        self._ask = ask
+        self.namespace = namespace
+        self.told: list[Any] = []
+        self._versions: dict[str, str] = {}
+
+    def __call__(self, what: str, method: str, path: str, body: Any = None, content_type: str = JSON) -> Object:
+        code, answer = self._ask(method, path, body, content_type)
+        metadata = answer.get("metadata") or {}
+        name, version = str(metadata.get("name")), str(metadata.get("resourceVersion"))
+        self.told.append(
+            {
+                "what": what,
+                "code": code,
+                "reason": answer.get("reason") if code >= 400 else None,
+                "kind": answer.get("kind") if metadata.get("name") else None,
+                "generation": metadata.get("generation") if answer.get("kind") == "TrainJob" else None,
+                "is new version": version != self._versions.get(name) if code < 400 else None,
+                "is deleting": "deletionTimestamp" in metadata,
+                "grace": metadata.get("deletionGracePeriodSeconds"),
+                "status": answer.get("status") if answer.get("kind") == "TrainJob" else None,
+                "scaling": (answer.get("spec") or {}).get("scaling", {}).get("desiredWorkers"),
+            }
+        )
+        if code < 400:
+            self._versions[name] = version
+        return answer
+
+
+def tell_of_jobs(tell: Teller) -> Object:
+    """A TrainJob from its creation on, with all the patches that the operator and users make."""
+    jobs = JOBS.format(tell.namespace)
+    spec = {
+        "image": "registry.example/train:1",
+        "trainer": {"trainFunc": "steps:train_func"},
+        "scaling": {"minWorkers": 1, "maxWorkers": 4},
+        "run": {"storagePath": "/runs"},
+        "managedBy": "other.example/operator",  # the operator that runs beside leaves it alone
+    }
+    body = {
+        "apiVersion": "railhead.dev/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "twin"},
+        "spec": spec,
+        "status": {"attempt": 7},
+    }
+    job = tell("a status given at the creation is dropped", "POST", jobs, body)
+    tell("a second one of the name", "POST", jobs, body)
+    tell("one that is not there", "GET", f"{jobs}/nobody")
+    path, status = f"{jobs}/twin", f"{jobs}/twin/status"
+    uid = {"op": "test", "path": "/metadata/uid", "value": job["metadata"]["uid"]}
+    phase = {"op": "add", "path": "/status/phase", "value": "Pending"}
+
+    def patch(what: str, *operations: Object) -> None:
+        tell(what, "PATCH", status, list(operations), JSON_PATCH)
+
+    patch("tests that hold", uid, {"op": "test", "path": "/status/attempt", "value": 0}, phase)
+    patch("a test that does not hold", uid, {"op": "test", "path": "/status/attempt", "value": 3}, phase)
+    patch("a test of what is not there", {"op": "test", "path": "/status/round/deep", "value": 0}, phase)
+    patch("another uid", {**uid, "value": "00000000-0000-0000-0000-000000000000"}, phase)
+    patch("tests only", uid, {"op": "test", "path": "/status/phase", "value": "Pending"})
+    patch("the same again", phase)
+    patch("removes what is not there", {"op": "remove", "path": "/status/resize"})
+    patch(
+        "adds and removes",
+        {"op": "add", "path": "/status/resize", "value": {}},
+        {"op": "remove", "path": "/status/resize"},
+    )
+    both = {"spec": {"scaling": {"desiredWorkers": 2}}, "status": {"attempt": 5}}
+    tell("spec and status through the main path", "PATCH", path, both, MERGE_PATCH)
+    both = {"spec": {"scaling": {"desiredWorkers": 3}}, "status": {"attempt": 5}}
+    tell("spec and status through the status path", "PATCH", status, both, MERGE_PATCH)
+    tell("no such job", "PATCH", f"{jobs}/nobody/status", [phase], JSON_PATCH)
+    return job
+
+
+def tell_of_pods(tell: Teller, owner: Object) -> None:
+    """Pods: preconditions, grace, and selectors."""
+    pods = f"/api/v1/namespaces/{tell.namespace}/pods"
+    reference = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "name": "twin", "controller": True}
+    references = [{**reference, "uid": owner["metadata"]["uid"]}]
+
+    def make(name: str, node: str | None = None, **labels: str) -> Object:
+        container = {"name": "main", "image": "registry.example/train:1"}
+        spec = {"containers": [container], **({"nodeName": node} if node else {}), "terminationGracePeriodSeconds": 40}
+        metadata = {"name": name, "labels": {"twin": "yes", **labels}, "ownerReferences": references}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        return tell(f"creates {name}", "POST", pods, body)
+
+    def delete(what: str, name: str, uid: str = "", grace: int | None = None) -> None:
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        options |= {"preconditions": {"uid": uid}} if uid else {}
+        options |= {"gracePeriodSeconds": grace} if grace is not None else {}
+        tell(what, "DELETE", f"{pods}/{name}", options)
+
+    waiting, bound, ended, kept = (
+        make("waiting"),
+        make("bound", "node-x"),
+        make("ended", "node-x"),
+        make("kept", role="a"),
+    )
+    delete("another pod's uid", "waiting", uid=bound["metadata"]["uid"])
+    delete("a pod without a node", "waiting", uid=waiting["metadata"]["uid"])
+    tell("is gone at once", "GET", f"{pods}/waiting")
+    delete("a pod that is gone", "waiting", uid=waiting["metadata"]["uid"])
+    delete("a pod on a node", "bound")
+    delete("again", "bound")
+    delete("with less time", "bound", grace=5)
+    delete("with more time", "bound", grace=60)
+    tell("is still there", "GET", f"{pods}/bound")
+    delete("with no time", "bound", grace=0)
+    tell("is gone now", "GET", f"{pods}/bound")
+    done = {"status": {"phase": "Succeeded"}}
+    tell("has ended", "PATCH", f"{pods}/ended/status", done, MERGE_PATCH)
+    delete("a pod that has ended", "ended", uid=ended["metadata"]["uid"])
+    tell("is gone as well", "GET", f"{pods}/ended")
+    for selector in ("twin", "twin=yes", "role=a", "role=b", "twin,role=a"):
+        found = tell(f"selects {selector}", "GET", f"{pods}?labelSelector={selector}")
+        tell.told.append([item["metadata"]["name"] for item in found["items"]])
+    assert kept
+
+
+def test_the_model_answers_as_the_real_one_does(stage: Stage) -> None:
+    real = Teller(ask_real(stage.server), stage.namespace)
+    api = ModelApiServer(lambda: NOW)
+    model = Teller(ask_model(api), stage.namespace)
+    for tell in (real, model):
+        tell_of_pods(tell, tell_of_jobs(tell))
+    for one, other in zip(real.told, model.told, strict=True):
+        assert other == one
+
+
+def test_what_a_deleted_owner_leaves_is_collected(stage: Stage) -> None:
+    real = Teller(ask_real(stage.server), stage.namespace)
+    api = ModelApiServer(lambda: NOW)
+    model = Teller(ask_model(api), stage.namespace)
+    for tell in (real, model):
+        tell_of_pods(tell, tell_of_jobs(tell))
+        tell("the owner goes", "DELETE", f"{JOBS.format(stage.namespace)}/twin", {})
+    assert api.collect()
+    assert not [place for place in api.objects if place[0] == "pods"]
+    path = f"/api/v1/namespaces/{stage.namespace}/pods/kept"
+    wait_until("the garbage collector", lambda: stage.server.request("GET", path).status == 404)

@@ -1,0 +1,57 @@
+"""Old views of the job or of its pods: nothing is made, removed or counted that the API server would not confirm."""
+
+from __future__ import annotations
+
+from railhead.planning.planner import plan
+from tests.unit.builders import RUNNING_STATUS, make_head, make_observed, make_worker
+
+
+def test_pods_of_a_later_attempt_than_the_status_tells_are_taken_up_under_the_compare_only() -> None:
+    status = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:30:00Z"}}
+    wanted = plan(make_observed(make_head(2), make_worker(0, 2), status=status))
+    assert wanted.status is not None
+    assert wanted.status.fields["attempt"] == 2
+    assert wanted.status.tests["/status/attempt"] == 1
+    assert not wanted.creates and not wanted.deletes
+
+
+def test_the_older_of_two_pods_of_one_slot_goes() -> None:
+    pods = (make_head(), make_worker(0), make_worker(0, round_=1), make_worker(1))
+    wanted = plan(make_observed(*pods, status={**RUNNING_STATUS, "round": 1}))
+    assert [delete.name for delete in wanted.deletes] == [pods[1].name]
+
+
+def test_pods_that_were_not_made_yet_are_made_only_while_the_status_is_as_seen() -> None:
+    status = {**RUNNING_STATUS, "head": {}, "workers": {}, "progress": {}, "phase": "Pending"}
+    wanted = plan(make_observed(make_worker(0), status=status))
+    assert wanted.creates and wanted.status is not None
+    assert not wanted.status.fields
+    assert wanted.status.tests["/status/round"] == 0 and wanted.status.tests["/status/attempt"] == 1
+
+
+def test_a_head_that_is_gone_without_a_trace_is_looked_for_once_more() -> None:
+    workers = (make_worker(0), make_worker(1))
+    wanted = plan(make_observed(*workers, status=RUNNING_STATUS))
+    assert wanted.status is not None
+    assert wanted.status.pods == frozenset(pod.name for pod in workers)
+
+
+def test_a_head_whose_end_was_seen_needs_no_second_look() -> None:
+    head = make_head(phase="Failed", is_running=False, exit_code=1)
+    wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS))
+    assert wanted.status is not None and wanted.status.pods is None
+
+
+def test_a_worker_that_is_gone_without_a_trace_is_looked_for_once_more() -> None:
+    wanted = plan(make_observed(make_head(), make_worker(0), status=RUNNING_STATUS))
+    assert wanted.status is not None and wanted.status.fields["round"] == 1
+    assert wanted.status.pods == frozenset({make_head().name, make_worker(0).name})
+
+
+def test_a_driver_that_has_spoken_was_up_whatever_the_status_says_of_its_pod() -> None:
+    """Another head of the same attempt beside one that may still run would be two drivers."""
+    status = {**RUNNING_STATUS, "head": {}, "phase": "Pending"}
+    wanted = plan(make_observed(make_worker(0), make_worker(1), status=status))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == "PodGone"
+    assert not wanted.creates
