@@ -34,6 +34,15 @@ def test_a_role_in_each_watched_namespace_instead(chart: Chart) -> None:
     assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
 
 
+def test_network_policies_of_jobs_need_a_right_of_their_own(chart: Chart) -> None:
+    right = ("create", "networking.k8s.io", "networkpolicies")
+    assert chart.render({"jobNetworkPolicies": True}).grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right)}
+    rendered = chart.render({"jobNetworkPolicies": True, "watchNamespaces": ["a"]})
+    assert ("a", *right) in rendered.grants("Role")
+    assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
+    assert "--job-network-policies" in rendered.container["args"]
+
+
 def test_two_releases_that_watch_namespaces_do_not_meet(chart: Chart) -> None:
     """Also when both have the same name."""
     values = {"watchNamespaces": ["a"], "rbac": {"aggregate": False}}

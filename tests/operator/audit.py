@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from railhead.local.install import NAMESPACE
+
 # Stages: a watch is written when it begins, everything else when it was answered.
 GROUPS = (
     "",
@@ -19,6 +21,7 @@ GROUPS = (
     "events.k8s.io",
     "networking.k8s.io",
 )
+TEAM_NAMESPACE = "team-operator"  # of an operator for one namespace
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -26,7 +29,7 @@ POLICY = {
     "rules": [
         {
             "level": "Metadata",
-            "users": ["system:serviceaccount:railhead-system:railhead-operator"],
+            "users": [f"system:serviceaccount:{n}:railhead-operator" for n in (NAMESPACE, TEAM_NAMESPACE)],
             "resources": [{"group": group} for group in GROUPS],
         },
         {"level": "None"},
@@ -43,6 +46,7 @@ class Request:
         resource: with its subresource, for example `trainjobs/status`.
         manager: the field manager that the request names.
         code: what the API server answered.
+        user: whose right it was.
     """
 
     verb: str
@@ -52,6 +56,7 @@ class Request:
     name: str
     manager: str
     code: int
+    user: str
 
 
 class AuditLog:
@@ -85,4 +90,5 @@ def _parse(event: dict[str, Any]) -> Request:
         name=place.get("name", ""),
         manager=(query.get("fieldManager") or [""])[0],
         code=event.get("responseStatus", {}).get("code", 0),
+        user=event["user"]["username"],
     )

@@ -28,8 +28,12 @@ class RunningOperator:
         log: what it has written.
     """
 
-    def __init__(self, kubeconfig: Path, folder: Path) -> None:
+    def __init__(
+        self, kubeconfig: Path, folder: Path, *, namespace: str = NAMESPACE, flags: Sequence[str] = ()
+    ) -> None:
+        """`namespace` is the operator's own; `flags` go with every start."""
         self.kubeconfig = kubeconfig
+        self._namespace, self._flags = namespace, flags
         self._report_port, self._probe_port = free_port(), free_port()
         self.report_url = f"https://127.0.0.1:{self._report_port}"
         self.log = folder / "operator.log"
@@ -44,12 +48,13 @@ class RunningOperator:
         """Does not wait for anything."""
         options = {
             "kubeconfig": self.kubeconfig,
-            "namespace": NAMESPACE,
+            "namespace": self._namespace,
             "report-listen": f"127.0.0.1:{self._report_port}",
             "report-url": report_url or self.report_url,
             "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
-        self._process = spawn([*python_command("railhead.cli operator", options), *flags], log=self.log)
+        command = [*python_command("railhead.cli operator", options), *self._flags, *flags]
+        self._process = spawn(command, log=self.log)
 
     def wait_ready(self) -> None:
         assert self._process is not None

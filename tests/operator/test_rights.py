@@ -1,14 +1,29 @@
-"""The operator's rights, as a life of jobs used them: enough, and none that is not used."""
+"""The operator's rights, as a life of jobs used them: enough, and none that is not used.
+
+Cluster-wide as the manifests have them, and for one namespace as the chart has them, each on
+the API server's own word.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+from tools.helm import resolve_helm
+
 from railhead.local.assets import find_assets
-from railhead.local.install import NAMESPACE, load_documents
-from tests.operator.audit import AuditLog, Request
+from railhead.local.control_plane import ControlPlane
+from railhead.local.control_plane.identities import write_kubeconfig
+from railhead.local.install import NAMESPACE, Kubectl, load_documents
+from tests.api.server import ApiServer
+from tests.chart.chart import Chart
+from tests.operator.audit import TEAM_NAMESPACE, AuditLog, Request
+from tests.operator.conftest import LED, make_stage
 from tests.operator.running import RunningOperator
 from tests.operator.stage import Stage
 from tests.operator.test_crowd import meet_stranger
@@ -19,53 +34,129 @@ from tests.waiting import wait_until
 # Asked for by admission (OwnerReferencesPermissionEnforcement) when a child names its owner, never by a request.
 WITHOUT_REQUEST = {("update", "railhead.dev", "trainjobs/finalizers")}
 NUMBERS = itertools.count(1)
+CHART = Path(__file__).resolve().parents[2] / "charts" / "railhead"
+SOMEWHERE = "https://reports.example:8443"
 Right = tuple[str, str, str]
 
 
-def granted() -> Iterator[Right]:
-    for document in load_documents(find_assets("manifests/operator")):
-        if document["kind"] in ("Role", "ClusterRole"):
-            for rule in document["rules"]:
-                yield from _expand(rule)
-
-
-def _expand(rule: dict[str, Any]) -> Iterator[Right]:
-    for group in rule["apiGroups"]:
-        for resource in rule["resources"]:
-            for verb in rule["verbs"]:
-                yield verb, group, resource
+def granted(roles: Iterable[dict[str, Any]]) -> set[Right]:
+    rules = [rule for role in roles for rule in role["rules"]]
+    return {
+        (verb, group, resource)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 def right_of(request: Request) -> Right:
     return request.verb, request.group, request.resource
 
 
-def test_every_right_is_used_and_none_is_missing(
-    stage: Stage, other_stage: Stage, second_operator: RunningOperator, audit: AuditLog
-) -> None:
+def live(stage: Stage, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
     """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
     make_code(stage, **{"steps.py": ""})
     play(stage, "rights", source=SOURCE)
-    wait_until("a lost compare", lambda: lose_compare(stage, audit))
-    second_operator.stop()
-    meet_stranger(other_stage)
+    wait_until("a lost compare", lambda: lose_compare(stage, asked))
+    second.stop()
+    meet_stranger(stage)
     stage.operator.stop()
-    stage.operator.start(report_url="https://reports.example:8443")
+    stage.operator.start(report_url=SOMEWHERE)
     stage.operator.stop()
     stage.operator.start()
-    asked = audit.requests()
-    assert not {right_of(r) for r in asked if r.code == 403}
-    rights = set(granted())
-    assert not any("*" in right for right in rights)
-    assert rights - {right_of(r) for r in asked} == WITHOUT_REQUEST
 
 
-def lose_compare(stage: Stage, audit: AuditLog) -> bool:
+def lose_compare(stage: Stage, asked: Callable[[], list[Request]]) -> bool:
     """One more job for both operators; has one of them been second?"""
     name = f"both-{next(NUMBERS)}"
     stage.apply(name)
     stage.wait_pods(name, 3)
-    return any(right_of(r) == ("get", "railhead.dev", "trainjobs") for r in audit.requests())
+    return any(right_of(request) == ("get", "railhead.dev", "trainjobs") for request in asked())
+
+
+def check_rights(rights: set[Right], asked: list[Request]) -> None:
+    assert not {right_of(r) for r in asked if r.code == 403}
+    assert not any("*" in right for right in rights)
+    assert rights - {right_of(r) for r in asked} == WITHOUT_REQUEST
+
+
+def of(audit: AuditLog, namespace: str) -> Callable[[], list[Request]]:
+    """What the operator of this namespace has asked so far."""
+    return lambda: [r for r in audit.requests() if r.user.split(":")[2] == namespace]
+
+
+def test_every_right_is_used_and_none_is_missing(
+    stage: Stage, second_operator: RunningOperator, audit: AuditLog
+) -> None:
+    asked = of(audit, NAMESPACE)
+    live(stage, second_operator, asked)
+    documents = load_documents(find_assets("manifests/operator"))
+    check_rights(granted(d for d in documents if d["kind"] in ("Role", "ClusterRole")), asked())
+
+
+@pytest.fixture
+def team(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, operator: RunningOperator, tmp_path: Path
+) -> Iterator[Team]:
+    """The chart's roles for one namespace, and an operator that has those only; the others' operator is away."""
+    plane = audited_plane[0]
+    stage = make_stage(server, operator)
+    values = {"watchNamespaces": [stage.namespace], "jobNetworkPolicies": True, "rbac": {"aggregate": False}}
+    chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
+    rendered = chart.render(values, namespace=TEAM_NAMESPACE)
+    kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
+    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    kubectl("create", "namespace", TEAM_NAMESPACE)
+    kubectl.apply([document for kind in kinds for document in rendered.of(kind)])
+    token = kubectl("create", "token", "railhead-operator", "-n", TEAM_NAMESPACE).strip()
+    write_kubeconfig(tmp_path / "team.kubeconfig", server=plane.server, pki=plane.pki, token=token)
+    flags = [arg for arg in rendered.container["args"] if arg.startswith(("--watch-namespace", "--job-network"))]
+    assert len(flags) == 2
+    first, second = (
+        RunningOperator(tmp_path / "team.kubeconfig", tmp_path / name, namespace=TEAM_NAMESPACE, flags=flags)
+        for name in ("first", "second")
+    )
+    operator.end()
+    try:
+        first.start()
+        second.start(report_url=first.report_url, flags=LED)
+        wait_until("its lead", lambda: "leading, as" in second.log.read_text())
+        roles = [*rendered.of("Role"), *rendered.of("ClusterRole")]
+        yield Team(replace(stage, operator=first), second, granted(roles))
+    finally:
+        first.stop()
+        second.stop()
+        operator.start()
+        kubectl("delete", "namespace", TEAM_NAMESPACE, "--wait=false")
+
+
+@dataclass(frozen=True)
+class Team:
+    """One namespace with operators of its own, of which the first one does not know of the second."""
+
+    stage: Stage
+    second: RunningOperator
+    rights: set[Right]
+
+
+def test_an_operator_for_one_namespace_uses_its_roles_and_asks_nothing_of_the_others(
+    team: Team, server: ApiServer, audit: AuditLog
+) -> None:
+    """Each job has its NetworkPolicy here."""
+    other = make_stage(server, team.stage.operator)
+    other.apply("untouched")
+    asked = of(audit, TEAM_NAMESPACE)
+    live(team.stage, team.second, asked)
+    check_rights(team.rights, asked())
+    assert {r.namespace for r in asked()} <= {team.stage.namespace, TEAM_NAMESPACE, ""}
+    assert {right_of(r) for r in asked() if not r.namespace} == {("create", "authentication.k8s.io", "tokenreviews")}
+    assert other.status("untouched") == {"observedGeneration": -1, "attempt": 0, "round": 0}
+    made = [r for r in asked() if right_of(r) == ("create", "networking.k8s.io", "networkpolicies") and r.code == 201]
+    path = f"/apis/networking.k8s.io/v1/namespaces/{team.stage.namespace}/networkpolicies"
+    policies = server.request("GET", path).body["items"]
+    assert len(made) == len(policies) > 0
+    assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
 
 
 def test_secrets_are_read_in_the_operators_own_namespace_only(stage: Stage, audit: AuditLog) -> None:

@@ -23,6 +23,11 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- if .Values.jobNetworkPolicies }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [create]
+{{- end }}
 {{- end -}}
 
 {{/* What has no namespace. */}}

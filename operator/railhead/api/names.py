@@ -42,6 +42,10 @@ def secret_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}-auth"
 
 
+def network_policy_name(job: str, uid: str) -> str:
+    return f"{job}-{tag(uid)}"
+
+
 def input_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}-input"
 

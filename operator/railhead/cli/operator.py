@@ -35,6 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="with --leader-election: another one takes over so long after the leader's last word",
     )
+    parser.add_argument(
+        "--job-network-policies",
+        action="store_true",
+        help="make a NetworkPolicy for each job: its pods are reached by each other only",
+    )
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
 
@@ -64,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
         probe_listen=options.probe_listen,
         concurrency=options.concurrency,
         lease_seconds=options.lease_seconds if options.leader_election else None,
+        job_network_policies=options.job_network_policies,
     )
     try:
         asyncio.run(run_operator(config))

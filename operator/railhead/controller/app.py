@@ -85,7 +85,9 @@ class Parts:
 
 def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> Parts:
     bundle = build_bundle()
-    settings = OperatorSettings(config.report_url, authority, bundle, bundle_name(bundle))
+    settings = OperatorSettings(
+        config.report_url, authority, bundle, bundle_name(bundle), has_network_policies=config.job_network_policies
+    )
     store = Store()
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
     leadership = _leadership(config, client)

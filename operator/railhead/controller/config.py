@@ -18,6 +18,7 @@ class OperatorConfig:
         probe_listen: host:port of /healthz and /readyz.
         concurrency: passes at a time.
         lease_seconds: how long one renewal of the Lease lasts; None = no election, this operator is the only one.
+        job_network_policies: make a NetworkPolicy for each job.
     """
 
     kubeconfig: str | None
@@ -28,6 +29,7 @@ class OperatorConfig:
     probe_listen: str
     concurrency: int = 8
     lease_seconds: int | None = None
+    job_network_policies: bool = False
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -47,4 +47,5 @@ TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview"
 CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
 DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
-CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP)}
+NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY)}

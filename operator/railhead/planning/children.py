@@ -8,6 +8,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.plan import CopyConfigMap, Create
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
+from railhead.resources.network_policy import build_network_policy
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
@@ -30,7 +31,14 @@ def prerequisites(observed: Observed) -> tuple[Create | CopyConfigMap, ...]:
         Create("Service", build_service(job)),
         Create("ConfigMap", build_input(job, observed.spec, settings=observed.settings)),
         *_source_copy(observed),
+        *_network_policy(observed),
     )
+
+
+def _network_policy(observed: Observed) -> tuple[Create, ...]:
+    if not observed.settings.has_network_policies:
+        return ()
+    return (Create("NetworkPolicy", build_network_policy(job_ref(observed))),)
 
 
 def _source_copy(observed: Observed) -> tuple[CopyConfigMap, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from railhead.planning.observed import PodView
 
-ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap"]
+ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
 
 @dataclass(frozen=True)

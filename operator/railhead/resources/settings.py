@@ -14,9 +14,11 @@ class OperatorSettings:
         report_ca: PEM of the CA that signs the endpoint's certificate.
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
+        has_network_policies: each job gets a NetworkPolicy.
     """
 
     report_url: str
     report_ca: str
     bundle: bytes
     bundle_name: str
+    has_network_policies: bool = False

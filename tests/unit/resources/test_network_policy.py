@@ -1,0 +1,53 @@
+"""A job's NetworkPolicy: its own pods of every role and attempt, and nobody else's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import names
+from railhead.planning.children import prerequisites
+from railhead.resources.network_policy import build_network_policy
+from railhead.resources.owner import JobRef
+from railhead.resources.pod_worker import build_worker_pod
+from tests.unit.builders import SETTINGS, UID, make_observed, make_spec
+
+JOB = JobRef("team", "digits", UID)
+OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
+
+
+def selects(policy: dict[str, object], labels: dict[str, str]) -> bool:
+    wanted = policy["matchLabels"]
+    assert isinstance(wanted, dict)
+    return wanted.items() <= labels.items()
+
+
+def test_only_the_jobs_own_pods_reach_each_other() -> None:
+    spec = build_network_policy(JOB)["spec"]
+    [rule] = spec["ingress"]
+    [peer] = rule["from"]
+    assert "ports" not in rule  # Ray's and torch's vary
+    for attempt in (1, 2):
+        worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=attempt, slot=0, round_=0)
+        assert selects(spec["podSelector"], worker["metadata"]["labels"])
+        assert selects(peer["podSelector"], worker["metadata"]["labels"])
+    stranger = build_worker_pod(OTHER, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
+    assert not selects(spec["podSelector"], stranger["metadata"]["labels"])
+    assert not selects(peer["podSelector"], stranger["metadata"]["labels"])
+
+
+def test_the_ways_out_are_open() -> None:
+    assert build_network_policy(JOB)["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_it_goes_with_the_job() -> None:
+    metadata = build_network_policy(JOB)["metadata"]
+    assert (metadata["namespace"], metadata["name"]) == ("team", names.network_policy_name("digits", UID))
+    [owner] = metadata["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("TrainJob", UID)
+
+
+def test_it_is_made_before_the_pods_when_it_is_asked_for() -> None:
+    observed = make_observed()
+    asked = replace(observed, settings=replace(observed.settings, has_network_policies=True))
+    assert "NetworkPolicy" not in {child.kind for child in prerequisites(observed)}
+    assert [child.kind for child in prerequisites(asked)].count("NetworkPolicy") == 1
