@@ -25,7 +25,11 @@ class Stage:
     namespace: str
 
     def apply(self, name: str, *, workers: int = 2, **spec: Any) -> Object:
-        body = {
+        return self._ask("POST", JOBS.format(self.namespace), self.build(name, workers=workers, **spec))
+
+    def build(self, name: str, *, workers: int = 2, **spec: Any) -> Object:
+        """A TrainJob as a user has it in a file."""
+        return {
             "apiVersion": "railhead.dev/v1alpha1",
             "kind": "TrainJob",
             "metadata": {"name": name},
@@ -38,7 +42,6 @@ class Stage:
                 **spec,
             },
         }
-        return self._ask("POST", JOBS.format(self.namespace), body)
 
     def job(self, name: str) -> Object:
         return self._ask("GET", f"{JOBS.format(self.namespace)}/{name}")

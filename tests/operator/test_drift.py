@@ -1,0 +1,101 @@
+"""What GitOps tools look at: the file in Git and the object in the cluster are the same, in every phase of a job."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.local.control_plane import ControlPlane
+from tests.operator.audit import WRITES, AuditLog
+from tests.operator.stage import Object, Stage
+from tests.waiting import wait_until
+
+APPLIES = 10
+NO_DIFFERENCE, DIFFERENCE = 0, 1  # exit codes of `kubectl diff`
+Git = Callable[..., int]
+
+
+@pytest.fixture
+def git(audited_plane: tuple[ControlPlane, AuditLog], stage: Stage, tmp_path: Path) -> Git:
+    """Does something with the file, as a GitOps tool does with what it has in Git; the exit code."""
+    plane = audited_plane[0]
+    base = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", stage.namespace]
+
+    def run(verb: str, job: Object) -> int:
+        file = tmp_path / "job.yaml"
+        file.write_text(yaml.safe_dump(job))
+        command = [*base, verb, "--server-side", "--field-manager=gitops", "-f", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode in (NO_DIFFERENCE, DIFFERENCE), done.stderr
+        return done.returncode
+
+    return run
+
+
+def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
+    stage: Stage, git: Git, audit: AuditLog
+) -> None:
+    """Its defaults are the API server's, and the operator writes nothing but the status."""
+    template = {"metadata": {"labels": {"team": "a"}}, "spec": {"nodeSelector": {"pool": "gpu"}}}
+    job = stage.build("drift", podTemplate=template, env=[{"name": "A", "value": "1"}], backoffLimit=2)
+    assert git("apply", job) == 0
+
+    def rest(phase: str) -> None:
+        """Nothing is to do: the file is compared and applied again and again."""
+        stage.wait_phase("drift", phase)
+        assert git("diff", job) == NO_DIFFERENCE, phase
+        wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet)
+
+    def is_quiet() -> bool:
+        """At first the operator may still be busy with the job's own life; an answer to each apply never ends."""
+        before, version = writes(stage, audit), stage.job("drift")["metadata"]["resourceVersion"]
+        for _ in range(APPLIES):
+            assert git("apply", job) == 0
+        return (writes(stage, audit), stage.job("drift")["metadata"]["resourceVersion"]) == (before, version)
+
+    run_pods(stage, 3)
+    rest("Starting")
+    token = stage.token_of(stage.head("drift"))
+    assert stage.report("drift", token=token, reports=1, joined=2, workers=2) == 202
+    rest("Running")
+    stage.remove_pod(next(pod for name, pod in stage.pods("drift").items() if not name.endswith("-head")))
+    rest("Restarting")
+    lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
+    stage.end_pod(stage.head("drift"), code=CODE_OF_CLASS["Infrastructure"], outcome=lost)
+    wait_until("attempt 2", lambda: sum("-2-" in name for name in stage.pods("drift")) == 3, seconds=60)
+    run_pods(stage, 3)
+    rest("Restarting")
+    stage.end_pod(stage.head("drift"), code=0, outcome=Outcome(SUCCEEDED, reports=2))
+    stage.wait_phase("drift", "Succeeded")
+    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.events("drift")})
+    rest("Succeeded")
+
+
+def test_a_difference_is_seen(stage: Stage, git: Git) -> None:
+    """The comparison that the other test relies on."""
+    job = stage.build("differs")
+    assert git("apply", job) == 0
+    job["metadata"]["labels"] = {"changed": "yes"}
+    assert git("diff", job) == DIFFERENCE
+
+
+def run_pods(stage: Stage, count: int) -> None:
+    """All pods of the newest attempt come up."""
+    wait_until(f"{count} pods", lambda: len(live(stage)) == count)
+    for pod in live(stage):
+        stage.run_pod(pod)
+
+
+def live(stage: Stage) -> list[Object]:
+    pods = stage.pods("drift").values()
+    return [pod for pod in pods if pod["status"].get("phase", "Pending") in ("Pending", "Running")]
+
+
+def writes(stage: Stage, audit: AuditLog) -> int:
+    return sum(request.verb in WRITES for request in audit.requests(stage.namespace))
