@@ -62,8 +62,10 @@ test: check ## Everything that a commit must pass
 	@echo "== tests against a real API server and with real Ray"
 	$(BIN)/pytest -q -m "not slow" tests/api tests/operator tests/local tests/ray tests/e2e
 
-test-all: test ## Also the slow tests, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
+test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
+	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
+	$(BIN)/pytest -q tests/api --kubernetes 1.34
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
 test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tools.older_kubernetes import resolve_kubernetes
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
+from railhead.local.control_plane.servers import ALL, FIRST
 
 PROJECT = Path(__file__).resolve().parents[1]
 # A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
@@ -18,6 +20,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kubernetes", help="run tests/api against this older minor version, such as 1.34")
     group = parser.getgroup("railhead", "the cluster of tests/e2e; without --kubeconfig a local one of their own")
     group.addoption("--kubeconfig", help="run tests/e2e against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
@@ -26,12 +29,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
 
 
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 @pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real etcd, API server, controller manager and scheduler, without a node."""
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=resolve(lambda text: print(text, file=sys.stderr)))
+def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
+    """A real etcd, API server, controller manager and scheduler, without a node; of an older version the first two."""
+    version = request.config.getoption("--kubernetes")
+    binaries = resolve_kubernetes(version, say) if version else resolve(say)
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries)
     try:
-        plane.start()
+        plane.start(FIRST if version else ALL)
         yield plane
     finally:
         plane.stop()
