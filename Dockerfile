@@ -6,10 +6,9 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 RUN python -m pip install --no-cache-dir --disable-pip-version-check uv
 COPY pyproject.toml README.md LICENSE constraints.txt ./
-COPY crds crds
-COPY manifests/operator manifests/operator
+COPY manifests/install.yaml manifests/install.yaml
 COPY operator operator
-# A wheel, so that the CRD, the manifests and the Go modules are copies and not links. The
+# A wheel, so that the manifests and the Go modules are copies and not links. The
 # constraints pin each dependency and carry its hashes, which uv compares.
 RUN uv build --quiet --wheel --out-dir /dist . \
     && python -m venv --without-pip /opt/venv \

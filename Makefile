@@ -13,7 +13,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,16 +36,21 @@ check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
 	$(BIN)/lint-imports
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
 	$(BIN)/python tools/chart_values.py $(CHART) --check
+	$(BIN)/python -m tools.manifests --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
 
 format: $(READY) ## Format the code and mend what the linter can
 	$(BIN)/ruff format operator tests tools benchmarks manifests
 	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
-generate: $(READY) ## Write the generated files: the CRD, the chart's table of values, the examples' inline code
+generate: $(READY) ## Write the generated files: the CRD, the chart's table of values, manifests, the examples' inline code
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd; done
 	$(BIN)/python tools/chart_values.py $(CHART)
+	@$(MAKE) --no-print-directory manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)
+
+manifests: $(READY) ## Render the kustomize overlays and install.yaml from the chart (part of generate)
+	$(BIN)/python -m tools.manifests
 
 constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the demo run with
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \

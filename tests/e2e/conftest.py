@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.install import Kubectl, KubectlFailed, load_documents
+from railhead.local.install import Kubectl, KubectlFailed, load_manifests
 from railhead.local.session import Session, default_capacity
 from tests.e2e.cluster import OPERATOR_NAMESPACE, Cluster, wait_until
 
@@ -46,13 +46,13 @@ def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 def install_operator(kubectl: Kubectl, image: str) -> None:
     """The CRD and the manifests as they are in the tree; only the image is another one."""
-    documents = [d for d in load_documents(PROJECT / "manifests" / "operator") if d["kind"] != "Kustomization"]
+    documents = load_manifests()
     for document in documents:
         if document["kind"] == "Deployment":
             [container] = document["spec"]["template"]["spec"]["containers"]
             container |= {"image": image, "imagePullPolicy": "IfNotPresent"}
     documents.sort(key=lambda d: d["kind"] != "Namespace")
-    kubectl.apply([*load_documents(PROJECT / "crds"), *documents])
+    kubectl.apply(documents)
     # An image of the same name may be a new one.
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/railhead-operator")
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")

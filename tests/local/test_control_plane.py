@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railhead.local.assets import find_assets
+from railhead.local.assets import find_manifests
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import ALL, NotReady
 from railhead.local.install import Kubectl, KubectlFailed, install, make_operator_kubeconfig
@@ -98,7 +98,7 @@ def test_strangers_are_refused(control_plane: ControlPlane, tmp_path: Path) -> N
 def test_manifests_of_the_operator_are_valid(kubectl: Kubectl) -> None:
     """Also those that a local cluster does not install."""
     install(kubectl, node="local")
-    kubectl("apply", "--dry-run=server", "-k", str(find_assets("manifests/operator")))
+    kubectl("apply", "--dry-run=server", "-f", str(find_manifests()))
 
 
 def test_two_at_once_do_not_meet(control_plane: ControlPlane, kubectl: Kubectl, tmp_path: Path) -> None:

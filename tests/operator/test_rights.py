@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tools.helm import resolve_helm
 
-from railhead.local.assets import find_assets
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.identities import write_kubeconfig
-from railhead.local.install import NAMESPACE, Kubectl, load_documents
+from railhead.local.install import NAMESPACE, Kubectl, load_manifests
 from tests.api.server import ApiServer
-from tests.chart.chart import Chart
+from tests.chart.chart import Chart, Rendered
 from tests.operator.audit import TEAM_NAMESPACE, AuditLog, Request
 from tests.operator.conftest import LED, make_stage
 from tests.operator.running import RunningOperator
@@ -39,15 +37,9 @@ SOMEWHERE = "https://reports.example:8443"
 Right = tuple[str, str, str]
 
 
-def granted(roles: Iterable[dict[str, Any]]) -> set[Right]:
-    rules = [rule for role in roles for rule in role["rules"]]
-    return {
-        (verb, group, resource)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
+def granted(rendered: Rendered) -> set[Right]:
+    """What is bound to the operator; the roles for people are not its own."""
+    return {right[1:] for kind in ("Role", "ClusterRole") for right in rendered.grants(kind)}
 
 
 def right_of(request: Request) -> Right:
@@ -91,8 +83,7 @@ def test_every_right_is_used_and_none_is_missing(
 ) -> None:
     asked = of(audit, NAMESPACE)
     live(stage, second_operator, asked)
-    documents = load_documents(find_assets("manifests/operator"))
-    check_rights(granted(d for d in documents if d["kind"] in ("Role", "ClusterRole")), asked())
+    check_rights(granted(Rendered(load_manifests())), asked())
 
 
 @pytest.fixture
@@ -122,8 +113,7 @@ def team(
         first.start()
         second.start(report_url=first.report_url, flags=LED)
         wait_until("its lead", lambda: "leading, as" in second.log.read_text())
-        roles = [*rendered.of("Role"), *rendered.of("ClusterRole")]
-        yield Team(replace(stage, operator=first), second, granted(roles))
+        yield Team(replace(stage, operator=first), second, granted(rendered))
     finally:
         first.stop()
         second.stop()

@@ -1,7 +1,7 @@
-"""Finds the files that are not Python: the CRD and the manifests.
+"""Finds the file that is not Python: install.yaml with the CRD and the operator's manifests.
 
-They lie at the root of the checkout; `railhead/data` links to them there, so that an
-installed package carries copies.
+It lies in the checkout's folder manifests; `railhead/data` links to it there, so that an
+installed package carries a copy.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import railhead
 
 
 class MissingAsset(RuntimeError):
-    """The package lacks the folder."""
+    """The package lacks the file."""
 
 
-def find_assets(name: str) -> Path:
-    """The folder `crds` or `manifests/operator`.
+def find_manifests() -> Path:
+    """The file install.yaml.
 
     Raises:
         MissingAsset: with the place that was looked at.
     """
-    place = Path(railhead.__file__).parent / "data" / name
-    if not place.is_dir():
+    place = Path(railhead.__file__).parent / "data" / "install.yaml"
+    if not place.is_file():
         raise MissingAsset(f"{place} is missing; install Railhead again")
     return place

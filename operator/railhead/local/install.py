@@ -14,13 +14,13 @@ from typing import Any
 
 import yaml
 
-from railhead.local.assets import find_assets
+from railhead.local.assets import find_manifests
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.identities import write_kubeconfig
 
 NAMESPACE = "railhead-system"
 TOKEN_DURATION = "8760h"
-RUN_AS_PROCESSES = {"Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "Kustomization"}
+RUN_AS_PROCESSES = {"Deployment", "Service"}
 TIMEOUT_SECONDS = 60
 
 
@@ -64,12 +64,9 @@ class Kubectl:
         return is_ready and not node["spec"].get("taints")
 
 
-def load_documents(folder: Path) -> list[Any]:
-    """All YAML documents of a folder, in the order of the file names."""
-    found: list[Any] = []
-    for file in sorted(folder.glob("*.yaml")):
-        found.extend(document for document in yaml.safe_load_all(file.read_text()) if document)
-    return found
+def load_manifests() -> list[Any]:
+    """The CRD and the operator's objects. Raises MissingAsset."""
+    return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
 
 
 def select_installed(documents: Sequence[Any]) -> list[Any]:
@@ -105,8 +102,7 @@ def build_node_role(node: str) -> list[Any]:
 
 def install(kubectl: Kubectl, *, node: str) -> None:
     """Raises KubectlFailed or MissingAsset."""
-    operator = select_installed(load_documents(find_assets("manifests/operator")))
-    kubectl.apply([*load_documents(find_assets("crds")), *operator, *build_node_role(node)])
+    kubectl.apply([*select_installed(load_manifests()), *build_node_role(node)])
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 
 
@@ -116,6 +112,6 @@ def service_account_name(documents: Sequence[Any]) -> str:
 
 
 def make_operator_kubeconfig(kubectl: Kubectl, plane: ControlPlane, path: Path) -> None:
-    account = service_account_name(load_documents(find_assets("manifests/operator")))
+    account = service_account_name(load_manifests())
     token = kubectl("create", "token", account, "-n", NAMESPACE, f"--duration={TOKEN_DURATION}").strip()
     write_kubeconfig(path, server=plane.server, pki=plane.pki, token=token)

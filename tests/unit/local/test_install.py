@@ -9,39 +9,39 @@ import pytest
 import yaml
 from cryptography import x509
 
-from railhead.local.assets import MissingAsset, find_assets
+from railhead.local.assets import MissingAsset, find_manifests
 from railhead.local.control_plane.identities import write_identities, write_kubeconfig
 from railhead.local.install import (
     Kubectl,
     KubectlFailed,
     build_node_role,
-    load_documents,
+    load_manifests,
     select_installed,
     service_account_name,
 )
 
 
 def test_what_is_not_python_belongs_to_the_package() -> None:
-    assert (find_assets("crds") / "railhead.dev_trainjobs.yaml").is_file()
-    assert (find_assets("manifests/operator") / "rbac.yaml").is_file()
+    kinds = {document["kind"] for document in load_manifests()}
+    assert {"CustomResourceDefinition", "ClusterRole", "Deployment"} <= kinds
 
 
 def test_incomplete_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("railhead.__file__", str(tmp_path / "railhead" / "__init__.py"))
-    with pytest.raises(MissingAsset, match=r"data/crds is missing; install Railhead again"):
-        find_assets("crds")
+    with pytest.raises(MissingAsset, match=r"data/install.yaml is missing; install Railhead again"):
+        find_manifests()
 
 
 def test_operator_itself_is_not_installed_but_its_role_is() -> None:
-    documents = load_documents(find_assets("manifests/operator"))
+    documents = load_manifests()
     kinds = [d["kind"] for d in select_installed(documents)]
     assert kinds[0] == "Namespace"
-    assert {"ServiceAccount", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
-    assert not {"Deployment", "Service", "Kustomization"} & set(kinds)
+    assert {"CustomResourceDefinition", "ServiceAccount", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
+    assert not {"Deployment", "Service"} & set(kinds)
 
 
 def test_service_account_of_the_manifests_is_used() -> None:
-    documents = load_documents(find_assets("manifests/operator"))
+    documents = load_manifests()
     bound = next(d for d in documents if d["kind"] == "ClusterRoleBinding")["subjects"][0]["name"]
     assert service_account_name(documents) == bound
 

@@ -1,0 +1,103 @@
+"""Base, overlays and install.yaml are the chart's, and kustomize moves them as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railhead.local.control_plane.binaries import resolve
+from tests.chart.chart import NAMESPACE, Chart, Object, Rendered
+
+PROJECT = Path(__file__).resolve().parents[2]
+MANIFESTS = PROJECT / "manifests"
+OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
+HELMS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
+SECOND = """
+resources: [overlay]
+namespace: team-a
+patches:
+  - target: {kind: ClusterRoleBinding}
+    options: {allowNameChange: true}
+    patch: |
+      - {op: replace, path: /metadata/name, value: railhead-operator-team-a}
+"""
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Path:
+    return resolve(lambda text: print(text, file=sys.stderr)) / "kubectl"
+
+
+def build(kubectl: Path, folder: Path) -> Rendered:
+    done = subprocess.run([str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return load(done.stdout)
+
+
+def load(text: str) -> Rendered:
+    return Rendered([document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document])
+
+
+def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
+    """Without the labels that only Helm's own have."""
+    found = {}
+    for each in objects:
+        labels = {k: v for k, v in (each["metadata"].get("labels") or {}).items() if k not in HELMS}
+        metadata = {**each["metadata"], "labels": labels}
+        found[each["kind"], str(metadata["name"])] = {**each, "metadata": metadata}
+    return found
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_an_overlay_is_the_chart_with_its_values(chart: Chart, kubectl: Path, name: str) -> None:
+    values: dict[str, Any] = yaml.safe_load((MANIFESTS / "overlays" / name / "values.yaml").read_text()) or {}
+    charts = by_name(chart.render(values).objects)
+    built = build(kubectl, MANIFESTS / "overlays" / name).objects
+    not_the_charts = {"Namespace", "CustomResourceDefinition"}
+    assert by_name([o for o in built if o["kind"] not in not_the_charts]) == charts
+    assert {o["kind"] for o in built} & not_the_charts == (set() if name == "namespaced" else not_the_charts)
+    assert not any(label in o["metadata"].get("labels", {}) for o in built for label in HELMS)
+
+
+def test_install_yaml_is_the_default_overlay(kubectl: Path) -> None:
+    installed = load((MANIFESTS / "install.yaml").read_text()).objects
+    assert by_name(installed) == by_name(build(kubectl, MANIFESTS / "overlays" / "default").objects)
+    assert [o["kind"] for o in installed[:2]] == ["Namespace", "CustomResourceDefinition"]  # in the order of need
+
+
+def test_high_availability_is_more_than_replicas(kubectl: Path) -> None:
+    built = build(kubectl, MANIFESTS / "overlays" / "ha")
+    assert built.one("Deployment")["spec"]["replicas"] == 2
+    assert "--leader-election" in built.container["args"]
+    assert built.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+    assert built.pod["spec"]["topologySpreadConstraints"][0]["topologyKey"] == "kubernetes.io/hostname"
+
+
+def test_the_namespaced_overlay_moves_to_any_namespace(kubectl: Path, tmp_path: Path) -> None:
+    """Kustomize knows nothing of arguments: none of them names the namespace."""
+    (tmp_path / "overlay").symlink_to(MANIFESTS / "overlays" / "namespaced")
+    (tmp_path / "kustomization.yaml").write_text(SECOND)
+    built = build(kubectl, tmp_path)
+    namespaced = [o for o in built.objects if not o["kind"].startswith("Cluster")]
+    assert {o["metadata"]["namespace"] for o in namespaced} == {"team-a"}
+    subjects = [s for kind in ("RoleBinding", "ClusterRoleBinding") for b in built.of(kind) for s in b["subjects"]]
+    assert {s["namespace"] for s in subjects} == {"team-a"}
+    assert not any(NAMESPACE in word for word in built.container["args"])
+    assert {right[0] for right in built.grants("Role")} == {"team-a"}
+    assert built.grants("ClusterRole") == {("", "create", "authentication.k8s.io", "tokenreviews")}
+
+
+def test_stale_manifests_are_told(
+    chart: Chart, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tools import manifests
+
+    monkeypatch.setattr(manifests, "build_all", lambda _: iter([(MANIFESTS / "install.yaml", "other")]))
+    monkeypatch.setattr(sys, "argv", ["manifests", "--check"])
+    assert manifests.main() == 1
+    assert "manifests/install.yaml is stale: run `make generate`" in capsys.readouterr().err
