@@ -62,10 +62,8 @@ test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster:
 test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
 	$(BIN)/pytest -q tests/unit tests/architecture tests/model
-	@echo "== tests of the chart, with a real helm"
-	$(BIN)/pytest -q tests/chart
-	@echo "== tests against a real API server and with real Ray"
-	$(BIN)/pytest -q -m "not slow" tests/api tests/operator tests/local tests/ray tests/e2e
+	@echo "== tests against a real API server, with a real helm and with real Ray"
+	$(BIN)/pytest -q -m "not slow" tests/chart tests/api tests/operator tests/local tests/ray tests/e2e
 
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests

@@ -1,0 +1,127 @@
+"""What the chart renders is good for a real API server: many combinations of values, by server-side dry runs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from railhead.local.control_plane import ControlPlane
+from tests.chart.chart import Chart
+
+NAMESPACE = "grid"
+WATCHED = ("grid-a", "grid-b")
+PEER = {"namespaceSelector": {"matchLabels": {"team": "ml"}}}
+TERM = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+FEATURES: dict[str, dict[str, Any]] = {
+    "crd": {"crds": {"enabled": True, "annotations": {"team": "ml"}}},
+    "names": {"nameOverride": "other", "fullnameOverride": "grid-other"},
+    "labels": {"commonLabels": {"cost": "42"}, "podLabels": {"pod": "yes"}, "podAnnotations": {"note": "a: b"}},
+    "digest": {"image": {"repository": "r.example:5000/railhead", "digest": "sha256:" + "0" * 64}},
+    "pull": {"image": {"pullPolicy": "Always"}, "imagePullSecrets": [{"name": "registry"}]},
+    "replicas": {"replicas": 3, "leaderElection": {"leaseSeconds": 30}},
+    "alone": {"replicas": 1, "leaderElection": {"enabled": False}},
+    "watched": {"watchNamespaces": list(WATCHED)},
+    "own": {"watchNamespaces": [NAMESPACE]},
+    "resources": {"resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}},
+    "placement": {
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"key": "system", "operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}},
+        "priorityClassName": "system-cluster-critical",
+    },
+    "spread": {
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "ScheduleAnyway"}
+        ]
+    },
+    "budget": {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"}},
+    "policy": {"networkPolicy": {"enabled": True}},
+    "narrow": {
+        "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
+    },
+    "probes": {"livenessProbe": {"initialDelaySeconds": 1}, "readinessProbe": {"periodSeconds": 7}},
+    "extra": {
+        "extraArgs": ["--log-level=DEBUG"],
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "extraVolumes": [{"name": "ca", "configMap": {"name": "ca", "optional": True}}],
+        "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
+        "extraObjects": ["{apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ .Release.Name }}-extra'}}"],
+    },
+    "account": {"serviceAccount": {"create": False, "name": "default"}},
+    "annotated": {"serviceAccount": {"annotations": {"a": "b"}}, "service": {"annotations": {"c": "d"}, "port": 443}},
+    "rights": {"rbac": {"create": False}},
+    "people": {"rbac": {"aggregate": False}},
+}
+
+
+def grid() -> Iterator[tuple[str, dict[str, Any]]]:
+    """The defaults, each feature, each two neighbours of the list, and one with most of them."""
+    yield "defaults", {}
+    yield from FEATURES.items()
+    names = list(FEATURES)
+    for first, second in itertools.pairwise(names):
+        if {first, second} != {"replicas", "alone"}:  # refused, see test_values.py
+            yield f"{first}+{second}", {**FEATURES[first], **FEATURES[second]}
+    several = (name for name in names if name not in ("alone", "own", "account", "rights"))
+    yield "most", {key: value for name in several for key, value in FEATURES[name].items()}
+
+
+GRID = dict(grid())
+
+
+@pytest.fixture(scope="module")
+def kubectl(control_plane: ControlPlane) -> list[str]:
+    """The namespaces are there, and the API server warns of what Pod Security "restricted" would refuse."""
+    command = [str(control_plane.binaries / "kubectl"), "--kubeconfig", str(control_plane.kubeconfig)]
+    labels = {"pod-security.kubernetes.io/warn": "restricted"}
+    for name in (NAMESPACE, *WATCHED):
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        subprocess.run([*command, "apply", "-f", "-"], input=json.dumps(body), text=True, check=True)
+    return command
+
+
+def test_the_grid_is_wide() -> None:
+    assert len(GRID) >= 25
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_the_api_server_takes_it(chart: Chart, kubectl: list[str], name: str) -> None:
+    values = {"crds": {"enabled": False}, **GRID[name]}
+    text = chart.template(values, release="grid", namespace=NAMESPACE)
+    command = [*kubectl, "apply", "--dry-run=server", "-f", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
+    assert len(done.stdout.splitlines()) == len(chart.render(values, release="grid", namespace=NAMESPACE).objects)
+
+
+def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, kubectl: list[str]) -> None:
+    """So the tests above would see it."""
+    text = chart.template({"securityContext": {"allowPrivilegeEscalation": True}}, release="grid", namespace=NAMESPACE)
+    command = [*kubectl, "apply", "--dry-run=server", "-f", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert "would violate PodSecurity" in done.stderr
+
+
+@pytest.mark.parametrize("watched", [[], ["grid-a"]])
+def test_notes_have_the_next_three_commands(
+    chart: Chart, kubectl: list[str], control_plane: ControlPlane, watched: list[str]
+) -> None:
+    command = [str(chart.helm), "install", "grid", str(chart.folder), "--kubeconfig", str(control_plane.kubeconfig)]
+    options = ["-n", NAMESPACE, "--dry-run=server", "--set", "crds.enabled=false", "-f", "-"]
+    values = json.dumps({"watchNamespaces": watched})
+    done = subprocess.run([*command, *options], input=values, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.partition("NOTES:\n")[2]
+    where = "-n grid-a" if watched else "-A"
+    assert [line.strip() for line in notes.splitlines() if line.startswith("     ")] == [
+        "kubectl -n grid rollout status deployment/grid-railhead-operator",
+        f"kubectl apply {'-n grid-a ' if watched else ''}-f digits.yaml",
+        f"kubectl get rtj {where} -w",
+    ]
+    assert "is not part of this release (crds.enabled=false)" in notes
