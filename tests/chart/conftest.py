@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tools.helm import resolve_helm
 
+from railhead.local.control_plane.binaries import resolve
 from tests.chart.chart import Chart
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "railhead"
@@ -16,3 +17,9 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "railhead"
 @pytest.fixture(scope="session")
 def chart() -> Chart:
     return Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """The program; it needs no cluster for what is rendered only."""
+    return resolve(lambda text: print(text, file=sys.stderr)) / "kubectl"

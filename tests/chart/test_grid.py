@@ -75,8 +75,8 @@ GRID = dict(grid())
 
 
 @pytest.fixture(scope="module")
-def kubectl(control_plane: ControlPlane) -> list[str]:
-    """The namespaces are there, and the API server warns of what Pod Security "restricted" would refuse."""
+def to_server(control_plane: ControlPlane) -> list[str]:
+    """kubectl for it, which has the namespaces and warns of what Pod Security "restricted" would refuse."""
     command = [str(control_plane.binaries / "kubectl"), "--kubeconfig", str(control_plane.kubeconfig)]
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     for name in (NAMESPACE, *WATCHED):
@@ -90,27 +90,27 @@ def test_the_grid_is_wide() -> None:
 
 
 @pytest.mark.parametrize("name", GRID)
-def test_the_api_server_takes_it(chart: Chart, kubectl: list[str], name: str) -> None:
+def test_the_api_server_takes_it(chart: Chart, to_server: list[str], name: str) -> None:
     values = {"crds": {"enabled": False}, **GRID[name]}
     text = chart.template(values, release="grid", namespace=NAMESPACE)
-    command = [*kubectl, "apply", "--dry-run=server", "-f", "-"]
+    command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr, done.stderr
     assert len(done.stdout.splitlines()) == len(chart.render(values, release="grid", namespace=NAMESPACE).objects)
 
 
-def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, kubectl: list[str]) -> None:
+def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, to_server: list[str]) -> None:
     """So the tests above would see it."""
     text = chart.template({"securityContext": {"allowPrivilegeEscalation": True}}, release="grid", namespace=NAMESPACE)
-    command = [*kubectl, "apply", "--dry-run=server", "-f", "-"]
+    command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
     assert "would violate PodSecurity" in done.stderr
 
 
 @pytest.mark.parametrize("watched", [[], ["grid-a"]])
 def test_notes_have_the_next_three_commands(
-    chart: Chart, kubectl: list[str], control_plane: ControlPlane, watched: list[str]
+    chart: Chart, to_server: list[str], control_plane: ControlPlane, watched: list[str]
 ) -> None:
     command = [str(chart.helm), "install", "grid", str(chart.folder), "--kubeconfig", str(control_plane.kubeconfig)]
     options = ["-n", NAMESPACE, "--dry-run=server", "--set", "crds.enabled=false", "-f", "-"]

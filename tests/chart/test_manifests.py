@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from railhead.local.control_plane.binaries import resolve
 from tests.chart.chart import NAMESPACE, Chart, Object, Rendered
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -26,11 +25,6 @@ patches:
     patch: |
       - {op: replace, path: /metadata/name, value: railhead-operator-team-a}
 """
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> Path:
-    return resolve(lambda text: print(text, file=sys.stderr)) / "kubectl"
 
 
 def build(kubectl: Path, folder: Path) -> Rendered:

@@ -1,0 +1,74 @@
+"""The order of things for Argo CD and Flux, from the files that are ready to use."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import yaml
+
+from tests.chart.chart import Chart, Object
+from tests.chart.test_manifests import MANIFESTS, build, load
+
+WAVE = "argocd.argoproj.io/sync-wave"
+OPTIONS = "argocd.argoproj.io/sync-options"
+USERS = """
+resources: [overlay, digits.yaml]
+components: [waves]
+"""
+
+
+def find(objects: list[Object], kind: str, name: str = "") -> Object:
+    [found] = [o for o in objects if o["kind"] == kind and name in ("", o["metadata"]["name"])]
+    return found
+
+
+def test_waves_are_crd_operator_jobs(kubectl: Path, tmp_path: Path) -> None:
+    (tmp_path / "overlay").symlink_to(MANIFESTS / "overlays" / "default")
+    (tmp_path / "waves").symlink_to(MANIFESTS / "gitops" / "argocd" / "waves")
+    (tmp_path / "digits.yaml").write_text((MANIFESTS / "examples" / "digits.yaml").read_text())
+    (tmp_path / "kustomization.yaml").write_text(USERS)
+    built = build(kubectl, tmp_path)
+    waves = {o["kind"]: int(o["metadata"].get("annotations", {}).get(WAVE, 0)) for o in built.objects}
+    assert waves["CustomResourceDefinition"] < waves["Deployment"] < waves["TrainJob"]
+    crd, job = built.one("CustomResourceDefinition"), built.one("TrainJob")
+    assert crd["metadata"]["annotations"][OPTIONS] == "Prune=false,Delete=false"
+    assert job["metadata"]["annotations"][OPTIONS] == "SkipDryRunOnMissingResource=true"
+    assert job["metadata"]["name"] == "digits"
+
+
+def test_no_tool_is_told_to_replace_a_job(kubectl: Path) -> None:
+    application = yaml.safe_load((MANIFESTS / "gitops" / "argocd" / "application.yaml").read_text())
+    options = application["spec"]["syncPolicy"]["syncOptions"]
+    assert not {"Replace=true", "Force=true"} & set(options)
+    for each in load((MANIFESTS / "gitops" / "flux" / "sync.yaml").read_text()).objects:
+        assert not each["spec"].get("force")
+
+
+def test_flux_waits_for_the_operator_before_the_jobs(kubectl: Path) -> None:
+    objects = load((MANIFESTS / "gitops" / "flux" / "sync.yaml").read_text()).objects
+    operator, jobs = find(objects, "Kustomization", "railhead-operator"), find(objects, "Kustomization", "jobs")
+    assert jobs["spec"]["dependsOn"] == [{"name": operator["metadata"]["name"]}]
+    assert operator["spec"]["wait"] and jobs["spec"]["wait"]
+    sources = {o["metadata"]["name"] for o in objects if o["kind"] == "GitRepository"}
+    assert {o["spec"]["sourceRef"]["name"] for o in (operator, jobs)} == sources
+    [release] = build(kubectl, MANIFESTS.parent / operator["spec"]["path"]).objects
+    assert (MANIFESTS.parent / release["spec"]["chart"]["spec"]["chart"] / "Chart.yaml").is_file()
+    assert release["spec"]["chart"]["spec"]["sourceRef"]["name"] == operator["spec"]["sourceRef"]["name"]
+
+
+def test_values_of_the_flux_release_are_the_charts(chart: Chart) -> None:
+    release = yaml.safe_load((MANIFESTS / "gitops" / "flux" / "operator" / "helmrelease.yaml").read_text())
+    container = chart.render(release["spec"]["values"], release=release["spec"]["releaseName"]).container
+    assert container["image"] == "registry.example.com/railhead/operator:0.1.0"
+
+
+def test_argocds_patch_is_one_for_its_config_map(kubectl: Path, tmp_path: Path) -> None:
+    current = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "argocd-cm"}, "data": {"url": "https://x"}}
+    (tmp_path / "argocd-cm.json").write_text(yaml.safe_dump(current))
+    patch = MANIFESTS / "gitops" / "argocd" / "argocd-cm.yaml"
+    command = [str(kubectl), "patch", "--local", "-f", str(tmp_path / "argocd-cm.json"), "--type=merge", "-o", "yaml"]
+    done = subprocess.run([*command, "--patch-file", str(patch)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    data = yaml.safe_load(done.stdout)["data"]
+    assert set(data) == {"url", "resource.customizations.health.railhead.dev_TrainJob"}

@@ -1,0 +1,114 @@
+"""What GitOps tools make of a TrainJob: Argo CD's script by a real Lua, Flux' expressions by a real CEL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import cel
+import pytest
+import yaml
+from lupa import lua51
+
+from railhead.api import conditions
+
+PROJECT = Path(__file__).resolve().parents[3]
+GITOPS = PROJECT / "manifests" / "gitops"
+SUSPENDED = "Suspended"
+Object = dict[str, Any]
+STATES: list[Object] = yaml.safe_load(Path(__file__).with_name("states.yaml").read_text())
+per_state = pytest.mark.parametrize("state", STATES, ids=lambda state: state["name"])
+
+
+def build_job(state: Object) -> Object:
+    metadata = {"name": "digits", "generation": state["generation"]}
+    if "deletionTimestamp" in state:
+        metadata["deletionTimestamp"] = state["deletionTimestamp"]
+    job: Object = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": {}}
+    return {**job, "status": state["status"]} if "status" in state else job
+
+
+def true_ones(job: Object) -> set[str]:
+    return {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
+
+
+def read_kstatus(job: Object) -> str:
+    """The rules of kstatus for a kind that it does not know; no condition of ours is named Ready."""
+    status = job.get("status", {})
+    if "deletionTimestamp" in job["metadata"]:
+        return "Terminating"
+    if "observedGeneration" in status and status["observedGeneration"] != job["metadata"]["generation"]:
+        return "InProgress"
+    found = [c["type"] for c in status.get("conditions", []) if c["status"] == "True"]
+    first = next((name for name in found if name in ("Reconciling", "Stalled")), "")
+    return {"Reconciling": "InProgress", "Stalled": "Failed", "": "Current"}[first]
+
+
+def read_flux(job: Object) -> str:
+    """Flux' own order around the expressions of sync.yaml."""
+    documents = yaml.safe_load_all((GITOPS / "flux" / "sync.yaml").read_text())
+    [checks] = [d["spec"]["healthCheckExprs"] for d in documents if "healthCheckExprs" in d["spec"]]
+    [check] = [c for c in checks if (c["apiVersion"], c["kind"]) == (job["apiVersion"], job["kind"])]
+    status = job.get("status", {})
+    if "observedGeneration" in status and status["observedGeneration"] != job["metadata"]["generation"]:
+        return "InProgress"
+    for key, outcome in (("inProgress", "InProgress"), ("failed", "Failed"), ("current", "Current")):
+        if key in check and evaluate(check[key], job):
+            return outcome
+    return "InProgress"
+
+
+def evaluate(expression: str, job: Object) -> bool:
+    result = cel.evaluate(expression, job)
+    assert isinstance(result, bool)
+    return result
+
+
+def read_argocd(job: Object) -> tuple[str, str]:
+    """Status and message, by the Lua of the version that Argo CD's interpreter speaks."""
+    config = yaml.safe_load((GITOPS / "argocd" / "argocd-cm.yaml").read_text())
+    script = config["data"]["resource.customizations.health.railhead.dev_TrainJob"]
+    lua = lua51.LuaRuntime(register_eval=False)
+    lua.globals()["obj"] = lua.table_from(job, recursive=True)
+    health = lua.execute(script)
+    return str(health["status"]), str(health["message"])
+
+
+@per_state
+def test_kstatus(state: Object) -> None:
+    assert read_kstatus(build_job(state)) == state["wanted"]["kstatus"]
+
+
+@per_state
+def test_flux(state: Object) -> None:
+    if state["wanted"]["flux"] == "error":  # Flux asks again until the field is there
+        with pytest.raises(Exception, match="status"):
+            read_flux(build_job(state))
+    else:
+        assert read_flux(build_job(state)) == state["wanted"]["flux"]
+
+
+@per_state
+def test_argocd(state: Object) -> None:
+    status, message = read_argocd(build_job(state))
+    assert status == state["wanted"]["argocd"]
+    assert message.endswith(".")
+
+
+def test_argocd_says_why_a_job_failed() -> None:
+    [failed] = [s for s in STATES if s["name"] == "failed"]
+    assert read_argocd(build_job(failed)) == ("Degraded", "train_func raised ValueError.")
+
+
+def test_the_states_have_every_condition_and_no_other() -> None:
+    """A new condition wants a decision here."""
+    named = {c["type"] for s in STATES for c in s.get("status", {}).get("conditions", [])}
+    assert named - {SUSPENDED} == set(conditions.ORDER) - {SUSPENDED}
+
+
+def test_a_failed_job_is_never_taken_for_a_good_one() -> None:
+    """By none of the three, whatever other conditions it has; kstatus takes the first in the list."""
+    for state in STATES:
+        job = build_job(state)
+        if true_ones(job) & {"Failed", "Stalled"}:
+            assert (read_kstatus(job), read_flux(job), read_argocd(job)[0]) == ("Failed", "Failed", "Degraded")
