@@ -166,6 +166,11 @@ def test_the_defaults_pass_pod_security_restricted(chart: Chart) -> None:
     }
 
 
+def test_why_it_does_not_run_is_told(chart: Chart) -> None:
+    """By kubectl describe: the operator's last line, which is a sentence."""
+    assert chart.render().container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_names_follow_the_release(chart: Chart) -> None:
     assert {o["metadata"]["name"].removeprefix("railhead-") for o in chart.render().objects} == {
         "operator", "reports", "view", "edit",

@@ -13,6 +13,17 @@ def test_disruption_budget(chart: Chart) -> None:
     assert spec["selector"] == rendered.one("Deployment")["spec"]["selector"]
 
 
+def test_pod_monitor_finds_the_metrics(chart: Chart) -> None:
+    assert chart.render().of("PodMonitor") == []
+    rendered = chart.render({"podMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}}})
+    monitor = rendered.one("PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["selector"] == rendered.one("Deployment")["spec"]["selector"]
+    [endpoint] = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint == {"port": "probes", "path": "/metrics", "interval": "1m30s"}
+    assert endpoint["port"] in {p["name"] for p in rendered.container["ports"]}
+
+
 def test_network_policy_lets_job_pods_and_probes_in(chart: Chart) -> None:
     assert chart.render().of("NetworkPolicy") == []
     rendered = chart.render({"networkPolicy": {"enabled": True}})

@@ -32,6 +32,7 @@ from tests.chart.chart import Chart, Refused
         ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0': got string, want object"),
         ({"extraArgs": "--x"}, "at '/extraArgs': got string, want array"),
         ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "at '/podDisruptionBudget/maxUnavailable'"),
+        ({"podMonitor": {"interval": "30"}}, "at '/podMonitor/interval': '30' does not match pattern"),
         ({"service": {"port": 0}}, "at '/service/port': minimum: got 0, want 1"),
         ({"podLabels": {"a": 1}}, "at '/podLabels/a': got number, want string"),
         ({"livenessProbe": {"period": 1}}, "at '/livenessProbe': additional properties 'period' not allowed"),
@@ -79,6 +80,7 @@ def test_every_value_has_a_schema_and_the_other_way_round(chart: Chart) -> None:
         "rbac",
         "service",
         "leaderElection",
+        "podMonitor",
         "podDisruptionBudget",
         "networkPolicy",
     ):
