@@ -70,13 +70,13 @@ def test_controllers_work(kubectl: Kubectl) -> None:
 
 
 def test_installation_is_complete_and_can_be_repeated(kubectl: Kubectl) -> None:
-    install(kubectl, node="local")
-    install(kubectl, node="local")
+    install(kubectl)
+    install(kubectl)
     assert kubectl("get", "rtj", "-A") == ""
 
 
 def test_operators_role_is_enforced(control_plane: ControlPlane, kubectl: Kubectl, tmp_path: Path) -> None:
-    install(kubectl, node="local")
+    install(kubectl)
     make_operator_kubeconfig(kubectl, control_plane, tmp_path / "operator.kubeconfig")
     operator = Kubectl(control_plane.binaries / "kubectl", tmp_path / "operator.kubeconfig")
     assert operator("get", "trainjobs.railhead.dev", "-A") == ""
@@ -97,7 +97,7 @@ def test_strangers_are_refused(control_plane: ControlPlane, tmp_path: Path) -> N
 
 def test_manifests_of_the_operator_are_valid(kubectl: Kubectl) -> None:
     """Also those that a local cluster does not install."""
-    install(kubectl, node="local")
+    install(kubectl)
     kubectl("apply", "--dry-run=server", "-f", str(find_manifests()))
 
 

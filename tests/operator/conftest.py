@@ -46,7 +46,7 @@ def operator(
 ) -> Iterator[RunningOperator]:
     plane, folder = audited_plane[0], tmp_path_factory.mktemp("operator")
     kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
-    install(kubectl, node="local")
+    install(kubectl)
     make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
     operator = RunningOperator(folder / "operator.kubeconfig", folder)
     operator.start()

@@ -35,7 +35,7 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
     try:
         plane.start(("etcd", "kube-apiserver"))
         kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
-        install(kubectl, node="local")
+        install(kubectl)
         make_operator_kubeconfig(kubectl, plane, tmp_path / "operator.kubeconfig")
         yield kubectl
     finally:

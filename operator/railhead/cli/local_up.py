@@ -12,6 +12,9 @@ from railhead.local.session import Session, default_capacity
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_capacity(parser)
+    parser.add_argument(
+        "--without-operator", action="store_true", help="do not install Railhead: for trying its chart or manifests"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -19,6 +22,7 @@ def run(options: argparse.Namespace) -> int:
     session = Session(options.dir)
     session.refuse_if_up()
     binaries = resolve(console.say)
-    session.up(default_capacity(gpus=options.gpus), binaries=binaries, say=console.say, is_ours_only=False)
+    capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
+    session.up(capacity, binaries=binaries, say=console.say, is_ours_only=False, has_operator=has_operator)
     print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo end it:\n  railhead local down")
     return 0

@@ -12,7 +12,11 @@ LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", help="default: the pod's own service account")
+    parser.add_argument(
+        "--kubeconfig",
+        default=os.environ.get("KUBECONFIG"),
+        help="default: KUBECONFIG, and without that the pod's own service account",
+    )
     parser.add_argument("--namespace", default="railhead-system", help="where the operator itself lives")
     parser.add_argument(
         "--watch-namespace",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, Mapping, NoReturn, Optional
 
+from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
@@ -136,7 +137,8 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
     ca = pod.input_folder / CA_KEY
     endpoint = None
     if pod.report_url:
-        endpoint = Endpoint(pod.report_url, pod.report_token, str(ca) if ca.exists() else None)
+        trusted = str(ca) if ca.exists() else None
+        endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
     return Publisher(endpoint=endpoint, spool=spool, base=base, say=say)
 

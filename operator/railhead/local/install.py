@@ -100,9 +100,14 @@ def build_node_role(node: str) -> list[Any]:
     ]
 
 
-def install(kubectl: Kubectl, *, node: str) -> None:
-    """Raises KubectlFailed or MissingAsset."""
-    kubectl.apply([*select_installed(load_manifests()), *build_node_role(node)])
+def allow_node(kubectl: Kubectl, *, node: str) -> None:
+    """Gives the node agent its rights. Raises KubectlFailed."""
+    kubectl.apply(build_node_role(node))
+
+
+def install(kubectl: Kubectl) -> None:
+    """Railhead without what runs as a process. Raises KubectlFailed or MissingAsset."""
+    kubectl.apply(select_installed(load_manifests()))
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 
 

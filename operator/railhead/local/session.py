@@ -125,11 +125,14 @@ class Session:
         if self.is_up():
             raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
 
-    def up(self, capacity: Capacity, *, binaries: Path, say: Say, is_ours_only: bool) -> None:
+    def up(
+        self, capacity: Capacity, *, binaries: Path, say: Say, is_ours_only: bool, has_operator: bool = True
+    ) -> None:
         """Starts the supervisor and waits until everything is ready; an interruption ends it again.
 
         Args:
             is_ours_only: the session ends when this process does.
+            has_operator: Railhead is installed and runs; else the cluster is left as Kubernetes makes it.
 
         Raises:
             SessionError: it is up already, or it did not become ready.
@@ -137,7 +140,9 @@ class Session:
         self.refuse_if_up()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(exist_ok=True)
-        process = self._spawn_supervisor(capacity, binaries=binaries, is_ours_only=is_ours_only)
+        process = self._spawn_supervisor(
+            capacity, binaries=binaries, is_ours_only=is_ours_only, has_operator=has_operator
+        )
         try:
             assert process.stdout is not None
             for line in process.stdout:  # until the supervisor closes it, because all is ready, or because it died
@@ -150,7 +155,9 @@ class Session:
             self.down()
             raise
 
-    def _spawn_supervisor(self, capacity: Capacity, *, binaries: Path, is_ours_only: bool) -> subprocess.Popen[str]:
+    def _spawn_supervisor(
+        self, capacity: Capacity, *, binaries: Path, is_ours_only: bool, has_operator: bool
+    ) -> subprocess.Popen[str]:
         command = [
             sys.executable,
             "-P",
@@ -163,6 +170,8 @@ class Session:
         command += ["--cpus", str(capacity.cpus), "--memory", str(capacity.memory), "--gpus", str(capacity.gpus)]
         if not is_ours_only:
             command.append("--outlive-parent")
+        if not has_operator:
+            command.append("--without-operator")
         with (self.logs / "supervisor.log").open("ab") as log:
             return subprocess.Popen(
                 command,

@@ -26,7 +26,7 @@ from types import FrameType
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import free_port
-from railhead.local.install import NAMESPACE, Kubectl, install, make_operator_kubeconfig
+from railhead.local.install import NAMESPACE, Kubectl, allow_node, install, make_operator_kubeconfig
 from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, python_command, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
@@ -50,10 +50,11 @@ class Failed(Exception):
 class Supervisor:
     """Everything that runs in one session."""
 
-    def __init__(self, session: Session, *, binaries: Path, capacity: Capacity) -> None:
+    def __init__(self, session: Session, *, binaries: Path, capacity: Capacity, has_operator: bool = True) -> None:
         self.session = session
         self.plane = ControlPlane(session.folder, binaries=binaries, node=NODE)
         self.capacity = capacity
+        self.has_operator = has_operator
         self._report_port, self._probe_port = free_port(), free_port()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._operator_began = 0.0
@@ -72,15 +73,18 @@ class Supervisor:
         self._write(STARTING)
         say(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
         kubectl = Kubectl(self.session.kubectl, self.session.kubeconfig)
-        say("installing the TrainJob resource and the operator's role")
-        install(kubectl, node=NODE)
-        make_operator_kubeconfig(kubectl, self.plane, self.session.folder / "operator.kubeconfig")
-        say("starting the node agent and the operator")
+        allow_node(kubectl, node=NODE)
+        if self.has_operator:
+            say("installing the TrainJob resource and the operator's role")
+            install(kubectl)
+            make_operator_kubeconfig(kubectl, self.plane, self.session.folder / "operator.kubeconfig")
+            self.start_operator()
+        say(f"starting the node agent{' and the operator' if self.has_operator else ''}")
         self.start_agent()
-        self.start_operator()
         self._write(STARTING)
         self._wait("the node", lambda: kubectl.is_node_ready(NODE))
-        self._wait("the operator", lambda: is_operator_ready(self._probe_port))
+        if self.has_operator:
+            self._wait("the operator", lambda: is_operator_ready(self._probe_port))
         self._wait("the namespace", lambda: kubectl.has_service_account("default"))
         self._write(READY)
         say(f"  ready ({time.monotonic() - began:.1f} s)")
@@ -131,7 +135,7 @@ class Supervisor:
         while True:
             time.sleep(WATCH_SECONDS)
             self.check()
-            if self._children["operator"].poll() is None:
+            if not self.has_operator or self._children["operator"].poll() is None:
                 again_at = 0.0
             elif not again_at:
                 again_at = time.monotonic() + self._operator_backoff()
@@ -170,8 +174,8 @@ class Supervisor:
         deadline = time.monotonic() + READY_SECONDS
         while not is_ready():
             self.check()
-            operator = self._children["operator"]
-            if operator.poll() is not None:
+            operator = self._children.get("operator")
+            if operator is not None and operator.poll() is not None:
                 raise Failed(f"the operator ended with code {operator.returncode}: {self._last_words('operator')}")
             if time.monotonic() > deadline:
                 raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
@@ -264,6 +268,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--outlive-parent", action="store_true", help="once all is ready")
+    parser.add_argument("--without-operator", action="store_true")
     options = parser.parse_args(arguments)
     session = Session(options.folder)
     with session.lock.open("w") as lock:
@@ -275,9 +280,9 @@ def main(arguments: Sequence[str]) -> int:
         session.end_left()  # what a crashed session of this folder has left
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
-        return run(
-            Supervisor(session, binaries=options.binaries, capacity=capacity), outlives_parent=options.outlive_parent
-        )
+        has_operator = not options.without_operator
+        supervisor = Supervisor(session, binaries=options.binaries, capacity=capacity, has_operator=has_operator)
+        return run(supervisor, outlives_parent=options.outlive_parent)
 
 
 if __name__ == "__main__":

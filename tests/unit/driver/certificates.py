@@ -1,4 +1,4 @@
-"""A self-signed certificate for 127.0.0.1."""
+"""A self-signed certificate for 127.0.0.1 and a name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+DNS_NAME = "reports.railhead.test"
+
 
 def write_certificate(folder: Path) -> tuple[Path, Path]:
     """Certificate and key, as files."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
     now = datetime.datetime.now(datetime.UTC)
+    names = [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName(DNS_NAME)]
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -24,7 +27,7 @@ def write_certificate(folder: Path) -> tuple[Path, Path]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

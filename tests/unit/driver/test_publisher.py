@@ -6,6 +6,7 @@ import json
 import ssl
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
 from railhead.driver.reporting.spool import Spool
-from tests.unit.driver.certificates import write_certificate
+from tests.unit.driver.certificates import DNS_NAME, write_certificate
 
 BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
 
@@ -163,3 +164,18 @@ def test_backoff_is_bounded() -> None:
     waits = [compute_backoff(n) for n in range(1, 100)]
     assert waits == sorted(waits)
     assert max(waits) == LONGEST_WAIT
+
+
+def test_a_local_nodes_hosts_file_says_where_the_endpoint_is(server: Server, tmp_path: Path) -> None:
+    """There is no DNS there; the certificate is still the name's."""
+    port = server.endpoint.url.rpartition(":")[2]
+    hosts = tmp_path / "hosts"
+    hosts.write_text(f"127.0.0.1 {DNS_NAME}\n127.0.0.1 other.railhead.test\n")
+    for number, (name, taken) in enumerate([(DNS_NAME, 1), ("other.railhead.test", 1)]):
+        endpoint = replace(server.endpoint, url=f"https://{name}:{port}", hosts_file=str(hosts))
+        (tmp_path / str(number)).mkdir()
+        publisher, _, said = build(server, tmp_path / str(number), endpoint=endpoint)
+        publisher.start()
+        stop(publisher)
+        assert len(server.bodies) == taken
+    assert "Hostname mismatch" in said[0]

@@ -44,16 +44,22 @@ def compute_wait(tries: int) -> float:
 
 
 def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:
-    if hosts_file:
-        try:
-            with open(hosts_file) as file:
-                found = parse_hosts(file.read(), host)
-        except OSError:
-            found = None
-        if found:
-            return found
+    found = find_in_hosts_file(host, hosts_file)
+    if found:
+        return found
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return None
+
+
+def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:
+    """The address that the file gives the name; None without a file, or when it has none."""
+    if not hosts_file:
+        return None
+    try:
+        with open(hosts_file) as file:
+            return parse_hosts(file.read(), host)
     except OSError:
         return None
 

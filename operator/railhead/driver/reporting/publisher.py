@@ -10,6 +10,7 @@ import http.client
 import json
 import random
 import select
+import socket
 import ssl
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract.report import PATH, Report
+from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 
@@ -36,6 +38,7 @@ class Endpoint:
     url: str
     token_file: Optional[str]
     ca_file: Optional[str]
+    hosts_file: Optional[str] = None  # of a local node, which has no DNS
 
 
 class Publisher:
@@ -174,4 +177,22 @@ def build_connection(endpoint: Endpoint) -> http.client.HTTPConnection:
     if parts.scheme == "http":
         return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
     context = ssl.create_default_context(cafile=endpoint.ca_file)
-    return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=context)
+    return _Connection(host, parts.port, context=context, hosts_file=endpoint.hosts_file)
+
+
+class _Connection(http.client.HTTPSConnection):
+    """Goes where the hosts file says, and expects the certificate of the name."""
+
+    def __init__(self, host: str, port: Optional[int], *, context: ssl.SSLContext, hosts_file: Optional[str]) -> None:
+        super().__init__(host, port, timeout=TIMEOUT, context=context)
+        self._ssl_context = context
+        self._hosts_file = hosts_file
+
+    def connect(self) -> None:
+        address = find_in_hosts_file(self.host, self._hosts_file) or self.host
+        plain = socket.create_connection((address, self.port), timeout=TIMEOUT)
+        try:
+            self.sock = self._ssl_context.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise

@@ -8,6 +8,8 @@ import logging
 import signal
 from pathlib import Path
 
+import yaml
+
 from railhead.kube.client import connect
 from railhead.local.node.agent import Agent, NodeConfig
 from railhead.local.node.logs import serve_logs
@@ -32,12 +34,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def read_server(kubeconfig: str) -> str:
+    """The API server's URL."""
+    config = yaml.safe_load(Path(kubeconfig).read_text())
+    return str(config["clusters"][0]["cluster"]["server"])
+
+
 async def run(options: argparse.Namespace) -> None:
     """Until SIGTERM or SIGINT; then all pods' processes are ended."""
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
-    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus)
+    server = read_server(options.kubeconfig)
+    config = NodeConfig(options.name, options.address, options.cpus, options.memory, options.gpus, server=server)
     async with connect(options.kubeconfig) as client:
         agent = Agent(client, config)
         options.dir.mkdir(parents=True, exist_ok=True)
@@ -47,7 +56,7 @@ async def run(options: argparse.Namespace) -> None:
         ) as port:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
-            lives = (agent.informer.run(), keep_alive(client, config), provisioner.run())
+            lives = (agent.informer.run(), agent.services.run(), keep_alive(client, config), provisioner.run())
             parts = [asyncio.create_task(life) for life in lives]
             parts.append(asyncio.create_task(_wait(stop)))
             try:

@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD
+from railhead.kube.kinds import POD, SERVICE
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.pod_runner import Place, PodRunner, Stopped
 
@@ -34,6 +34,7 @@ class NodeConfig:
     cpus: int
     memory_bytes: int
     gpus: int
+    server: str = ""  # URL of the API server, for pods that talk to it
 
 
 class Agent:
@@ -47,11 +48,13 @@ class Agent:
         self.folder = Path(tempfile.mkdtemp(prefix="rh-"))
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("")
+        self._written: list[str] = []
         self._number = 0
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.informer = Informer(client, POD, on_change=self._on_change, field_selector=f"spec.nodeName={config.name}")
+        self.services = Informer(client, SERVICE, on_change=lambda old, new: self._write_hosts())
 
     def find(self, namespace: str, name: str) -> PodRunner | None:
         return next((r for r in self.runners.values() if r.key == (namespace, name)), None)
@@ -86,7 +89,7 @@ class Agent:
 
     def _begin(self, pod: Object, live: Callable[[PodRunner], Awaitable[None]]) -> None:
         uid = pod["metadata"]["uid"]
-        runner = PodRunner(self._client, pod, self._place(pod))
+        runner = PodRunner(self._client, pod, self._place(pod), on_ready=self._write_hosts)
         self.runners[uid] = runner
         self._write_hosts()
         self._tasks[uid] = asyncio.create_task(self._live(uid, runner, live))
@@ -124,6 +127,7 @@ class Agent:
             node_address=self._config.address,
             hosts_file=self._hosts,
             gpus=gpus,
+            server=self._config.server,
         )
 
     def _release(self, runner: PodRunner) -> None:
@@ -140,6 +144,24 @@ class Agent:
             if spec.get("hostname") and spec.get("subdomain") and not runner.is_released:
                 name = f"{spec['hostname']}.{spec['subdomain']}.{metadata['namespace']}.svc"
                 lines.append(f"{runner.place.address} {name}\n")
+        lines += [f"{runner.place.address} {name}\n" for name, runner in self._served()]
+        if lines == self._written:
+            return
+        self._written = lines
         new = self._hosts.with_suffix(".new")
         new.write_text("".join(lines))
         os.replace(new, self._hosts)
+
+    def _served(self) -> Iterator[tuple[str, PodRunner]]:
+        """Names of Services with the ready pods behind them; ports are the pods' own."""
+        for service in self.services.items():
+            metadata, selector = service["metadata"], service["spec"].get("selector") or {}
+            for runner in self.runners.values():
+                labels = runner.pod["metadata"].get("labels") or {}
+                is_selected = bool(selector) and selector.items() <= labels.items()
+                if is_selected and runner.key[0] == metadata["namespace"] and self._takes_part(runner):
+                    yield f"{metadata['name']}.{metadata['namespace']}.svc", runner
+
+    @staticmethod
+    def _takes_part(runner: PodRunner) -> bool:
+        return runner.is_ready and not runner.is_released and not runner.is_stopping

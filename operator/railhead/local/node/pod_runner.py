@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
 from railhead.local.node.container import RunningContainer, start_container
 from railhead.local.node.environment import MissingReference, NotPossible, build_command, build_environment, field_value
+from railhead.local.node.identity import give_identity
 from railhead.local.node.pod_state import (
     ContainerFacts,
     build_status,
@@ -27,6 +29,7 @@ from railhead.local.node.pod_state import (
     pod_phase,
     restart_delay_seconds,
 )
+from railhead.local.node.readiness import watch_readiness
 from railhead.local.node.volumes import VolumeMaker, mount_map, remove_folder
 
 log = logging.getLogger(__name__)
@@ -50,12 +53,15 @@ class Place:
     node_address: str
     hosts_file: Path
     gpus: tuple[int, ...]
+    server: str = ""
 
 
 class PodRunner:
     """Runs one pod. `run()` ends when its containers have ended for good or the pod was stopped."""
 
-    def __init__(self, client: KubeClient, pod: Object, place: Place) -> None:
+    def __init__(
+        self, client: KubeClient, pod: Object, place: Place, *, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
         self._client = client
         self.pod = pod
         self.place = place
@@ -67,6 +73,7 @@ class PodRunner:
         self._stopping = asyncio.Event()
         self._grace = 30.0
         self._publish_lock = asyncio.Lock()
+        self._on_ready = on_ready  # called when it has become ready, or is no longer
         self.is_released = False  # the agent has taken back what the node gave it
 
     @property
@@ -86,10 +93,20 @@ class PodRunner:
         phase = pod_phase(list(self._facts.values()), policy=self._policy)
         return not self.is_released and phase not in ("Succeeded", "Failed")
 
+    @property
+    def is_ready(self) -> bool:
+        """Do all its containers run, and say so where they have a readiness probe?"""
+        mains = [facts for facts in self._facts.values() if not facts.is_init]
+        return all(facts.state == "running" and facts.is_ready for facts in mains)
+
     def stop(self, grace_seconds: float) -> None:
         """Ends the containers: SIGTERM, then after the grace SIGKILL. A second call may shorten the grace."""
         self._grace = min(self._grace, grace_seconds) if self._stopping.is_set() else grace_seconds
         self._stopping.set()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     async def stopped(self) -> None:
         await self._stopping.wait()
@@ -200,14 +217,18 @@ class PodRunner:
             await self._publish()
             return 128
         self._running[name] = running
-        self._set(
-            name,
-            replace(facts, state="running", reason="", message="", started_at=now_text(), container_id=container_id),
-        )
+        probe = container.get("readinessProbe")
+        facts = replace(facts, state="running", reason="", message="", is_ready=not probe)
+        self._set(name, replace(facts, started_at=now_text(), container_id=container_id))
         if self._stopping.is_set():
             running.terminate()
         await self._publish()
-        code = exit_code_of(await running.wait())
+        tell = partial(self._tell_ready, name)
+        watching = asyncio.create_task(watch_readiness(container, address=self.place.address, tell=tell))
+        try:
+            code = exit_code_of(await running.wait())
+        finally:
+            watching.cancel()
         del self._running[name]
         message = message_file.read_bytes()[:MESSAGE_BYTES].decode(errors="replace") if message_file.exists() else ""
         self._end(name, code=code, message=message, container_id=container_id)
@@ -239,7 +260,13 @@ class PodRunner:
                 env |= {"CUDA_VISIBLE_DEVICES": gpus, "NVIDIA_VISIBLE_DEVICES": gpus}
             else:
                 env.setdefault("CUDA_VISIBLE_DEVICES", "")
+            env |= give_identity(container, mounts, folder=place.folder, server=place.server)
             return {**env, "RAILHEAD_HOSTS_FILE": str(place.hosts_file)}
+
+    async def _tell_ready(self, name: str, is_ready: bool) -> None:
+        """What a readiness probe has found out."""
+        self._set(name, replace(self._facts[name], is_ready=is_ready))
+        await self._publish()
 
     async def _stop_when_told(self) -> None:
         await self._stopping.wait()
@@ -289,6 +316,7 @@ class PodRunner:
     async def _publish(self) -> None:
         """Patches the status; what cannot be written now is written with the next change."""
         namespace, name = self.key
+        self._on_ready()
         async with self._publish_lock:
             status = build_status(
                 list(self._facts.values()),

@@ -1,0 +1,30 @@
+"""A pod's way to the API server: its service account's token, as a kubeconfig.
+
+On a cluster a client finds the token at a path that is written into its code. There are no
+mounts here, so KUBECONFIG names a file that says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from railhead.local.control_plane.identities import write_kubeconfig
+
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def give_identity(
+    container: Mapping[str, Any], mounts: Mapping[str, str], *, folder: Path, server: str
+) -> dict[str, str]:
+    """Writes the kubeconfig into the pod's folder; the variables that the container gets.
+
+    Nothing where the container has no token of its service account, or names a kubeconfig of its own.
+    """
+    own = mounts.get(MOUNT_PATH)
+    if own is None or not server or any(item["name"] == "KUBECONFIG" for item in container.get("env") or []):
+        return {}
+    path = folder / "kubeconfig"
+    write_kubeconfig(path, server=server, pki=Path(own), token=(Path(own) / "token").read_text())
+    return {"KUBECONFIG": str(path)}
