@@ -63,7 +63,7 @@ test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
 	$(BIN)/pytest -q tests/unit tests/architecture tests/model
 	@echo "== tests against a real API server, with a real helm and with real Ray"
-	$(BIN)/pytest -q -m "not slow" tests/chart tests/api tests/operator tests/local tests/ray tests/e2e
+	$(BIN)/pytest -q -m "not slow" tests/chart tests/install tests/api tests/operator tests/local tests/ray tests/e2e
 
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests

@@ -1,0 +1,90 @@
+"""helm as a user has it, and what its releases leave in the cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from railhead.local.install import Kubectl
+from tests.e2e.cluster import Cluster, wait_until
+
+Object = dict[str, Any]
+CRD = "trainjobs.railhead.dev"
+IMAGE = "railhead/examples:0.1.0"
+# All pods of a local node share the machine's ports, and have addresses of their own.
+LOCAL = {
+    "extraEnv": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+    "extraArgs": ["--report-listen=$(POD_IP):8443", "--probe-listen=$(POD_IP):8080"],
+}
+
+
+@dataclass
+class Releases:
+    """The chart in one cluster."""
+
+    chart: Path
+    helm: Path
+    kubeconfig: Path
+    kubectl: Kubectl
+    namespaces: list[str] = field(default_factory=list)
+    installed: list[tuple[str, str]] = field(default_factory=list)
+
+    def __call__(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
+        """What helm prints. Raises AssertionError with its words, and what the operator's pods say."""
+        command = [str(self.helm), "--kubeconfig", str(self.kubeconfig), *arguments]
+        text = None if values is None else json.dumps(values)
+        if text is not None:
+            command += ["-f", "-"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=180)
+        assert done.returncode == 0, done.stderr + self._tell()
+        return done.stdout
+
+    def install(self, name: str, namespace: str, **values: Any) -> None:
+        """Returns when helm says that it is ready."""
+        options = ("-n", namespace, "--create-namespace", "--wait", "--timeout", "120s")
+        self("install", name, str(self.chart), *options, values={**LOCAL, **values})
+        self.installed.append((name, namespace))
+
+    def uninstall(self, name: str, namespace: str) -> None:
+        self("uninstall", name, "-n", namespace, "--wait", "--timeout", "60s")
+        self.installed.remove((name, namespace))
+
+    def make_namespace(self, name: str) -> Cluster:
+        """A namespace for jobs, with a claim for their runs."""
+        self.kubectl("create", "namespace", name)
+        self.namespaces.append(name)
+        cluster = Cluster(self.kubectl, name, IMAGE, operator_pid=lambda: 0)
+        wait_until("the default service account", lambda: self.kubectl.has_service_account(name), seconds=30)
+        cluster.provide_claim("runs")
+        return cluster
+
+    def deployment(self, name: str, namespace: str) -> Object:
+        text = self.kubectl("get", "deployment", name, "-n", namespace, "-o", "json", "--ignore-not-found")
+        return json.loads(text) if text else {}
+
+    def operator_pods(self, namespace: str) -> list[Object]:
+        selector = "app.kubernetes.io/component=operator"
+        found: list[Object] = json.loads(self.kubectl("get", "pods", "-n", namespace, "-l", selector, "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    def remove_all(self) -> None:
+        for name, namespace in list(self.installed):
+            self.uninstall(name, namespace)
+        for namespace in self.namespaces:
+            self.kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=50s")
+        self.kubectl("delete", "crd", CRD, "--ignore-not-found", "--timeout=50s")
+
+    def _tell(self) -> str:
+        words = [self.kubectl("get", "pods", "-A", "-o", "wide")]
+        for pod in json.loads(
+            self.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/component=operator", "-o", "json")
+        )["items"]:
+            metadata = pod["metadata"]
+            words.append(self.kubectl("logs", "-n", metadata["namespace"], metadata["name"], "--tail=20"))
+        return "\n".join(words)

@@ -1,0 +1,147 @@
+"""helm on a cluster with RBAC enforced: the operator is a pod with its own account, jobs outlive what helm does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from railhead.local.install import KubectlFailed
+from tests.e2e.cluster import Cluster, Object, wait_until
+from tests.e2e.jobs import make_job
+from tests.install.release import CRD, Releases
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
+HOME = "railhead-system"
+NAME = "railhead-operator"
+# Trains until it is told to end: no test has to guess how long the rest takes.
+STEADY = """
+import json, os, tempfile, time
+import ray.train
+
+
+def train_func(config):
+    os.makedirs(os.environ["NOTES"], exist_ok=True)
+    epoch = 0
+    while not os.path.exists(os.path.join(os.environ["NOTES"], "stop")):
+        time.sleep(0.3)
+        with tempfile.TemporaryDirectory() as folder:
+            json.dump(epoch, open(os.path.join(folder, "epoch.json"), "w"))
+            ray.train.report({"epoch": epoch}, checkpoint=ray.train.Checkpoint.from_directory(folder))
+        epoch += 1
+"""
+ONE_WORKER = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}}
+# Its pods are made and wait for ever.
+RARE = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "1", "memory": "1Gi", "example.com/rare": "1"}}
+
+
+def pods_of(jobs: Cluster, name: str) -> dict[str, tuple[str, list[int]]]:
+    """Name -> uid and how often its containers were started again."""
+    return {
+        str(p["metadata"]["name"]): (
+            str(p["metadata"]["uid"]),
+            [c["restartCount"] for c in p["status"].get("containerStatuses", [])],
+        )
+        for p in jobs.pods(name)
+    }
+
+
+def wait_for_news(jobs: Cluster, name: str) -> None:
+    """The operator takes reports: the status goes on from what it is now."""
+    before = jobs.status(name)["progress"]["reports"]
+    tell = lambda: jobs.tell(name)  # noqa: E731
+    wait_until("another report", lambda: jobs.status(name)["progress"]["reports"] > before, seconds=60, tell=tell)
+
+
+def train_digits(jobs: Cluster) -> None:
+    documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
+    jobs.apply(*documents)
+    status = jobs.wait_end("digits")
+    assert status["phase"] == "Succeeded", jobs.tell("digits")
+    assert float(status["progress"]["metrics"]["accuracy"]) >= 0.95
+    jobs.delete_job("digits")
+
+
+def arguments_of(releases: Releases) -> list[str]:
+    [container] = releases.deployment(NAME, HOME)["spec"]["template"]["spec"]["containers"]
+    return list(container["args"])
+
+
+def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    releases.install("railhead", HOME)
+    seconds = time.monotonic() - began
+    assert releases.deployment(NAME, HOME)["status"]["readyReplicas"] == 1  # --wait has waited
+    with capsys.disabled():
+        print(f"\nfrom helm install to a ready operator: {seconds:.1f} s")
+    [operator] = releases.operator_pods(HOME)
+    assert operator["spec"]["serviceAccountName"] == NAME
+    jobs = releases.make_namespace("jobs")
+    train_digits(jobs)
+
+    jobs.apply(make_job("steady", jobs.image, code=STEADY, scaling=ONE_WORKER))
+    jobs.wait_phase("steady", "Running")
+    wait_until("a checkpoint", lambda: jobs.status("steady").get("checkpoint"), tell=lambda: jobs.tell("steady"))
+    pods = pods_of(jobs, "steady")
+    assert len(pods) == 2
+
+    releases(
+        "upgrade", "railhead", str(releases.chart), "-n", HOME, "--reuse-values", "--set", "concurrency=3", "--wait"
+    )
+    assert "--concurrency=3" in arguments_of(releases)
+    wait_for_news(jobs, "steady")
+    releases("rollback", "railhead", "1", "-n", HOME, "--wait")
+    assert "--concurrency=8" in arguments_of(releases)
+    wait_for_news(jobs, "steady")
+    assert pods_of(jobs, "steady") == pods
+
+    releases.uninstall("railhead", HOME)
+    wait_until("no operator", lambda: not releases.operator_pods(HOME), seconds=30)
+    assert releases.deployment(NAME, HOME) == {}
+    crd = yaml.safe_load(releases.kubectl("get", "crd", CRD, "-o", "yaml"))
+    assert "deletionTimestamp" not in crd["metadata"]
+    assert "deletionTimestamp" not in jobs.job("steady")["metadata"]
+    assert pods_of(jobs, "steady") == pods  # it goes on without an operator
+
+    releases.install("railhead", HOME)
+    wait_for_news(jobs, "steady")
+    folder = releases.kubectl(
+        "get", "pv", jobs.get("pvc", "runs")["spec"]["volumeName"], "-o", "jsonpath={.spec.hostPath.path}"
+    )
+    (Path(folder) / "notes-steady" / "stop").touch()
+    status = jobs.wait_end("steady")
+    assert status["phase"] == "Succeeded", jobs.tell("steady")
+    assert status["attempt"] == 1
+    assert not any(status.get("restarts", {}).values())
+
+
+def can_i(releases: Releases, account: str, *question: str) -> bool:
+    try:
+        return releases.kubectl("auth", "can-i", *question, "--as", f"system:serviceaccount:{account}").strip() == "yes"
+    except KubectlFailed:  # how it says no
+        return False
+
+
+def make_rare(jobs: Cluster, name: str, **more: Any) -> Object:
+    return make_job(name, jobs.image, scaling=RARE, **more)
+
+
+def test_a_namespaced_release_leaves_other_namespaces_alone(releases: Releases) -> None:
+    mine, others = releases.make_namespace("team-a"), releases.make_namespace("team-b")
+    releases.install("team", "team-a", watchNamespaces=["team-a"])
+    others.apply(make_rare(others, "theirs"))
+    mine.apply(make_rare(mine, "ours"))
+    wait_until("our pods", lambda: len(mine.pods("ours")) == 2, seconds=60, tell=lambda: str(mine.status("ours")))
+    theirs = others.status("theirs")
+    assert theirs["observedGeneration"] == -1
+    assert "phase" not in theirs
+    assert others("get", "pods,services,secrets,configmaps", "-l", "app.kubernetes.io/managed-by=railhead") == ""
+    account = "team-a:team-railhead-operator"
+    assert can_i(releases, account, "create", "pods", "-n", "team-a")
+    assert can_i(releases, account, "create", "tokenreviews.authentication.k8s.io")
+    for question in (("list", "pods"), ("create", "secrets"), ("list", "trainjobs.railhead.dev")):
+        assert not can_i(releases, account, *question, "-n", "team-b")
+        assert not can_i(releases, account, *question, "--all-namespaces")
