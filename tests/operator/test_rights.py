@@ -151,5 +151,5 @@ def test_an_operator_for_one_namespace_uses_its_roles_and_asks_nothing_of_the_ot
 
 def test_secrets_are_read_in_the_operators_own_namespace_only(stage: Stage, audit: AuditLog) -> None:
     play(stage, "secret")
-    read = {r.namespace for r in audit.requests() if r.resource == "secrets" and r.verb != "create"}
+    read = {r.namespace for r in of(audit, NAMESPACE)() if r.resource == "secrets" and r.verb != "create"}
     assert read <= {NAMESPACE}
