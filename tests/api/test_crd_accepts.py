@@ -100,6 +100,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "parts of a unit": {"spec.scaling.resourcesPerWorker": {"memory": "1.5Gi"}},
     "an image of one's own": {"spec.imagePullPolicy": "Always", "spec.imagePullSecrets": [{"name": "registry"}]},
     "a digest": {"spec.image": "registry.example:5000/a/b@sha256:" + "0" * 64},
+    "created suspended": {"spec.suspend": True, "spec.suspendGraceSeconds": 0},
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},
@@ -199,6 +200,7 @@ def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
     assert stored["spec"]["worker"] == {"sharedMemory": "512Mi"}
     assert "framework" not in stored["spec"]["trainer"]
     assert stored["spec"]["backoffLimit"] == 3
+    assert stored["spec"]["suspend"] is False and stored["spec"]["suspendGraceSeconds"] == 60
     assert stored["spec"]["managedBy"] == "railhead.dev/operator"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.crd import build_crd
+from railhead.api.crd import MUTABLE_FIELDS, build_crd
 from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import PATH, make_job
@@ -56,6 +56,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("worker", {"objectStore": "1Gi"}),
     ("backoffLimit", 5),
     ("managedBy", "other.example/operator"),
+    ("suspendGraceSeconds", 5),
 ]
 
 
@@ -81,7 +82,14 @@ def test_no_field_changes_after_creation(api_server: ApiServer, stored: str, fie
 
 def test_every_field_is_among_the_changes() -> None:
     properties = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    assert {field for field, _ in CHANGES} == set(properties)
+    assert {field for field, _ in CHANGES} == set(properties) - MUTABLE_FIELDS
+
+
+def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, stored: str) -> None:
+    for value in (True, False, None, True):
+        patch = {"spec": {"suspend": value}}
+        answer = api_server.request("PATCH", stored, patch, content_type=MERGE_PATCH, dryRun="All")
+        assert answer.status == 200, answer.message
 
 
 def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer) -> None:
@@ -170,7 +178,7 @@ def test_the_columns_show_what_a_user_asks_first(api_server: ApiServer, running:
 @pytest.mark.parametrize(
     ("status", "field"),
     [
-        ({"phase": "Suspended"}, "status.phase"),
+        ({"phase": "Paused"}, "status.phase"),
         ({"attempt": "two"}, "status.attempt"),
         ({"progress": {"metrics": {"loss": 0.5}}}, "status.progress.metrics.loss"),
         ({"progress": {"metrics": {"loss": "0" * 300}}}, "status.progress.metrics.loss"),

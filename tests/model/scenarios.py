@@ -58,5 +58,18 @@ SCENARIOS = (
         ),
         restarts={"application": 0, "infrastructure": 2},
     ),
+    Scenario(
+        "suspended and resumed",
+        (
+            Act(committed(2), lambda w: w.change(suspend=True)),
+            Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),
+        ),
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0},
+    ),
+    Scenario(
+        "created suspended",
+        (Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),),
+        spec={"suspend": True},
+    ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
 )

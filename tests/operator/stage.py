@@ -43,6 +43,10 @@ class Stage:
             },
         }
 
+    def change(self, name: str, **spec: Any) -> Object:
+        """The user's patch of the spec."""
+        return self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
+
     def job(self, name: str) -> Object:
         return self._ask("GET", f"{JOBS.format(self.namespace)}/{name}")
 
@@ -84,6 +88,17 @@ class Stage:
         path = f"/api/v1/namespaces/{self.namespace}/events"
         found: list[Object] = self._ask("GET", path, fieldSelector=f"involvedObject.name={job}")["items"]
         return found
+
+    def bind_pod(self, pod: Object, node: str = "node-1") -> None:
+        """As a scheduler does: from now on a deletion takes the pod's grace period."""
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod["metadata"]["name"]},
+            "target": target,
+        }
+        self._ask("POST", f"{self._pod_path(pod)}/binding", binding)
 
     def run_pod(self, pod: Object) -> None:
         """As a kubelet says that the pod's container runs."""

@@ -40,7 +40,9 @@ COLUMNS = [
 ]
 
 
-MUTABLE = {"scaling": {"desiredWorkers"}}  # field of the spec -> its fields that may change while the job runs
+# What may change while the job runs: fields of the spec, and of a field of it.
+MUTABLE_FIELDS = frozenset({"suspend"})
+MUTABLE = {"scaling": {"desiredWorkers"}}
 
 
 def immutability_rules(schema: Schema, *, path: str = "") -> list[dict[str, str]]:
@@ -51,6 +53,8 @@ def immutability_rules(schema: Schema, *, path: str = "") -> list[dict[str, str]
     rules = []
     for field, inner in schema["properties"].items():
         here = f"{path}.{field}"
+        if not path and field in MUTABLE_FIELDS:
+            continue
         if not path and field in MUTABLE:
             fixed = {n: p for n, p in inner["properties"].items() if n not in MUTABLE[field]}
             rules += immutability_rules({**inner, "properties": fixed}, path=here)

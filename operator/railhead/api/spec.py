@@ -88,10 +88,20 @@ class TrainJobSpec(Model):
         pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$",
         description="Which controller runs the job. Another value than the default keeps this operator's hands off.",
     )
+    suspend: bool = Field(
+        default=False,
+        description="The job gives its pods back and rests; false again lets it go on from its last checkpoint. "
+        "May be changed at any time.",
+    )
+    suspend_grace_seconds: int = Field(
+        default=60,
+        ge=0,
+        le=86400,
+        description="How long a driver that is asked to end (suspend, a drain of the head's node) waits for one more "
+        "committed checkpoint.",
+    )
     resume_from: Any | None = planned("A TrainJob or checkpoint to begin from.")
     scheduling: Any | None = planned("Queue and gang scheduling.")
-    suspend: Any | None = planned("Suspends the job.")
-    suspend_grace_seconds: Any | None = planned("Time to commit a last checkpoint.")
     start_deadline_seconds: Any | None = planned("From start until training runs.")
     restart_deadline_seconds: Any | None = planned("From a loss until training runs again.")
     progress_deadline_seconds: Any | None = planned("No report for so long is a hang.")

@@ -23,7 +23,7 @@ MAX_TIME = 64
 MAX_MESSAGE = 1024
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_KEY)], Annotated[str, Field(max_length=MAX_VALUE)]]
-Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Succeeded", "Failed"]
+Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
 
 
 def _text(description: str, limit: int = 1024) -> Any:
@@ -134,10 +134,13 @@ class JobStatus(StatusModel):
     )
     phase: Phase = Field(
         default="",
-        description="Summary of the conditions: Pending, Starting, Running, Restarting, Succeeded or Failed.",
+        description="Summary of the conditions: Pending, Starting, Running, Restarting, Suspending, Suspended, "
+        "Succeeded or Failed.",
     )
     conditions: list[Condition] = Field(
-        default_factory=list, max_length=16, description="Running, Complete, Failed, Reconciling, Stalled, Resumable."
+        default_factory=list,
+        max_length=16,
+        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

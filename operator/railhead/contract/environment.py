@@ -19,6 +19,7 @@ HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was made; of an elastic job this changes
+END_SECONDS = "RAILHEAD_END_SECONDS"  # how long a head that is asked to end waits for one more commit
 REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath

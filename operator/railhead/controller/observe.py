@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from railhead.api import names
@@ -23,6 +23,7 @@ STUCK = frozenset(
         "CrashLoopBackOff",
     }
 )
+ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until everybody has seen the pod go
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
 
@@ -49,6 +50,7 @@ def observe_pod(pod: Object) -> PodView:
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
         container=container,
+        gone_by=_gone_by(metadata),
     )
 
 
@@ -61,6 +63,12 @@ def slim_pod(pod: Object) -> Object:
         "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
         "status": pod.get("status") or {},
     }
+
+
+def _gone_by(metadata: Object) -> datetime | None:
+    """The API server's own stamp: when the deletion was asked for, plus the grace period."""
+    at = _time(metadata.get("deletionTimestamp"))
+    return at + ENDED_WITHIN if at else None
 
 
 def owner_uid(obj: Object) -> str:

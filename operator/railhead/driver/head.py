@@ -1,8 +1,9 @@
 """The head pod: Ray's head as a child, training in a thread, and the one way to end.
 
 The main thread waits for the first of three things: training ended, Ray's head ended, or
-SIGTERM. Then it waits briefly for the last lines and the last report, writes the
-termination message, kills Ray and exits with a code that means something.
+SIGTERM, after which one more commit is waited for. Then it waits briefly for the last lines
+and the last report, writes the termination message, kills Ray and exits with a code that means
+something.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from railhead.driver.node.process import kill_child, read_end, start_child
 from railhead.driver.node.ray_features import explain_ray_problem
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment
 from railhead.driver.pod import Pod, read_working_folder
+from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
@@ -63,7 +65,9 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     spool = Spool(pod.temp)
     head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: endings.put(Ending.terminated()))
+    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: asked.put(True))
+    _start_thread(_end_when_asked, head, asked, endings)
     problem = _find_ray_problem(job)
     if problem:
         head.publisher.start()
@@ -116,6 +120,15 @@ def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
         host=host,
     )
     endings.put(ending)
+
+
+def _end_when_asked(head: Head, asked: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
+    asked.get()
+    seconds = head.pod.end_seconds
+    say(f"asked to end; waiting up to {seconds:.0f} s for one more committed checkpoint, if training runs")
+    has_come = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
+    say("it is committed" if has_come else "none was committed")
+    endings.put(Ending.terminated())
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:

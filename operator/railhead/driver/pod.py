@@ -26,6 +26,7 @@ class Pod:
         attempt: of the job.
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
         worker_pods: wanted when this head was made, or None.
+        end_seconds: how long a driver that is asked to end waits for one more commit.
         storage: run.storagePath when it is a path.
         report_url, report_token: the report endpoint and the file with the token; or None.
         termination_message: file for the outcome, or None.
@@ -44,6 +45,7 @@ class Pod:
     report_url: Optional[str]
     report_token: Optional[str]
     termination_message: Optional[str]
+    end_seconds: float = 0.0
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> Pod:
@@ -58,6 +60,7 @@ class Pod:
             attempt=int(environment.get(e.ATTEMPT, "1")),
             checkpoint_index=int(environment.get(e.CHECKPOINT_INDEX) or -1),
             worker_pods=int(environment[e.WORKER_PODS]) if environment.get(e.WORKER_PODS) else None,
+            end_seconds=float(environment.get(e.END_SECONDS) or 0),
             storage=environment.get(e.STORAGE) or None,
             report_url=environment.get(e.REPORT_URL) or None,
             report_token=environment.get(e.REPORT_TOKEN) or None,

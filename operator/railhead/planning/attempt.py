@@ -13,10 +13,10 @@ from railhead.planning.plan import Event, Plan
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 
 
-def begin_attempt(observed: Observed, *, attempt: int, event: Event, **changes: Any) -> Plan:
+def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str = "", **changes: Any) -> Plan:
     """The plan that raises the attempt and makes its children; `changes` go into the same write."""
     attempt = min(attempt, MAX_ATTEMPT)
-    phase = "Pending" if attempt == 1 else "Restarting"
+    phase = phase or ("Pending" if attempt == 1 else "Restarting")
     workers = observed.wanted_workers
     message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
     status = build_status_write(

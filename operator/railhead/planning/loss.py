@@ -27,6 +27,8 @@ def decide_loss(observed: Observed) -> Plan | None:
     """Is the attempt lost, and does that end the job?"""
     head = observed.head
     gone = names.head_name(observed.name, observed.uid, observed.attempt)
+    if head is not None and head.may_still_end(observed.now):
+        return Plan(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     if head is not None and not head.is_live:
         return _lose(observed, classify_loss(observed, head, gone=gone), head=head)
     if head is None and observed.was_head_up:

@@ -45,6 +45,7 @@ class PodView:
     finished_at: datetime | None = None
     problem: Problem | None = None
     container: str = names.CONTAINER  # whose end the exit code and the message are
+    gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
 
     @property
     def is_over(self) -> bool:
@@ -67,6 +68,10 @@ class PodView:
     @property
     def outcome(self) -> Outcome | None:
         return Outcome.from_json(self.message) if self.message else None
+
+    def may_still_end(self, now: datetime) -> bool:
+        """Asked to go, and its grace period is not over: a driver may still commit a checkpoint."""
+        return self.is_deleting and not self.has_ended and self.gone_by is not None and now < self.gone_by
 
     @property
     def last_words(self) -> str:
@@ -213,6 +218,11 @@ class Observed:
     def is_attempt_lost(self) -> bool:
         """The status already says how the current attempt ended."""
         return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
+
+    @property
+    def follows_a_loss(self) -> bool:
+        """Of the attempt before; a resumed job begins an attempt without one."""
+        return self.status.failure is not None and 0 < self.status.failure.attempt == self.attempt - 1
 
     @property
     def is_training(self) -> bool:

@@ -7,6 +7,7 @@ Total: for any observed state it returns a plan. What is decided here is done by
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from railhead.planning.attempt import decide_first_attempt
 from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
@@ -17,13 +18,15 @@ from railhead.planning.plan import Plan
 from railhead.planning.progress import decide_progress
 from railhead.planning.replacement import decide_replacement
 from railhead.planning.resize import decide_resize
+from railhead.planning.status_write import build_status_write
 from railhead.planning.success import decide_success
+from railhead.planning.suspend import decide_suspend
 from railhead.planning.warnings import add_warning_events
 
 DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
-    decide_hands_off,
     decide_finished,
     decide_invalid,
+    decide_suspend,
     decide_first_attempt,
     decide_strays,
     decide_next_attempt,
@@ -37,8 +40,18 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
 
 def plan(observed: Observed) -> Plan:
     """What to do now about this job."""
+    theirs = decide_hands_off(observed)
+    if theirs is not None:
+        return theirs
     for decide in DECISIONS:
         decided = decide(observed)
         if decided is not None:
-            return add_warning_events(observed, decided)
-    return Plan()
+            return add_warning_events(observed, _acknowledge(observed, decided))
+    return _acknowledge(observed, Plan())
+
+
+def _acknowledge(observed: Observed, decided: Plan) -> Plan:
+    """A changed spec is acknowledged also when there is nothing else to say: tools wait for it."""
+    if decided.status is not None or observed.status.observed_generation == observed.generation:
+        return decided
+    return replace(decided, status=build_status_write(observed, list(observed.status.conditions)))

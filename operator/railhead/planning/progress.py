@@ -70,7 +70,7 @@ def _joined(observed: Observed) -> int:
 def _starting(observed: Observed) -> Plan:
     """Enough pods are up; Ray and the worker group are coming up (again)."""
     was_running = observed.status.phase == "Running"
-    again = was_running or observed.attempt > 1 or observed.status.round > 0
+    again = was_running or observed.follows_a_loss or observed.status.round > 0
     if was_running and observed.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
         return Plan()  # the driver's end is near or its word is old; the pods will tell
     phase = "Restarting" if again else "Starting"

@@ -28,6 +28,10 @@ def find_warning(observed: Observed) -> DriverWarning | None:
 def add_warning_events(observed: Observed, plan: Plan) -> Plan:
     """The plan with an event when its status write, whatever it is for, brings the condition."""
     warning = find_warning(observed)
-    if plan.status is None or warning is None or observed.status.reason_of(c.RESUMABLE) == warning.reason:
+    if (
+        not (plan.status and plan.status.fields)
+        or warning is None
+        or observed.status.reason_of(c.RESUMABLE) == warning.reason
+    ):
         return plan
     return replace(plan, events=(*plan.events, Event("Warning", warning.reason, warning.message)))

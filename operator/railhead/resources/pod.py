@@ -52,8 +52,12 @@ def build_pod(
     env: list[dict[str, Any]],
     volumes: list[dict[str, Any]],
     mounts: list[dict[str, Any]],
+    least_grace: int = 0,
 ) -> dict[str, Any]:
-    """A pod of the job, as Kubernetes JSON; `env`, `volumes`, `mounts` are the role's own."""
+    """A pod of the job, as Kubernetes JSON; `env`, `volumes`, `mounts` are the role's own.
+
+    `least_grace`: seconds from SIGTERM to SIGKILL that no template may shorten.
+    """
     role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
     template = merge(spec.pod_template or {}, role_template or {})
     defaults = {"metadata": {"annotations": _STAY_HERE}, "spec": _default_spec(spec, size)}
@@ -67,6 +71,7 @@ def build_pod(
         else c
         for c in pod_spec["containers"]
     ]
+    pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], least_grace)
     _add_fetch(pod_spec, spec)
     metadata = build_metadata(
         job,

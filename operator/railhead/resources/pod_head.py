@@ -16,6 +16,7 @@ from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
+WORDS_SECONDS = 15  # for a driver that has waited for a commit to say its last words
 TOKEN_FOLDER = "/var/run/railhead"
 
 
@@ -41,6 +42,7 @@ def build_head_pod(
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
+        {"name": e.END_SECONDS, "value": str(spec.suspend_grace_seconds)},
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         *([{"name": e.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),
@@ -57,6 +59,7 @@ def build_head_pod(
             *volumes,
             {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
         ],
+        least_grace=spec.suspend_grace_seconds + WORDS_SECONDS,
         mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
     )
 

@@ -72,6 +72,8 @@ FULL: dict[str, Any] = {
         "objectStore": "1Gi",
     },
     "backoffLimit": 5,
+    "suspend": True,
+    "suspendGraceSeconds": 30,
     "managedBy": "railhead.dev/operator",
 }
 

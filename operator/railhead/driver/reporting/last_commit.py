@@ -1,0 +1,30 @@
+"""A driver that is asked to end waits for one more committed checkpoint, so that nothing is trained in vain."""
+
+from __future__ import annotations
+
+import time
+from typing import Callable
+
+from railhead.driver.reporting.progress import Progress
+
+LOOK_INTERVAL = 0.1  # seconds
+# Training, or at its own end, which says itself what it was. In any other state nothing is there to save.
+_WORTH_WAITING = ("RUNNING", "FINISHED")
+
+
+def wait_for_commit(
+    read: Callable[[], Progress],
+    *,
+    seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> bool:
+    """Whether one came; at most so many seconds, and no longer than the worker group trains."""
+    before = read()
+    progress, deadline = before, monotonic() + seconds
+    while progress.state in _WORTH_WAITING and monotonic() < deadline:
+        sleep(LOOK_INTERVAL)
+        progress = read()
+        if progress.commits > before.commits and progress.state == "RUNNING":
+            return True
+    return False

@@ -1,0 +1,120 @@
+"""spec.suspend: the order of an end without a loss, and the beginning after it.
+
+The status comes first. Then the head alone is told: its driver waits for one more committed
+checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and Suspended is
+said when no pod can act any more. What has begun is finished, whatever the spec says by then.
+Going on is a new attempt, which no budget counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from railhead.api import conditions as c
+from railhead.planning.attempt import begin_attempt
+from railhead.planning.observed import Observed, PodView
+from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
+from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.success import last_checkpoint
+
+SUSPENDING, SUSPENDED = "Suspending", "Suspended"
+
+
+def decide_suspend(observed: Observed) -> Plan | None:
+    """Is the job to rest, on its way to it, or to go on?"""
+    phase = observed.status.phase
+    is_wanted = observed.spec is not None and observed.spec.suspend
+    if phase == SUSPENDED:
+        return _rest(observed) if is_wanted else _resume(observed)
+    if phase != SUSPENDING and not is_wanted:
+        return None
+    if observed.head is not None and observed.head.has_succeeded:
+        return None  # it has finished instead
+    return _end(observed) if phase == SUSPENDING else _begin(observed)
+
+
+def _begin(observed: Observed) -> Plan:
+    """Says it, and tells the head; a job without pods is there already."""
+    if not _remains(observed):
+        return _say_suspended(observed)
+    grace = observed.spec.suspend_grace_seconds if observed.spec else 0
+    message = f"The driver is told to end after one more committed checkpoint, within {grace} s; then the pods go"
+    status = build_status_write(
+        observed,
+        [
+            build_condition(observed, c.RECONCILING, reason=SUSPENDING, message=message),
+            build_condition(observed, c.RUNNING, reason=SUSPENDING, message=message, status="False"),
+        ],
+        phase=SUSPENDING,
+    )
+    return replace(_end(observed), status=_of_this_spec(observed, status))
+
+
+def _end(observed: Observed) -> Plan:
+    """The head, and when it has ended all others."""
+    head = observed.head
+    if head is not None and not head.has_ended and not observed.is_attempt_lost:
+        if not head.is_deleting:
+            return Plan(deletes=delete_all([head]))
+        if head.may_still_end(observed.now):
+            return Plan(wake_at=head.gone_by)
+    remains = _remains(observed)
+    if not remains:
+        return _say_suspended(observed)
+    fields = last_checkpoint(observed, head.outcome if head else None)
+    return Plan(
+        status=build_status_write(observed, list(observed.status.conditions), **fields),
+        deletes=delete_all(remains),
+    )
+
+
+def _say_suspended(observed: Observed) -> Plan:
+    fields = last_checkpoint(observed, observed.head.outcome if observed.head else None)
+    known = fields.get("checkpoint") or (observed.status.checkpoint and {"index": observed.status.checkpoint.index})
+    begin = f"goes on from checkpoint {known['index']}" if known else "begins from the start"
+    message = f"The job has no pods; when spec.suspend is false it {begin}"
+    status = build_status_write(
+        observed,
+        [
+            build_condition(observed, c.SUSPENDED, reason=SUSPENDED, message=message),
+            build_condition(observed, c.RUNNING, reason=SUSPENDED, message=message, status="False"),
+        ],
+        phase=SUSPENDED,
+        head={"pod": "", "node": ""},
+        workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
+        resize=None,
+        **fields,
+    )
+    if observed.status.phase != SUSPENDING:
+        status = _of_this_spec(observed, status)
+    return Plan(status=status, events=(Event("Normal", SUSPENDED, message),))
+
+
+def _rest(observed: Observed) -> Plan:
+    """Nothing runs, also not what was made by an operator that knew less."""
+    return Plan(deletes=delete_all(_remains(observed)))
+
+
+def _resume(observed: Observed) -> Plan:
+    remains = _remains(observed)
+    if remains:
+        return Plan(deletes=delete_all(remains))
+    attempt = observed.attempt + 1
+    begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
+    event = Event("Normal", "Resumed", f"Starting attempt {attempt}{begin}")
+    plan = begin_attempt(observed, attempt=attempt, event=event, phase="Pending")
+    return replace(plan, status=_of_this_spec(observed, plan.status), deletes=delete_all(observed.pods))
+
+
+def _of_this_spec(observed: Observed, status: StatusWrite | None) -> StatusWrite | None:
+    """Also compares the generation: an older spec than the present one must not end or begin anything."""
+    if status is None:
+        return None
+    tests: dict[str, Any] = {**status.tests, "/metadata/generation": observed.generation}
+    return replace(status, tests=tests)
+
+
+def _remains(observed: Observed) -> list[PodView]:
+    """Pods that may still act."""
+    return [p for p in observed.pods if not p.is_over]

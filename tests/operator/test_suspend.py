@@ -1,0 +1,52 @@
+"""spec.suspend, seen from outside: what is told to whom, in which order."""
+
+from __future__ import annotations
+
+from railhead.contract.exit_codes import TERMINATED
+from railhead.contract.outcome import Outcome
+from tests.operator.stage import Stage
+from tests.waiting import wait_until
+
+LAST = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
+
+
+def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attempt(stage: Stage) -> None:
+    stage.apply("rests", workers=2)
+    pods = stage.wait_pods("rests", 3)
+    for pod in pods.values():
+        stage.bind_pod(pod)
+        stage.run_pod(pod)
+    stage.wait_phase("rests", "Starting")
+    head = stage.head("rests")
+    assert head["spec"]["terminationGracePeriodSeconds"] == 75
+    stage.change("rests", suspend=True)
+    stage.wait_phase("rests", "Suspending")
+    wait_until("the head is told", lambda: stage.head("rests")["metadata"].get("deletionTimestamp"))
+    told = {name for name, pod in stage.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
+    assert told == {head["metadata"]["name"]}
+    last_words = Outcome("Preemption", reason="Terminated", checkpoint=LAST)
+    stage.end_pod(head, code=TERMINATED, outcome=last_words)
+    wait_until(
+        "the workers are told",
+        lambda: all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods("rests").values()),
+    )
+    assert stage.status("rests")["phase"] == "Suspending"
+    for pod in stage.pods("rests").values():
+        stage.remove_pod(pod)
+    status = stage.wait_phase("rests", "Suspended")
+    assert status["checkpoint"]["index"] == 4
+    assert [c["type"] for c in status["conditions"] if c["status"] == "True"] == ["Suspended"]
+    stage.change("rests", suspend=False)
+    wait_until("attempt 2", lambda: stage.status("rests").get("attempt") == 2)
+    stage.wait_pods("rests", 3)
+    assert "restarts" not in stage.status("rests"), "nothing was lost"
+    reasons = {event["reason"] for event in stage.events("rests")}
+    assert {"Created", "Suspended", "Resumed"} <= reasons
+
+
+def test_a_job_created_suspended_has_no_pods_until_it_is_resumed(stage: Stage) -> None:
+    stage.apply("later", workers=1, suspend=True)
+    stage.wait_phase("later", "Suspended")
+    assert not stage.pods("later")
+    stage.change("later", suspend=False)
+    stage.wait_pods("later", 2)
