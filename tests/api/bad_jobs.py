@@ -534,8 +534,6 @@ RUNTIME_ENV = [
 PLANNED = [
     _unknown("spec.resumeFrom", {}),
     _unknown("spec.scheduling", {}),
-    _unknown("spec.suspend", True),
-    _unknown("spec.suspendGraceSeconds", 60),
     _unknown("spec.startDeadlineSeconds", 60),
     _unknown("spec.restartDeadlineSeconds", 60),
     _unknown("spec.progressDeadlineSeconds", 60),
