@@ -8,7 +8,12 @@ from tests.e2e.jobs import make_job, read_starts, with_config
 
 def test_a_suspended_job_has_committed_gives_its_pods_back_and_goes_on(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("rests", cluster.image), epochs=8, seconds=1.5))
-    wait_until("a commit", lambda: (cluster.status("rests").get("checkpoint") or {}).get("index", -1) >= 1, seconds=120)
+    wait_until(
+        "two commits",
+        lambda: (cluster.status("rests").get("checkpoint") or {}).get("index", -1) >= 1,
+        seconds=180,
+        tell=lambda: cluster.tell("rests"),
+    )
     cluster("patch", "rtj", "rests", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     cluster.wait_phase("rests", "Suspended")
     assert not cluster.pods("rests")
