@@ -13,7 +13,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -94,6 +94,15 @@ bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, beside a Ray
 
 bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, beside Ray's own [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.elastic $(BENCH_ARGS)
+
+image: $(READY) ## The operator's image, by docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
+	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"
+
+sbom: $(READY) ## What is in that image beside its base, into dist/ as CycloneDX
+	@$(BIN)/python -m tools.sbom
+
+release: $(READY) ## Wheel, chart, install.yaml, CRD, image, SBOM and checksums into dist/ [IMAGE_ARGS=...]
+	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)"
 
 clean: ## Remove .venv and caches of the checkout
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,104 @@
+"""`make image`: the operator's image, by whichever of docker, podman and buildah works on this machine.
+
+The same commit gives the same files: times are those of the commit, and the label
+`org.opencontainers.image.revision` names it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from railhead import __version__
+
+PROJECT = Path(__file__).resolve().parents[1]
+BUILDERS = ("docker", "podman", "buildah")
+NAME = f"railhead/operator:{__version__}"
+Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
+
+
+class NoBuilder(RuntimeError):
+    """No image can be built here; the text says what to do."""
+
+
+def run_quietly(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+
+
+def find_builder(wanted: str = "", *, run: Run = run_quietly) -> str:
+    """The builder that is asked for, or the first that works; a docker client without its daemon does not.
+
+    Raises:
+        NoBuilder: with what was found.
+    """
+    found = []
+    for name in [wanted] if wanted else BUILDERS:
+        if shutil.which(name) is None:
+            found.append(f"{name} is not there")
+        elif run([name, "info"]).returncode:
+            found.append(f"`{name} info` fails")
+        else:
+            return name
+    raise NoBuilder(f"no image can be built: {', '.join(found)}. Install buildah or podman, or start docker.")
+
+
+def build_command(builder: str, *, tag: str, epoch: str, revision: str, more: Sequence[str]) -> list[str]:
+    """`more` goes to the builder as it is, for example --build-arg BASE_IMAGE=..."""
+    values = {"SOURCE_DATE_EPOCH": epoch, "VERSION": __version__, "REVISION": revision}
+    arguments = [word for key, value in values.items() for word in ("--build-arg", f"{key}={value}")]
+    if builder != "docker":  # docker takes SOURCE_DATE_EPOCH itself
+        arguments += ["--timestamp", epoch]
+    return [builder, "build", "--tag", tag, *arguments, *more, "."]
+
+
+def save_command(builder: str, *, tag: str, archive: Path) -> list[str]:
+    if builder == "buildah":
+        return ["buildah", "push", tag, f"oci-archive:{archive}:{tag}"]
+    return [builder, "save", "--output", str(archive), tag]
+
+
+def describe_commit(run: Run = run_quietly) -> tuple[str, str]:
+    """(its time in seconds, its hash); 0 and "unknown" outside of a checkout."""
+    words = run(["git", "log", "-1", "--format=%ct %H"]).stdout.split()
+    epoch, revision = words if len(words) == 2 else ("0", "unknown")
+    return os.environ.get("SOURCE_DATE_EPOCH", epoch), revision
+
+
+def make_image(builder: str, *, tag: str = NAME, archive: Path | None = None, more: Sequence[str] = ()) -> None:
+    """Raises subprocess.CalledProcessError."""
+    epoch, revision = describe_commit()
+    command = build_command(builder, tag=tag, epoch=epoch, revision=revision, more=more)
+    subprocess.run(command, cwd=PROJECT, env={**os.environ, "SOURCE_DATE_EPOCH": epoch}, check=True)
+    if archive is not None:
+        archive.unlink(missing_ok=True)
+        subprocess.run(save_command(builder, tag=tag, archive=archive), check=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--builder", default="", help=f"one of {', '.join(BUILDERS)}; default: the first that works")
+    parser.add_argument("--tag", default=NAME)
+    parser.add_argument("--archive", type=Path, help="also write the image into this file")
+    parser.add_argument("--args", default="", help="more arguments of the builder's build, as one text")
+    options = parser.parse_args(arguments)
+    try:
+        builder = find_builder(options.builder)
+        make_image(builder, tag=options.tag, archive=options.archive, more=shlex.split(options.args))
+    except NoBuilder as error:
+        print(error, file=sys.stderr)
+        return 1
+    except subprocess.CalledProcessError as error:
+        print(f"{error.cmd[0]} ended with code {error.returncode}", file=sys.stderr)
+        return 1
+    print(f"{options.tag}, by {builder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
