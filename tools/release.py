@@ -41,7 +41,8 @@ def package_chart(dist: Path) -> None:
 
 def write_checksums(dist: Path) -> list[str]:
     """SHA256SUMS, as `sha256sum --check` reads it; its lines."""
-    files = sorted(file for file in dist.iterdir() if file.is_file() and file.name != "SHA256SUMS")
+    # uv puts a hidden .gitignore beside what it builds
+    files = sorted(file for file in dist.glob("[!.]*") if file.is_file() and file.name != "SHA256SUMS")
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files]
     (dist / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))
     return lines

@@ -78,6 +78,7 @@ def test_outside_of_a_checkout_there_is_no_commit(monkeypatch: pytest.MonkeyPatc
 def test_checksums_are_as_sha256sum_reads_them(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_text("b")
     (tmp_path / "a.txt").write_text("a")
+    (tmp_path / ".gitignore").write_text("*")
     write_checksums(tmp_path)
     write_checksums(tmp_path)  # it is not in itself
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=tmp_path, capture_output=True, text=True)
