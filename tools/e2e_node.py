@@ -27,7 +27,7 @@ OPERATOR_IMAGE = "localhost/railhead-operator:e2e"
 JOB_IMAGE = "localhost/railhead-examples:e2e"
 PROGRAMS = ("containerd", "runc", "nft", "conntrack", "debootstrap", "gcc", "openssl", "ip", "iptables")
 # What the base image lacks; it has Ray, torch, kopf, kubernetes and pydantic.
-OPERATOR_NEEDS = ("cryptography", "cffi", "pycparser")
+OPERATOR_NEEDS = ("cryptography", "cffi", "pycparser", "prometheus-client")
 EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "cloudpickle", "threadpoolctl", "narwhals")
 BEGAN = time.monotonic()
 
