@@ -80,6 +80,7 @@ def test_every_value_has_a_schema_and_the_other_way_round(chart: Chart) -> None:
         "rbac",
         "service",
         "leaderElection",
+        "certManager",
         "podMonitor",
         "podDisruptionBudget",
         "networkPolicy",

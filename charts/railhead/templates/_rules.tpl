@@ -40,11 +40,13 @@
 
 {{/* What the operator keeps in its own namespace. */}}
 {{- define "railhead.ownRules" -}}
+{{- if not .Values.certManager.enabled }}
 # The report endpoint's certificate survives restarts of the operator in this one Secret.
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [railhead-report-tls]
   verbs: [get, patch]
+{{- end }}
 {{- if .Values.leaderElection.enabled }}
 # Who of several replicas leads. A create has no name yet that a rule could compare.
 - apiGroups: [coordination.k8s.io]
@@ -55,8 +57,8 @@
   resourceNames: [railhead-operator]
   verbs: [get, patch]
 {{- end }}
-{{- if .Values.watchNamespaces }}
-# To make it; the role for jobs allows that in their namespaces only.
+{{- if and .Values.watchNamespaces (not .Values.certManager.enabled) }}
+# To make the certificate's Secret; the role for jobs allows that in their namespaces only.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

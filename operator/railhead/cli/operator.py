@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import os
+from pathlib import Path
 
 SHORTEST_LEASE_SECONDS = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -27,6 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
+    parser.add_argument(
+        "--report-tls",
+        type=Path,
+        metavar="FOLDER",
+        help="tls.crt, tls.key and ca.crt of the endpoint, as cert-manager mounts them (default: it makes its own)",
+    )
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs looked at at a time")
     parser.add_argument(
@@ -62,6 +69,7 @@ def run(options: argparse.Namespace) -> int:
     from railhead.controller.config import OperatorConfig
     from railhead.controller.definition import WrongDefinition
     from railhead.controller.leadership.elector import LostLease
+    from railhead.controller.report.mounted import BadFolder
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
     config = OperatorConfig(
@@ -74,10 +82,11 @@ def run(options: argparse.Namespace) -> int:
         concurrency=options.concurrency,
         lease_seconds=options.lease_seconds if options.leader_election else None,
         job_network_policies=options.job_network_policies,
+        report_tls=options.report_tls,
     )
     try:
         asyncio.run(run_operator(config))
-    except (LostLease, WrongDefinition) as error:
+    except (BadFolder, LostLease, WrongDefinition) as error:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0

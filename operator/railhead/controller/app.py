@@ -29,7 +29,8 @@ from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import slim_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.report.certificate import ensure_certificates, renew_certificates
+from railhead.controller.report.certificate import Certificates, ensure_certificates, renew_certificates
+from railhead.controller.report.mounted import follow_folder, read_certificates
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
 from railhead.controller.report.writer import ReportWriter
@@ -40,6 +41,7 @@ from railhead.controller.views import Views
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
+from railhead.pki import Pair
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings
 
@@ -57,6 +59,22 @@ def _informers(client: KubeClient, views: Views, namespaces: tuple[str, ...]) ->
 def _certificate_names(report_url: str) -> list[str]:
     host = urlsplit(report_url).hostname or "localhost"
     return list(dict.fromkeys([host, "localhost", "127.0.0.1"]))
+
+
+async def _find_certificates(config: OperatorConfig, client: KubeClient) -> Certificates:
+    if config.report_tls is not None:
+        return read_certificates(config.report_tls)
+    return await ensure_certificates(client, config.namespace, _certificate_names(config.report_url))
+
+
+async def _renew(
+    config: OperatorConfig, client: KubeClient, known: Certificates, present: Callable[[Pair], None]
+) -> None:
+    """Presents the next certificate when there is one. Never returns by itself."""
+    if config.report_tls is not None:
+        await follow_folder(config.report_tls, known, present)
+    names_ = _certificate_names(config.report_url)
+    await renew_certificates(client, config.namespace, names_, known, present)
 
 
 def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
@@ -111,20 +129,18 @@ async def run_operator(config: OperatorConfig) -> None:
     Raises:
         KubeError: when the API server does not answer at the start.
         LostLease: another operator leads, or may lead.
+        BadFolder: --report-tls names one that holds no certificate.
         WrongDefinition: the CRD is older than this operator, or not there.
     """
-    names_ = _certificate_names(config.report_url)
     async with connect(config.kubeconfig) as client:
         await check_definition(client)
-        certificates = await ensure_certificates(client, config.namespace, names_)
+        certificates = await _find_certificates(config, client)
         context = build_ssl_context(certificates)
         parts = _build_parts(config, client, certificates.ca.certificate)
         views = parts.views
         writer = ReportWriter(client, lookup=views.facts, learn=views.job)
         handler = ReportHandler(reviews=TokenReviews(client, time.monotonic), writer=writer, lookup=views.facts)
-        renew = partial(
-            renew_certificates, client, config.namespace, names_, certificates, lambda pair: present(context, pair)
-        )
+        renew = partial(_renew, config, client, certificates, partial(present, context))
         try:
             async with (
                 serve_reports(config.report_listen, context, handler, parts.metrics.count_report),

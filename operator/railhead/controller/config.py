@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class OperatorConfig:
         concurrency: passes at a time.
         lease_seconds: how long one renewal of the Lease lasts; None = no election, this operator is the only one.
         job_network_policies: make a NetworkPolicy for each job.
+        report_tls: folder with the endpoint's certificate and its CA; None = the operator makes its own.
     """
 
     kubeconfig: str | None
@@ -30,6 +32,7 @@ class OperatorConfig:
     concurrency: int = 8
     lease_seconds: int | None = None
     job_network_policies: bool = False
+    report_tls: Path | None = None
 
 
 def split_address(text: str) -> tuple[str, int]:
