@@ -44,6 +44,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "narrow": {
         "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
     },
+    "jobs": {"jobNetworkPolicies": True},
     "probes": {"livenessProbe": {"initialDelaySeconds": 1}, "readinessProbe": {"periodSeconds": 7}},
     "extra": {
         "extraArgs": ["--log-level=DEBUG"],
