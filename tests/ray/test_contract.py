@@ -23,6 +23,8 @@ from railhead.driver.node.agent_ports import AgentPorts, needs_ports
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.prepare import find_latest
+from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
+from railhead.driver.train_controller import ray_checkpoints
 from railhead.driver.train_controller.failure_policy import build_failure_policy, install_failure_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
@@ -248,7 +250,12 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
         register(manager, context, f"checkpoint_{number}")
         await asyncio.sleep(0)  # for the manager's own tasks
     assert find_latest(snapshot.read_text()) == "checkpoint_2"
-    assert {"checkpoint_results", "latest_checkpoint_result"} <= set(json.loads(snapshot.read_text()))
+    used_by = "driver/storage/snapshot.py"
+    read = parse_snapshot(snapshot.read_text())
+    form = ray_checkpoints.find_form()
+    written = write_snapshot(read, fields=form.fields, ray_version=form.ray_version)
+    assert json.loads(written) == json.loads(snapshot.read_text()), f"{used_by}: this Ray's snapshot has another form"
+    assert json.loads(manager._save_state()) == json.loads(written), f"{used_by}: the copy is made of _save_state()"
 
 
 def register(manager: Any, context: Any, name: str) -> None:

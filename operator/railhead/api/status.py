@@ -85,7 +85,8 @@ class Progress(StatusModel):
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str = _text("When the driver took them (RFC 3339).", MAX_TIME)
     warning: DriverWarning | None = Field(
-        default=None, description="What the user should change, though training runs; see condition Resumable."
+        default=None,
+        description="What the user should know, though training runs; conditions Resumable, CheckpointFallback.",
     )
 
 
@@ -140,7 +141,7 @@ class JobStatus(StatusModel):
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=16,
-        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable.",
+        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

@@ -20,6 +20,12 @@ STATES = (
     "FINISHED",
     "ERRORED",
 )
+# Reasons of a warning that checkpoints were lost: the run went on from an older one.
+CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
+    "CheckpointMissing",
+    "CheckpointIncomplete",
+    "SnapshotUnreadable",
+)
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _make_trainer(pod: Pod, job: JobInput, storage_path: str, datasets: dict[str
     """Ready for fit(), with the run claimed for this attempt; or the Ending."""
     trainer = _call_trainer(job, storage_path, datasets)
     if not isinstance(trainer, Ending) and not trainer.running_in_local_mode:
-        claim_run(trainer.run_config, uid=job.uid, attempt=pod.attempt)
+        claim_run(trainer.run_config, pod=pod, job=job)
     return trainer
 
 

@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from railhead.api import conditions as c
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.planning.observed import Observed
 from railhead.planning.plan import StatusWrite
-from railhead.planning.warnings import find_warning
+from railhead.planning.warnings import find_kind, find_warning
 
 
 def format_time(moment: datetime) -> str:
@@ -55,7 +54,8 @@ def _warn(observed: Observed) -> list[Condition]:
     warning = find_warning(observed)
     if warning is None:
         return []
-    return [build_condition(observed, c.RESUMABLE, reason=warning.reason, message=warning.message, status="False")]
+    kind, status = find_kind(warning)
+    return [build_condition(observed, kind, reason=warning.reason, message=warning.message, status=status)]
 
 
 def build_status_write(observed: Observed, conditions: list[Condition], **changes: Any) -> StatusWrite | None:

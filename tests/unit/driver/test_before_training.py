@@ -62,7 +62,8 @@ def test_storage_is_written_and_left_clean(tmp_path: Path) -> None:
 
 def test_storage_tells_the_checkpoint_to_go_on_from(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
-    snapshot = {"latest_checkpoint_result": {"checkpoint_dir_name": "checkpoint_7"}}
+    latest = {"checkpoint_dir_name": "checkpoint_7", "metrics": {}}
+    snapshot = {"checkpoint_results": [latest], "latest_checkpoint_result": latest}
     (tmp_path / "r" / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
     assert prepare_storage(str(tmp_path), run_name="r").latest_checkpoint == f"{tmp_path}/r/checkpoint_7"
 

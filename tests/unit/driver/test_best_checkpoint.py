@@ -200,6 +200,20 @@ def test_a_commit_that_its_attempt_could_not_tell_of_is_told_by_the_next_one(tmp
     assert read()["checkpoint"] is None, "what is known is not told again"
 
 
+def test_a_checkpoint_that_the_run_fell_back_to_is_told_under_a_new_number(tmp_path: Path, told: Any) -> None:
+    told()
+    run = Run(tmp_path / "runs", **CONFIG)
+    run.commit("c0", loss=1.0)
+    known = [{"name": name, "index": index, "time": "t", "attempt": 1} for name, index in (("c0", 0), ("c1", 1))]
+    read = told(attempt=2, index=1, known=known)  # c1 was lost
+    run = Run(tmp_path / "runs", **CONFIG)
+    found = read()
+    assert (found["checkpoint"]["uri"], found["checkpoint"]["index"]) == (str(tmp_path / "runs/r/c0"), 2)
+    assert found["best_checkpoint"]["index"] == 2
+    run.commit("c2", loss=2.0)
+    assert read()["checkpoint"]["index"] == 3
+
+
 def test_the_first_attempt_does_not_tell_of_an_earlier_jobs_checkpoint(tmp_path: Path, told: Any) -> None:
     told()
     Run(tmp_path / "runs").commit("c0", loss=1.0)

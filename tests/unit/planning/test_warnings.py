@@ -1,4 +1,4 @@
-"""A driver's warning becomes the condition Resumable, which stays as long as it is so, and one event."""
+"""A driver's warning becomes a condition, which stays as long as it is so, and one event."""
 
 from __future__ import annotations
 
@@ -74,3 +74,18 @@ def test_it_is_said_also_by_a_write_for_something_else() -> None:
     warn(sim, "SCHEDULING")
     assert sim.status["phase"] == "Starting" and told(sim) == SAID
     assert sim.counts["events"] == before + 1
+
+
+def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.status["progress"]["warning"] = {"reason": "CheckpointMissing", "message": "c2 is gone; it goes on from c1"}
+    sim.settle()
+    found = [c for c in sim.status["conditions"] if c["type"] == "CheckpointFallback"]
+    assert [(c["status"], c["reason"], c["message"]) for c in found] == [
+        ("True", "CheckpointMissing", "c2 is gone; it goes on from c1")
+    ]
+    assert told(sim) == [] and sim.events[-1] == "CheckpointMissing"
+    sim.settle()
+    assert sim.events.count("CheckpointMissing") == 1

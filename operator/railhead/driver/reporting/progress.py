@@ -36,6 +36,7 @@ class Progress:
     checkpoint: Optional[dict[str, Any]] = None
     best_checkpoint: Optional[dict[str, Any]] = None
     run_uri: str = ""  # empty = as the job says
+    resumed_from: Optional[str] = None  # URI; empty = this fit() began anew, None = not known yet
     warning: Optional[dict[str, str]] = None  # as in `contract.report.Report`
     processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
@@ -46,9 +47,12 @@ class Progress:
     def from_dict(values: Mapping[str, Any]) -> Progress:
         return Progress(**{k: v for k, v in values.items() if k in Progress.__dataclass_fields__})
 
-    def begin_run(self, *, run_uri: str, warning: Optional[dict[str, str]]) -> Progress:
+    def begin_run(
+        self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[dict[str, str]] = None
+    ) -> Progress:
         """Another fit(): a script may call it several times, and the counts go on."""
-        return replace(self, state="STARTING", has_run=False, processes=(), run_uri=run_uri, warning=warning)
+        begun = replace(self, state="STARTING", has_run=False, processes=())
+        return replace(begun, run_uri=run_uri, resumed_from=resumed_from, warning=warning)
 
     def with_ray_state(self, name: str) -> Progress:
         """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""

@@ -81,6 +81,7 @@ class Publisher:
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
+            resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
             warning=progress.warning,
         )
 
@@ -164,6 +165,10 @@ class Publisher:
             return
         self._problem = problem
         self._say(f"a report was not taken by the operator ({problem}); training is not affected")
+
+
+def _describe(uri: str) -> Optional[dict[str, str]]:
+    return {"uri": uri} if uri else None
 
 
 def compute_backoff(failures: int) -> float:

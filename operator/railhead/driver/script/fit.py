@@ -48,7 +48,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         job = pod.read_job()
         make_ready(trainer, job=job, offer=offer, offered_path=offer.storage_path)
         if not trainer.running_in_local_mode:
-            claim_run(trainer.run_config, uid=job.uid, attempt=pod.attempt)
+            claim_run(trainer.run_config, pod=pod, job=job)
         result = fit(trainer)
     except TrainerRefused as error:
         verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, error.describe("trainer.entrypoint"))

@@ -1,20 +1,18 @@
 """The run's storage before training: can it be written, and is there a checkpoint to go on from?
 
-Reads Ray's snapshot only to tell the user where the run goes on; Ray reads it itself.
+Reads Ray's snapshot only to tell the user where the run goes on; what counts is found behind the fence (`claim`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Callable, Optional
 
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.storage.ask import ask_storage
-
-SNAPSHOT = "checkpoint_manager_snapshot.json"
+from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ def _check_path(folder: str) -> str:
     probe.write_text("")
     probe.unlink()
     try:
-        return Path(folder, SNAPSHOT).read_text(errors="replace")
+        return Path(folder, FILE).read_text(errors="replace")
     except FileNotFoundError:
         return ""
 
@@ -61,9 +59,8 @@ def _check_uri(storage_path: str, run_name: str) -> str:
 
 
 def find_latest(snapshot: str) -> Optional[str]:
-    """The folder name of the latest checkpoint; an unreadable snapshot is Ray's to refuse."""
+    """The folder name of the latest checkpoint; what makes no sense is mended behind the fence (`claim`)."""
     try:
-        latest: Any = json.loads(snapshot)["latest_checkpoint_result"]
-        return str(latest["checkpoint_dir_name"]) if latest else None
-    except (ValueError, KeyError, TypeError):
+        return parse_snapshot(snapshot).latest
+    except SnapshotUnreadable:
         return None

@@ -22,6 +22,7 @@ from railhead.driver.logs.marks import name_process
 from railhead.driver.pod import RUN_URI
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.storage.claim import RUN_RESUMED_FROM
 from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.best_checkpoint import (
     Commit,
@@ -61,7 +62,9 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
         warning = json.loads(os.environ.get(RUN_WARNING) or "null")
-        self._progress = Progress.from_dict(self._spool.read()).begin_run(run_uri=self._run_uri, warning=warning)
+        self._progress = Progress.from_dict(self._spool.read()).begin_run(
+            run_uri=self._run_uri, resumed_from=os.environ.get(RUN_RESUMED_FROM), warning=warning
+        )
 
     @never_raises
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
@@ -104,14 +107,18 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     def _take_up_untold_commit(self) -> None:
         """The last attempt may have died between its last commit and the report of it.
 
-        That commit is told now, under the next number, so that no number is used twice and it may be the best.
+        That commit is told now, under the next number, so that no number is used twice and it may be the best. So is an
+        older one that this attempt has fallen back to: the newest known number must name what the run goes on from.
         """
         if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
             return  # in the first attempt it is another job's, of the same run.name
         latest = ray_checkpoints.find_latest(self._manager)
-        if latest is None or latest[0] in self._commits:
+        if latest is None:
             return
         name, metrics = latest
+        known = self._commits.get(name)
+        if known is not None and known.index == self._first_index - 1:
+            return
         uri, time = build_checkpoint_uri(self._run_uri, name), _now()
         self._commits[name] = Commit(self._first_index, time, self._attempt)
         self._progress = self._progress.with_commit(

@@ -24,6 +24,7 @@ from railhead.driver.storage.fence import Claim, look
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import failure, ray_checkpoints
 from railhead.driver.train_controller.failure import Verdict
+from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
@@ -43,7 +44,7 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
         check()
-        guard(manager, check)
+        guard(manager, before=check, after=functools.partial(SnapshotCopy(folder).keep, manager))
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """An older Ray does not bring the exception to the failure policy, so the verdict is left here."""
@@ -60,8 +61,8 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         Spool(Path(self._spool_folder)).write_verdict(verdict)
 
 
-def guard(manager: Any, check: Callable[[], None]) -> None:
-    """A second time it changes nothing. What `check` raises comes out of the commit."""
+def guard(manager: Any, *, before: Callable[[], None], after: Callable[[], None]) -> None:
+    """Around each commit. A second time it changes nothing. What `before` raises comes out of the commit."""
     if getattr(manager, _GUARDED, False):
         return
     write = manager._write_state_to_storage
@@ -69,11 +70,12 @@ def guard(manager: Any, check: Callable[[], None]) -> None:
     delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
 
     def write_state_to_storage() -> None:
-        check()
+        before()
         write()
+        after()
 
     def delete_fs_path(fs: Any, fs_path: str) -> None:
-        check()
+        before()
         delete(fs=fs, fs_path=fs_path)
 
     manager._write_state_to_storage = write_state_to_storage

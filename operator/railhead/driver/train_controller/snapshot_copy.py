@@ -1,0 +1,26 @@
+"""After each commit: a copy of the snapshot of our own, with what the new checkpoint measures."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Mapping
+
+from railhead.driver.storage.repair import keep_copy, read_copy
+from railhead.driver.storage.run_folder import RunFolder, Size
+
+
+class SnapshotCopy:
+    """One for each manager. Never raises: a run without a copy is as good as Ray makes it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._sizes: Mapping[str, Size] = {}
+        self._has_begun = False
+
+    def keep(self, manager: Any) -> None:
+        try:
+            if not self._has_begun:
+                self._sizes, self._has_begun = read_copy(self._folder).sizes, True
+            self._sizes = keep_copy(self._folder, manager._save_state(), sizes=self._sizes)
+        except Exception as error:
+            print(f"railhead: no copy of the run's snapshot was kept: {error!r}", file=sys.stderr, flush=True)
