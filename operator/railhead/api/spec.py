@@ -13,6 +13,7 @@ from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import Head, PullSecret, Worker
+from railhead.api.resume import ResumeFrom
 from railhead.api.run import Run
 from railhead.api.runtime_env import RuntimeEnv
 from railhead.api.scaling import Scaling
@@ -100,7 +101,10 @@ class TrainJobSpec(Model):
         description="How long a driver that is asked to end (suspend, a drain of the head's node) waits for one more "
         "committed checkpoint.",
     )
-    resume_from: Any | None = planned("A TrainJob or checkpoint to begin from.")
+    resume_from: ResumeFrom | None = Field(
+        default=None,
+        description="A TrainJob or a checkpoint to begin from. It is only read; the job's own run starts beside it.",
+    )
     scheduling: Any | None = planned("Queue and gang scheduling.")
     start_deadline_seconds: Any | None = planned("From start until training runs.")
     restart_deadline_seconds: Any | None = planned("From a loss until training runs again.")

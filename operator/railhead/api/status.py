@@ -100,6 +100,13 @@ class CheckpointStatus(StatusModel):
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
 
+class InitialCheckpoint(StatusModel):
+    """The checkpoint that spec.resumeFrom meant when the job started."""
+
+    uri: str = _text("Where it is.", MAX_URI)
+    train_job: str = _text("TrainJob that it was taken from; empty when the spec named a checkpoint.", 253)
+
+
 class ResumedFrom(StatusModel):
     """The checkpoint that the current attempt began from."""
 
@@ -161,6 +168,9 @@ class JobStatus(StatusModel):
     )
     resumed_from: ResumedFrom | None = Field(
         default=None, description="Checkpoint that the current attempt began from."
+    )
+    initial_checkpoint: InitialCheckpoint | None = Field(
+        default=None, description="What spec.resumeFrom meant when the job started; the same for all attempts."
     )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
 

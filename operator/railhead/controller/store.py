@@ -131,7 +131,16 @@ class Store:
             status=record.status,
             pods=self.pods(record.uid),
             settings=settings,
+            source=self._source(record),
         )
+
+    def _source(self, record: JobRecord) -> JobStatus | None:
+        """The status of the job that spec.resumeFrom names, always one of the same namespace."""
+        wanted = record.spec.resume_from if record.spec else None
+        if wanted is None or wanted.train_job is None:
+            return None
+        found = self._jobs.get(JobKey(record.key.namespace, wanted.train_job))
+        return found.status if found else None
 
     @staticmethod
     def _spec(raw: Object, same: JobRecord | None) -> tuple[TrainJobSpec | None, InvalidSpec | None]:

@@ -28,6 +28,7 @@ class Pod:
         worker_pods: wanted when this head was made, or None.
         end_seconds: how long a driver that is asked to end waits for one more commit.
         storage: run.storagePath when it is a path.
+        resume_from: the checkpoint of spec.resumeFrom, or None.
         report_url, report_token: the report endpoint and the file with the token; or None.
         termination_message: file for the outcome, or None.
     """
@@ -42,6 +43,7 @@ class Pod:
     checkpoint_index: int
     worker_pods: Optional[int]
     storage: Optional[str]
+    resume_from: Optional[str]
     report_url: Optional[str]
     report_token: Optional[str]
     termination_message: Optional[str]
@@ -62,6 +64,7 @@ class Pod:
             worker_pods=int(environment[e.WORKER_PODS]) if environment.get(e.WORKER_PODS) else None,
             end_seconds=float(environment.get(e.END_SECONDS) or 0),
             storage=environment.get(e.STORAGE) or None,
+            resume_from=environment.get(e.RESUME_FROM) or None,
             report_url=environment.get(e.REPORT_URL) or None,
             report_token=environment.get(e.REPORT_TOKEN) or None,
             termination_message=environment.get(e.TERMINATION_MESSAGE) or None,

@@ -10,6 +10,7 @@ from railhead.api.names import HEAD, MAX_ATTEMPT
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
+from railhead.planning.resume_from import find_initial_checkpoint
 from railhead.planning.status_write import build_condition, build_status_write, format_time
 
 
@@ -18,6 +19,9 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str 
     attempt = min(attempt, MAX_ATTEMPT)
     phase = phase or ("Pending" if attempt == 1 else "Restarting")
     workers = observed.wanted_workers
+    initial = find_initial_checkpoint(observed)
+    if initial is not None:
+        changes["initialCheckpoint"] = initial.model_dump(by_alias=True)
     message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
     status = build_status_write(
         observed,

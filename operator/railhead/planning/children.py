@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from railhead.planning.observed import Observed
 from railhead.planning.plan import CopyConfigMap, Create
+from railhead.planning.resume_from import find_initial_checkpoint
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
 from railhead.resources.network_policy import build_network_policy
@@ -58,7 +59,7 @@ def head_pod(observed: Observed, *, attempt: int, workers: int) -> Create:
         observed.spec,
         settings=observed.settings,
         attempt=attempt,
-        status=observed.status,
+        status=observed.status.model_copy(update={"initial_checkpoint": find_initial_checkpoint(observed)}),
         worker_pods=workers,
     )
     return Create("Pod", body)

@@ -105,6 +105,7 @@ class Observed:
     status: JobStatus
     pods: tuple[PodView, ...]
     settings: OperatorSettings
+    source: JobStatus | None = None  # of spec.resumeFrom.trainJob, while there is such a job
 
     @property
     def attempt(self) -> int:

@@ -18,6 +18,7 @@ from railhead.planning.plan import Plan
 from railhead.planning.progress import decide_progress
 from railhead.planning.replacement import decide_replacement
 from railhead.planning.resize import decide_resize
+from railhead.planning.resume_from import decide_source
 from railhead.planning.status_write import build_status_write
 from railhead.planning.success import decide_success
 from railhead.planning.suspend import decide_suspend
@@ -27,6 +28,7 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_finished,
     decide_invalid,
     decide_suspend,
+    decide_source,
     decide_first_attempt,
     decide_strays,
     decide_next_attempt,

@@ -15,6 +15,7 @@ from railhead.api import conditions as c
 from railhead.planning.attempt import begin_attempt
 from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
+from railhead.planning.resume_from import decide_source
 from railhead.planning.status_write import build_condition, build_status_write
 from railhead.planning.success import last_checkpoint
 
@@ -26,7 +27,7 @@ def decide_suspend(observed: Observed) -> Plan | None:
     phase = observed.status.phase
     is_wanted = observed.spec is not None and observed.spec.suspend
     if phase == SUSPENDED:
-        return _rest(observed) if is_wanted else _resume(observed)
+        return _rest(observed) if is_wanted else decide_source(observed) or _resume(observed)
     if phase != SUSPENDING and not is_wanted:
         return None
     if observed.head is not None and observed.head.has_succeeded:

@@ -37,10 +37,11 @@ def build_head_pod(
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
-    paths = build_dataset_paths(spec)
+    paths, initial = build_dataset_paths(spec), status.initial_checkpoint
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
+        *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
         {"name": e.END_SECONDS, "value": str(spec.suspend_grace_seconds)},
         {"name": e.REPORT_URL, "value": settings.report_url},

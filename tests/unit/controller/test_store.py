@@ -220,3 +220,16 @@ def test_a_strangers_pod_is_nobodys() -> None:
     store.put_job(make_job(1))
     assert store.change_pod(None, make_pod("w", owner=None)) is None
     assert store.pods(UID) == ()
+
+
+def test_the_job_to_resume_from_is_looked_for_in_the_same_namespace() -> None:
+    store = Store()
+    spec = {**SPEC, "resumeFrom": {"trainJob": "other"}}
+    store.put_job(make_job(3, spec=spec))
+    other = make_job(4, metadata={"name": "other", "uid": "u2", "namespace": "elsewhere"}, status={"attempt": 9})
+    store.put_job(other)
+    observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert observed is not None and observed.source is None
+    store.put_job(make_job(5, metadata={"name": "other", "uid": "u3"}, status={"attempt": 7}))
+    observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert observed is not None and observed.source is not None and observed.source.attempt == 7

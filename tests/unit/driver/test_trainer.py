@@ -85,6 +85,6 @@ def test_ray_takes_the_arguments(framework: str, backend: dict[str, str], tmp_pa
     )
     trainer = build_trainer(job, storage_path=str(tmp_path))
     assert trainer.train_loop_per_worker is run_train_func
-    assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}}
+    assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}, "initial": ""}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3
     assert trainer.run_config.logging_config.log_level == "ERROR"

@@ -30,18 +30,18 @@ class StorageUnreachable(Exception):
     """run.storagePath did not answer; it may do so at the next attempt."""
 
 
-def ask_storage(storage_path: str, question: Callable[[], T]) -> T:
-    """Raises StorageRefused or StorageUnreachable; what we have found out ourselves passes."""
+def ask_storage(storage_path: str, question: Callable[[], T], *, field: str = "run.storagePath") -> T:
+    """Raises StorageRefused or StorageUnreachable, with the field's name; what we have found out ourselves passes."""
     try:
         return _run_bounded(question)
     except (Fenced, JobRefused):
         raise
     except TimeoutError:
-        told = f"run.storagePath {storage_path} cannot be reached: no answer within {CHECK_TIMEOUT:.0f} s"
+        told = f"{field} {storage_path} cannot be reached: no answer within {CHECK_TIMEOUT:.0f} s"
         raise StorageUnreachable(told) from None
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())[:TEXT_LIMIT]
-        told = explain_error(storage_path, text, pyarrow=_find_pyarrow())
+        told = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
         raise (StorageUnreachable if is_unreachable(text) else StorageRefused)(told) from error
 
 

@@ -15,7 +15,7 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.storage.ask import ask_storage
 from railhead.driver.storage.fence import Claim, take_run
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, keep_copy, read_copy
-from railhead.driver.storage.run_folder import RunFolder, open_run_folder
+from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
 from railhead.driver.train_controller.best_checkpoint import parse_known
 from railhead.driver.train_controller.ray_checkpoints import Form, find_form
@@ -38,7 +38,8 @@ def claim_run(run_config: Any, *, pod: Pod, job: JobInput) -> Claimed:
     """By the trainer's own RunConfig. Raises Fenced, JobRefused or StorageUnreachable."""
     own_uri = build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     # A run of another name or path is known to the job for this fit() only, and may be a new one each time.
-    commits = pod.checkpoint_index + 1 if os.environ.get(RUN_URI) == own_uri else 0
+    is_own = os.environ.get(RUN_URI) == own_uri
+    commits = pod.checkpoint_index + 1 if is_own else 0
     known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
     form = find_form()
 
@@ -49,11 +50,32 @@ def claim_run(run_config: Any, *, pod: Pod, job: JobInput) -> Claimed:
 
     claim, claimed = ask_storage(run_config.storage_path, ask)
     os.environ[RUN_CLAIM] = str(claim)
-    os.environ[RUN_RESUMED_FROM] = build_checkpoint_uri(os.environ[RUN_URI], claimed.latest) if claimed.latest else ""
+    begins_from = build_checkpoint_uri(os.environ[RUN_URI], claimed.latest) if claimed.latest else ""
+    if not begins_from and is_own and pod.resume_from:
+        check_initial(pod.resume_from)
+        begins_from = pod.resume_from
+    os.environ[RUN_RESUMED_FROM] = begins_from
     if claimed.warning:
         os.environ[RUN_WARNING] = json.dumps(claimed.warning)
         print(f"railhead: {claimed.warning['message']}", flush=True)
     return claimed
+
+
+def check_initial(uri: str) -> None:
+    """Raises JobRefused or StorageUnreachable when a job cannot begin from this checkpoint."""
+
+    def measure() -> Size:
+        from ray.train import Checkpoint
+
+        checkpoint = Checkpoint(uri)
+        return RunFolder(checkpoint.filesystem, checkpoint.path).measure("")
+
+    if not ask_storage(uri, measure, field="spec.resumeFrom").files:
+        raise JobRefused(
+            "ResumeFromNotFound",
+            f"spec.resumeFrom {uri}: there is no checkpoint, the folder is missing or empty as the head pod sees it; "
+            "look at the name, and at run.storageVolume when it is a path",
+        )
 
 
 def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Claimed:

@@ -42,10 +42,10 @@ def is_unreachable(text: str) -> bool:
     return bool(_UNREACHABLE.search(text)) and not _REFUSED.search(text)
 
 
-def explain_error(storage_path: str, text: str, *, pyarrow: str) -> str:
+def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "run.storagePath") -> str:
     """A sentence that begins with the field; `pyarrow` is the version that the image has."""
     scheme = find_scheme(storage_path)
-    begin = f"run.storagePath {storage_path}"
+    begin = f"{field} {storage_path}"
     if scheme in ("hdfs", "viewfs") and _NO_HADOOP.search(text):
         need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
         return f"{begin}: spec.image lacks what {scheme}:// needs: {need}: {text}"
@@ -57,7 +57,7 @@ def explain_error(storage_path: str, text: str, *, pyarrow: str) -> str:
     if scheme and _REFUSED.search(text):
         names = _CREDENTIALS.get(scheme, "its credentials")
         advice = f"; look at the name, and at what spec.envFrom gives the pods ({names})"
-    return f"{begin} cannot be written: {text}{advice}"
+    return f"{begin} cannot be {'written' if field == 'run.storagePath' else 'read'}: {text}{advice}"
 
 
 def find_scheme(storage_path: str) -> str:

@@ -11,19 +11,24 @@ from typing import Any, Callable
 
 from railhead.driver.errors import TrainFunctionRaised, build_training_error, is_portable, note_exception
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.trainers.initial import offer_checkpoint
 from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter
 
 
-def mark_loop(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of as many parameters as the user's. Raises TypeError when Ray would not call that."""
-    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function)
+def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..., Any]:
+    """A function of as many parameters as the user's; `initial` is the URI of a checkpoint to begin from, or empty.
+
+    Raises TypeError when Ray would not call that.
+    """
+    return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, initial)
 
 
-def _run(function: Callable[..., Any], *arguments: Any) -> Any:
+def _run(function: Callable[..., Any], initial: str, *arguments: Any) -> Any:
     rank, process = find_self()
     write_marks(BEGIN, rank=rank, process=process)
     use_loopback()
+    offer_checkpoint(initial)
     try:
         return function(*arguments)
     except Exception as error:
@@ -36,9 +41,9 @@ def _run(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 # Ray looks at the signature to know whether to hand over the config.
-def _run_with_config(function: Callable[..., Any], config: Any) -> Any:
-    return _run(function, config)
+def _run_with_config(function: Callable[..., Any], initial: str, config: Any) -> Any:
+    return _run(function, initial, config)
 
 
-def _run_without(function: Callable[..., Any]) -> Any:
-    return _run(function)
+def _run_without(function: Callable[..., Any], initial: str) -> Any:
+    return _run(function, initial)

@@ -58,8 +58,8 @@ def _warn(reason: str, what: str, remedy: str) -> dict[str, str]:
     return {"reason": reason, "message": message}
 
 
-def announce_run(offer: Offer, run_config: Any, *, offered_path: str) -> None:
-    """For `callback.ProgressCallback`, which fit() makes next in this process.
+def announce_run(offer: Offer, run_config: Any, *, offered_path: str) -> Optional[dict[str, str]]:
+    """For `callback.ProgressCallback`, which fit() makes next in this process; the warning, if there is one.
 
     `offered_path`: the storage path of the offered RunConfig, as Ray takes it.
     """
@@ -70,3 +70,4 @@ def announce_run(offer: Offer, run_config: Any, *, offered_path: str) -> None:
     os.environ[RUN_WARNING] = json.dumps(warning) if warning else ""
     if warning:
         print(f"railhead: {warning['message']}", flush=True)
+    return warning

@@ -9,10 +9,11 @@ from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.trainers.initial import offer_checkpoint
 from railhead.driver.trainers.lightgbm_machines import use_loopback
 from railhead.driver.user_code.load import has_parameter, load_function
 
-ENTRYPOINT, CONFIG = "entrypoint", "config"
+ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
 
 # What a broken entrypoint raises while it is imported. Anything else (a network that does
 # not answer, a full disk) may be different the next time.
@@ -20,10 +21,11 @@ _LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
 def run_train_func(values: dict[str, Any]) -> Any:
-    """`values`: {entrypoint: "module:function", config: trainLoopConfig}."""
+    """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
     rank, process = find_self()
     write_marks(BEGIN, rank=rank, process=process)
     use_loopback()
+    offer_checkpoint(values.get(INITIAL) or "")
     try:
         function = _load(values[ENTRYPOINT], rank)
         return _call(function, values.get(CONFIG) or {}, rank)

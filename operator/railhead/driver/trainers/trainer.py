@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Optional
 
+from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.trainers.configs import build_configs, plan_configs
 from railhead.driver.trainers.datasets import build_data_config
 from railhead.driver.trainers.frameworks import build_framework_trainer, plan_options
-from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, run_train_func
+from railhead.driver.trainers.train_func import CONFIG, ENTRYPOINT, INITIAL, run_train_func
 from railhead.driver.trainers.validation import build_validation_config
 
 
@@ -30,7 +32,11 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[s
         job.framework,
         run_train_func,
         options=options,
-        train_loop_config={ENTRYPOINT: job.train_func, CONFIG: job.train_loop_config},
+        train_loop_config={
+            ENTRYPOINT: job.train_func,
+            CONFIG: job.train_loop_config,
+            INITIAL: os.environ.get(e.RESUME_FROM, ""),
+        },
         scaling_config=scaling_config,
         run_config=run_config,
         **more,

@@ -5,8 +5,10 @@ The same for a trainer that `trainer.build` returned and for one whose fit() a s
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.driver.errors import CallbackRefused
 from railhead.driver.trainers.loop import mark_loop
@@ -48,11 +50,12 @@ def make_ready(trainer: Any, *, job: JobInput, offer: Offer, offered_path: str) 
         add_callbacks(trainer.run_config, job.callbacks)
     except CallbackRefused as error:
         raise TrainerRefused(CALLBACK_REFUSED, str(error)) from error
+    warning = announce_run(offer, trainer.run_config, offered_path=offered_path)
+    initial = "" if warning else os.environ.get(e.RESUME_FROM, "")  # for the job's own run only
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:
-            trainer.train_loop_per_worker = mark_loop(trainer.train_loop_per_worker)
+            trainer.train_loop_per_worker = mark_loop(trainer.train_loop_per_worker, initial=initial)
         except (TypeError, ValueError) as error:
             raise TrainerRefused("TrainerNotUsable", f"train_loop_per_worker: {error}") from error
         setattr(trainer, _READY, True)
-    announce_run(offer, trainer.run_config, offered_path=offered_path)
