@@ -531,8 +531,22 @@ RUNTIME_ENV = [
     ),
     _unknown("spec.runtimeEnv.config.log_files", []),
 ]
+RESUME_FROM = [
+    _one("spec.resumeFrom", {}, "exactly one of trainJob and checkpoint is needed"),
+    _one("spec.resumeFrom", {"trainJob": "a", "checkpoint": "/runs/a/c"}, "exactly one of trainJob and checkpoint"),
+    _one("spec.resumeFrom", {"checkpoint": "/c", "best": True}, "needs trainJob", at="spec.resumeFrom.best"),
+    _one("spec.resumeFrom", {"trainJob": "A/b"}, "should match", at="spec.resumeFrom.trainJob"),
+    _one("spec.resumeFrom", {"checkpoint": "runs/c"}, "should match", at="spec.resumeFrom.checkpoint"),
+    _one("spec.resumeFrom", {"checkpoint": "/runs/../etc"}, "must not have . or ..", at="spec.resumeFrom.checkpoint"),
+    _one(
+        "spec.resumeFrom",
+        {"checkpoint": "s3://key:secret@bucket/c"},
+        "must not hold credentials",
+        at="spec.resumeFrom.checkpoint",
+    ),
+    _unknown("spec.resumeFrom.namespace", "other"),
+]
 PLANNED = [
-    _unknown("spec.resumeFrom", {}),
     _unknown("spec.scheduling", {}),
     _unknown("spec.startDeadlineSeconds", 60),
     _unknown("spec.restartDeadlineSeconds", 60),
@@ -541,4 +555,17 @@ PLANNED = [
     _unknown("spec.ttlSecondsAfterFinished", 60),
     _unknown("spec.worker.drainSeconds", 30),
 ]
-BAD_JOBS = [*NAMES, *TOP, *TRAINER, *SOURCE, *SCALING, *RUN, *ENV, *RUNTIME_ENV, *PODS, *DATASETS, *PLANNED]
+BAD_JOBS = [
+    *NAMES,
+    *TOP,
+    *TRAINER,
+    *SOURCE,
+    *SCALING,
+    *RUN,
+    *ENV,
+    *RUNTIME_ENV,
+    *PODS,
+    *DATASETS,
+    *RESUME_FROM,
+    *PLANNED,
+]

@@ -23,6 +23,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "smallest": {},
     "longest name": {"metadata.name": "a" * 40},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
+    "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
+    "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
+    "from a checkpoint": {"spec.resumeFrom": {"checkpoint": "s3://bucket/runs/digits/c7?region=eu"}},
     "code in a ConfigMap": {"spec.source": {"configMap": {"name": "code.v1"}}},
     "code in folders": {
         "spec.source": {

@@ -57,6 +57,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("backoffLimit", 5),
     ("managedBy", "other.example/operator"),
     ("suspendGraceSeconds", 5),
+    ("resumeFrom", {"trainJob": "other"}),
 ]
 
 

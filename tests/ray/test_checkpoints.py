@@ -64,7 +64,7 @@ def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: i
 
 
 def read_epochs(run: Path) -> dict[str, int]:
-    return {folder.name: int((folder / "epoch").read_text()) for folder in run.iterdir() if folder.is_dir()}
+    return {path.parent.name: int(path.read_text()) for path in run.glob("*/epoch")}
 
 
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:

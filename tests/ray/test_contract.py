@@ -235,6 +235,16 @@ def test_the_checkpoint_manager_commits_and_deletes_where_the_fence_stands() -> 
     find("ray.train.v2._internal.execution.storage", "get_fs_and_path", used_by="driver/storage/run_folder.py")
 
 
+def test_a_workers_checkpoint_is_that_of_its_context() -> None:
+    used_by = "driver/trainers/initial.py"
+    module = "ray.train.v2._internal.execution.context"
+    find(module, "get_train_context", used_by=used_by)
+    fields = find(module, "TrainContext", used_by=used_by).__dataclass_fields__
+    assert "checkpoint" in fields, f"Ray {ray.__version__}: a worker's context has no checkpoint; {used_by} sets it"
+    answer = find("ray.train.v2._internal.execution.train_fn_utils", "DistributedTrainFnUtils", used_by=used_by)
+    assert "get_checkpoint" in answer.get_checkpoint.__code__.co_names, f"{used_by}: Ray answers in another way"
+
+
 async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) -> None:
     """By Ray's own manager, in a real folder."""
     used_by = "driver/storage/prepare.py"

@@ -71,6 +71,7 @@ FULL: dict[str, Any] = {
         "sharedMemory": "1Gi",
         "objectStore": "1Gi",
     },
+    "resumeFrom": {"trainJob": "other", "best": True},
     "backoffLimit": 5,
     "suspend": True,
     "suspendGraceSeconds": 30,

@@ -36,12 +36,6 @@ def test_without_one_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     offer_checkpoint("")
 
 
-def test_contract_ray_answers_from_the_workers_context() -> None:
-    fields = ray_context.TrainContext.__dataclass_fields__
-    assert "checkpoint" in fields
-    assert "self.checkpoint" in inspect.getsource(ray_context.TrainContext.get_checkpoint)
-
-
 def loop(config: Any) -> Any:
     return config
 

@@ -1,0 +1,97 @@
+"""A checkpoint of another run with a real Ray: begun from, never copied, never deleted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+from tests.ray.test_fence import BUILD, TRAINING
+
+SCRIPT = """
+import os
+import user
+from ray.train import CheckpointConfig, RunConfig, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+DataParallelTrainer(
+    user.train_func,
+    train_loop_config={"epochs": 3, "seconds": 0.1},
+    scaling_config=ScalingConfig(num_workers=1),
+    run_config=RunConfig(
+        name=os.environ["RAILHEAD_RUN_NAME"],
+        storage_path=os.environ["RAILHEAD_STORAGE_PATH"],
+        checkpoint_config=CheckpointConfig(num_to_keep=1),
+    ),
+).fit()
+print("the script begins from", os.environ["RAILHEAD_RESUME_FROM"])
+"""
+SOURCE = {"user.py": TRAINING, "build.py": BUILD, "train.py": SCRIPT}
+
+
+def make(**changes: Any) -> Any:
+    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
+    config = {"epochs": 3, "seconds": 0.1}
+    return make_job(
+        scaling=scaling, worker_pods=1, backend={}, checkpoint={"numToKeep": 1}, train_loop_config=config, **changes
+    )
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """Of epoch 40, in another run's folder."""
+    folder = tmp_path / "runs" / "other" / "c40"
+    folder.mkdir(parents=True)
+    (folder / "epoch").write_text("40")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param({"framework": "Python"}, id="trainFunc"),
+        pytest.param({"build": "build:build", "train_func": "", "framework": ""}, id="build", marks=pytest.mark.slow),
+        pytest.param({"entrypoint": ["python", "train.py"], "train_func": "", "framework": ""}, id="entrypoint"),
+    ],
+)
+def test_a_run_begins_from_a_foreign_checkpoint_and_leaves_it_alone(
+    tmp_path: Path, foreign: Path, way: dict[str, Any]
+) -> None:
+    job = make(**way)
+    with Pods(tmp_path, job, source=SOURCE) as pods:
+        pods.start(workers=1, env={"RAILHEAD_RESUME_FROM": str(foreign)})
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        outcome, log, last = pods.read_outcome(), pods.read_log(), pods.reports[-1]
+    assert log.count("begins with epoch 41\n") == 1
+    assert last["resumed_from"] == {"uri": str(foreign)}
+    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 2
+    run = tmp_path / "runs" / job.run_name
+    assert (foreign / "epoch").read_text() == "40", "it is not this run's to delete"
+    snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
+    kept = sorted(each["metrics"]["epoch"] for each in snapshot["checkpoint_results"])
+    assert kept[-1] == 43 and len(list(run.glob("*/epoch"))) == len(kept), "nor to copy"
+
+
+def test_a_later_attempt_goes_on_from_the_runs_own(tmp_path: Path, foreign: Path) -> None:
+    env = {"RAILHEAD_RESUME_FROM": str(foreign)}
+    for attempt, first in ((1, 41), (2, 44)):
+        with Pods(
+            tmp_path / str(attempt), make(framework="Python"), source=SOURCE, storage=str(tmp_path / "runs")
+        ) as p:
+            p.start(workers=1, attempt=attempt, checkpoint_index=-1 if attempt == 1 else 2, env=env)
+            assert p.wait_ended() == exit_codes.SUCCEEDED, p.read_log()
+            assert p.read_log().count(f"begins with epoch {first}\n") == 1
+        (foreign / "epoch").unlink(missing_ok=True)  # nobody needs it any more
+
+
+def test_a_checkpoint_that_is_not_there_ends_the_job_before_workers_come(tmp_path: Path) -> None:
+    with Pods(tmp_path, make(framework="Python"), source=SOURCE) as pods:
+        pods.start_head(RAILHEAD_RESUME_FROM=str(tmp_path / "runs" / "other" / "c41"))
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        outcome = pods.read_outcome()
+    assert outcome.reason == "ResumeFromNotFound"
+    assert outcome.message.startswith(f"spec.resumeFrom {tmp_path}/runs/other/c41: there is no checkpoint")
