@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
-from railhead.api.base import Model, Name, planned, rules
+from railhead.api.base import Model, Name, rules
 from railhead.api.pod_template import PodTemplate
 from railhead.api.quantities import AddedResources, HeadResources, Quantity, at_least
 
@@ -53,4 +51,10 @@ class Worker(Model):
     pod_template: PodTemplate | None = Field(
         default=None, description="PodTemplateSpec that goes over spec.podTemplate for the worker pods."
     )
-    drain_seconds: Any | None = planned("Time for a drained worker to take a last checkpoint.")
+    drain_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=86400,
+        description="How long a worker pod that is asked to end (a drain, an eviction, a spot instance) trains on: "
+        "ray.train.get_preemption_info() tells train_func, which may take a last checkpoint. Default: it ends at once.",
+    )

@@ -46,6 +46,7 @@ class JobInput:
             path stands in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
+        drain_seconds: spec.worker.drainSeconds, 0 = a worker that is asked to end does so at once.
         runtime_env: spec.runtimeEnv, in Ray's own words.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
     """
@@ -70,6 +71,7 @@ class JobInput:
     max_failures: int = 0
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
+    drain_seconds: int = 0
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
     runtime_env: dict[str, Any] = field(default_factory=dict)

@@ -1,7 +1,8 @@
 """A worker pod: Ray's node as a child, its ranks' output on our own, until Ray ends.
 
-SIGTERM goes on to Ray, which drains the node; when the head is gone there is nothing to
-drain for, and Ray is killed at once.
+SIGTERM goes on to Ray, which announces that the node leaves, and ends when nothing runs on it
+any more or after worker.drainSeconds. When the head is gone there is nothing to train for,
+and Ray is killed at once.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     def pass_on(*_: Any) -> None:
         asked_to_end.append(True)
         if is_listening(address, pod.head_port, timeout=0.5):
+            if job.drain_seconds:
+                _say(f"asked to end: training goes on for up to {job.drain_seconds} s (worker.drainSeconds)")
             ray.terminate()
         else:
             ray.kill()

@@ -48,6 +48,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         collective_timeout_seconds=run.collective_timeout_seconds,
         datasets={name: _said_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
+        drain_seconds=spec.worker.drain_seconds or 0,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
         runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},

@@ -12,6 +12,8 @@ from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
+AFTER_DRAIN_SECONDS = 10  # for Ray's node to end
+
 
 def build_worker_pod(
     job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
@@ -30,4 +32,16 @@ def build_worker_pod(
         volumes=volumes,
         mounts=mounts,
     )
-    return {**pod, "spec": place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)}
+    placed = place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)
+    return {**pod, "spec": _give_time(placed, spec.worker.drain_seconds)}
+
+
+def _give_time(pod_spec: dict[str, Any], drain_seconds: int | None) -> dict[str, Any]:
+    """The kubelet must not kill the pod while it drains, whatever a podTemplate says."""
+    if drain_seconds is None:
+        return pod_spec
+    wanted = drain_seconds + AFTER_DRAIN_SECONDS
+    return {
+        **pod_spec,
+        "terminationGracePeriodSeconds": max(pod_spec.get("terminationGracePeriodSeconds") or 0, wanted),
+    }

@@ -18,7 +18,7 @@ from railhead.driver.user_code.path import WORKING_FOLDER
 DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_TRAIN_METRICS_ENABLED": "0",  # nothing scrapes them, and they cost a start
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one more actor to start
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one more actor to start, for worker.drainSeconds only
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # without the watcher nobody makes use of the wait
     "RAY_DEDUP_LOGS": "0",  # every line of every rank
     "RAY_COLOR_PREFIX": "0",
@@ -36,7 +36,7 @@ FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
     """What Ray's processes and the driver run with; `folder` is the container's working directory."""
     result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
-    for name, value in DEFAULTS.items():
+    for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
     if job.is_elastic:
@@ -47,6 +47,17 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
     result["PYTHONUNBUFFERED"] = "1"
     return result
+
+
+def plan_drain(seconds: int) -> dict[str, str]:
+    """A node that gets SIGTERM announces that it leaves, and Ray Train tells the ranks; nothing for 0."""
+    if not seconds:
+        return {}
+    return {
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(seconds),
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1",
+        "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",  # Ray's own 5 s are a good part of a short notice
+    }
 
 
 def compute_poll_seconds(workers: int) -> float:
