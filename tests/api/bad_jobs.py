@@ -531,6 +531,10 @@ RUNTIME_ENV = [
     ),
     _unknown("spec.runtimeEnv.config.log_files", []),
 ]
+DRAIN = [
+    _one("spec.worker.drainSeconds", 0, "greater than or equal to 1"),
+    _one("spec.worker.drainSeconds", 86401, "less than or equal to 86400"),
+]
 RESUME_FROM = [
     _one("spec.resumeFrom", {}, "exactly one of trainJob and checkpoint is needed"),
     _one("spec.resumeFrom", {"trainJob": "a", "checkpoint": "/runs/a/c"}, "exactly one of trainJob and checkpoint"),
@@ -553,7 +557,6 @@ PLANNED = [
     _unknown("spec.progressDeadlineSeconds", 60),
     _unknown("spec.activeDeadlineSeconds", 60),
     _unknown("spec.ttlSecondsAfterFinished", 60),
-    _unknown("spec.worker.drainSeconds", 30),
 ]
 BAD_JOBS = [
     *NAMES,
@@ -566,6 +569,7 @@ BAD_JOBS = [
     *RUNTIME_ENV,
     *PODS,
     *DATASETS,
+    *DRAIN,
     *RESUME_FROM,
     *PLANNED,
 ]

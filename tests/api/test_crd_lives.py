@@ -57,6 +57,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("backoffLimit", 5),
     ("managedBy", "other.example/operator"),
     ("suspendGraceSeconds", 5),
+    ("worker", {"drainSeconds": 30}),
     ("resumeFrom", {"trainJob": "other"}),
 ]
 

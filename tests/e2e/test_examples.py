@@ -158,5 +158,5 @@ def measure(example: Example, folder: Path) -> list[float]:
 
 def test_every_example_has_its_test() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.yaml")}
-    elsewhere = {"digits", "digits-data", "digits-script", "cancer-build"}  # test_digits, test_data, test_existing_code
+    elsewhere = {"digits", "digits-data", "digits-script", "cancer-build", "digits-preemption"}
     assert names == {example.name for example in ALL} | elsewhere

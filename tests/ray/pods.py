@@ -185,6 +185,12 @@ class Pods:
                 return
         raise AssertionError("no GCS process")
 
+    def has_process(self, title: str) -> bool:
+        """Whether one of Ray's processes in any pod is named so, as in `ps`."""
+        parents = read_parents()
+        found = [pid for process in self._processes.values() for pid in find_descendants(process.pid, parents)]
+        return any(title in _read_title(pid) for pid in found)
+
     def cut_off(self) -> None:
         """From now on the report endpoint does not answer."""
         self._server.shutdown()
@@ -203,6 +209,13 @@ class Pods:
 
     def temp_of(self, name: str) -> Path:
         return self._temp / name
+
+
+def _read_title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")[0]
+    except OSError:
+        return ""
 
 
 def _write(path: Path, text: str) -> None:

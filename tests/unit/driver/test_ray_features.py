@@ -39,6 +39,7 @@ FEATURES = [
     ({"scaling": make_scaling(labelSelector={"pool": "a"})}, "scaling.labelSelector", "2.54.9", "2.55.0"),
     ({"validation_function": "user:validate"}, "trainer.validationFunction", "2.53.0", "2.54.0"),
     ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
+    ({"drain_seconds": 30}, "worker.drainSeconds", "2.57.0", "2.58.0"),
     ({"log_level": "DEBUG"}, "run.logLevel", "2.55.1", "2.56.0"),
 ]
 

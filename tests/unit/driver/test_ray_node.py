@@ -77,6 +77,13 @@ def test_poll_interval(workers: int, seconds: float) -> None:
     assert compute_poll_seconds(workers) == seconds
 
 
+def test_only_a_job_that_drains_pays_for_the_watcher() -> None:
+    names = ("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER")
+    for seconds, wanted in ((0, ("0", "0")), (45, ("45", "1"))):
+        found = build_ray_environment(ENVIRONMENT, job=make_job(drain_seconds=seconds), pod=POD, folder="/")
+        assert tuple(found[name] for name in names) == wanted
+
+
 def test_no_variable_changes_what_ray_is_told_of_its_node() -> None:
     """RAY_OVERRIDE_RESOURCES of an image or of envFrom would be another account than the pod's."""
     given = {**ENVIRONMENT, "RAY_OVERRIDE_RESOURCES": '{"CPU": 64}', "RAY_OVERRIDE_LABELS": '{"a": "b"}'}

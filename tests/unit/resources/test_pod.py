@@ -10,6 +10,7 @@ import pytest
 from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
+from railhead.resources.input import build_input
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
@@ -209,3 +210,20 @@ def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> No
     assert volumes(folders)["railhead-source"] == {"configMap": mounted}
     assert mounts(inline)[env(inline)["RAILHEAD_SOURCE"]] == "railhead-source"
     assert "RAILHEAD_SOURCE" not in env(build(role))
+
+
+def test_a_worker_pod_has_the_time_to_drain_whatever_a_template_says() -> None:
+    def grace(role: str, seconds: int | None, template: int | None) -> int:
+        worker = {"drainSeconds": seconds} if seconds else {}
+        spec = {"spec": {"terminationGracePeriodSeconds": template}} if template is not None else {}
+        built = build(role, worker=worker, podTemplate=spec)
+        return int(built["spec"]["terminationGracePeriodSeconds"])
+
+    assert [grace("worker", 60, template) for template in (None, 5, 300)] == [70, 70, 300]
+    assert grace("head", 60, None) == grace("worker", None, None) == 30
+    assert (
+        json.loads(build_input(JOB, make_spec(worker={"drainSeconds": 60}), settings=SETTINGS)["data"]["job.json"])[
+            "drain_seconds"
+        ]
+        == 60
+    )
