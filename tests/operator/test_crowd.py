@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 
 from railhead.api import names
@@ -43,6 +44,7 @@ def test_two_operators_at_once_do_a_job_once(stage: Stage, second_operator: Runn
     for job in jobs:
         stage.wait_phase(job, "Starting")
         assert stage.status(job)["attempt"] == 1
+        wait_until("the event", functools.partial(stage.events, job))  # of the one that was first, which may be slower
         assert Counter(event["reason"] for event in stage.events(job)) == {"Created": 1}
     asked = audit.requests(stage.namespace)
     assert Counter(r.code for r in asked if (r.verb, r.resource) == ("create", "pods"))[201] == 3 * len(jobs)
