@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job, read_starts, with_config
 
 
+# tests/operator shows the order of it on a real API server.
+@pytest.mark.slow
 def test_a_suspended_job_has_committed_gives_its_pods_back_and_goes_on(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("rests", cluster.image), epochs=8, seconds=1.5))
     wait_until(
