@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.helm import NoHelm, resolve_helm
+from tools.go_program import NotBuilt
+from tools.helm import resolve_helm
 
 PROJECT = Path(__file__).resolve().parents[1]
 CHART = PROJECT / "charts" / "railhead"
@@ -60,7 +61,7 @@ def main() -> int:
                 is_stale = True
             elif not is_fresh:
                 path.write_text(text)
-    except (NoHelm, NotRendered) as error:
+    except (NotBuilt, NotRendered) as error:
         print(error, file=sys.stderr)
         return 1
     return 1 if is_stale else 0

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.helm import NoHelm, resolve_helm
+from tools.go_program import NotBuilt
+from tools.helm import resolve_helm
 from tools.image import NoBuilder, find_builder, make_image
 from tools.sbom import build_wheel, write_sbom
 
@@ -33,7 +34,7 @@ def keep_crd(crd: Path, folder: Path) -> None:
 
 
 def package_chart(dist: Path) -> None:
-    """Raises NoHelm or subprocess.CalledProcessError."""
+    """Raises NotBuilt or subprocess.CalledProcessError."""
     helm = resolve_helm(lambda text: print(text, file=sys.stderr))
     command = [str(helm), "package", str(PROJECT / "charts" / "railhead"), "--destination", str(dist)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -49,7 +50,7 @@ def write_checksums(dist: Path) -> list[str]:
 
 
 def release(dist: Path, *, image_arguments: Sequence[str]) -> list[str]:
-    """The lines of SHA256SUMS. Raises NoHelm or subprocess.CalledProcessError; without a builder there is no image."""
+    """The lines of SHA256SUMS; no image without a builder. Raises NotBuilt or subprocess.CalledProcessError."""
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
     wheel = build_wheel(dist)
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         lines = release(PROJECT / "dist", image_arguments=shlex.split(options.image_args))
-    except NoHelm as error:
+    except NotBuilt as error:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:

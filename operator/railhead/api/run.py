@@ -11,10 +11,10 @@ from railhead.api.base import Function, Model, Name, rules
 # Where the pods' own volumes and the image's system stand.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
 
-# A password, or for S3 any user, before the host; an `@` of the path is none. A secret may hold slashes.
-# An absolute path, or a URI that pyarrow knows: of storagePath and of datasets.
+# An absolute path, or a URI that pyarrow knows: of storagePath, of datasets and of a checkpoint to begin from.
 LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
 NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part")
+# A password, or for S3 any user, before the host; an `@` of the path is none. A secret may hold slashes.
 URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@|(hdfs|viewfs)://[^/?@]*:[^/?@]*@)"
 QUERY_SECRET = (
     "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"

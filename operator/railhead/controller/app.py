@@ -36,7 +36,6 @@ from railhead.controller.report.server import ReportHandler, build_ssl_context, 
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
-from railhead.controller.together import run_together
 from railhead.controller.views import Views
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.informer import Informer
@@ -44,6 +43,7 @@ from railhead.kube.kinds import POD
 from railhead.pki import Pair
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings
+from railhead.together import run_together
 
 log = logging.getLogger(__name__)
 
@@ -160,15 +160,11 @@ async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], C
             run_sweep(parts.client, parts.store, config.watch_namespaces),
             renew(),
             _lead(config, parts),
-            _wait(stop),
+            stop.wait(),
             watch_jobs(parts.views.on_job, config.watch_namespaces, on_signal=stop.set),
         )
     finally:
         await parts.leadership.release()
-
-
-async def _wait(stop: asyncio.Event) -> None:
-    await stop.wait()
 
 
 async def _lead(config: OperatorConfig, parts: Parts) -> None:

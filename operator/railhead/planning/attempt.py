@@ -9,9 +9,9 @@ from railhead.api import conditions as c
 from railhead.api.names import HEAD, MAX_ATTEMPT
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Event, Plan
+from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.resume_from import find_initial_checkpoint
-from railhead.planning.status_write import build_condition, build_status_write, format_time
+from railhead.planning.status_write import build_not_running, build_status_write, format_time
 
 
 def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str = "", **changes: Any) -> Plan:
@@ -25,10 +25,7 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str 
     message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.RECONCILING, reason=phase, message=message),
-            build_condition(observed, c.RUNNING, reason=phase, message=message, status="False"),
-        ],
+        build_not_running(observed, c.RECONCILING, reason=phase, message=message),
         phase=phase,
         attempt=attempt,
         round=0,
@@ -46,6 +43,15 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str 
     return Plan(status=status, creates=creates, events=(event,))
 
 
+def begin_next_attempt(observed: Observed, *, reason: str, **options: Any) -> Plan:
+    """The one after the present attempt, of which nothing acts any more; `reason` is the event's."""
+    attempt = observed.attempt + 1
+    begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
+    event = Event("Normal", reason, f"Starting attempt {attempt}{begin}")
+    plan = begin_attempt(observed, attempt=attempt, event=event, **options)
+    return replace(plan, deletes=delete_all(observed.pods))
+
+
 def decide_first_attempt(observed: Observed) -> Plan | None:
     """A job that was never started begins its first attempt.
 
@@ -53,7 +59,7 @@ def decide_first_attempt(observed: Observed) -> Plan | None:
     in: that one is taken up again, and its children are found by their names. When the view of the
     job is merely old, the compare refuses that, and nothing is done.
     """
-    alive = [p for p in observed.pods if not p.is_over]
+    alive = observed.acting_pods
     later = max((p.attempt for p in alive), default=0) > observed.attempt
     if observed.attempt > 0 and not later:
         return None

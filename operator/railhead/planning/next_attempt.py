@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as c
 from railhead.api.status import FailureStatus
-from railhead.planning.attempt import begin_attempt
+from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET
 from railhead.planning.observed import Observed, PodView
@@ -26,18 +26,13 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
     failure = observed.status.failure
     if failure is None or not observed.is_attempt_lost:
         return None
-    remains = [p for p in observed.pods if not p.is_over]
+    remains = observed.acting_pods
     at = next_attempt_at(observed, failure, committed=observed.has_committed)
     if remains:
         return _wait_for(observed, remains, since=parse_time(failure.time) or observed.now)
     if at > observed.now:
         return Plan(wake_at=at)
-    counted = _count(observed, failure)
-    attempt = observed.attempt + 1
-    resume = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
-    event = Event("Normal", "AttemptStarted", f"Starting attempt {attempt}{resume}")
-    plan = begin_attempt(observed, attempt=attempt, event=event, restarts=counted)
-    return Plan(status=plan.status, creates=plan.creates, deletes=delete_all(observed.pods), events=plan.events)
+    return begin_next_attempt(observed, reason="AttemptStarted", restarts=_count(observed, failure))
 
 
 def _count(observed: Observed, failure: FailureStatus) -> dict[str, int]:

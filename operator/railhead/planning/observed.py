@@ -142,6 +142,11 @@ class Observed:
         return max(1, workers // self.spec.scaling.workers_per_pod) if self.spec else 0
 
     @property
+    def acting_pods(self) -> tuple[PodView, ...]:
+        """Those that may still do something, of whichever attempt."""
+        return tuple(p for p in self.pods if not p.is_over)
+
+    @property
     def pod_names(self) -> frozenset[str]:
         return frozenset(p.name for p in self.pods)
 
@@ -235,7 +240,7 @@ class Observed:
     @property
     def strays(self) -> tuple[PodView, ...]:
         """Pods of earlier attempts that may still run."""
-        return tuple(p for p in self.pods if p.attempt < self.attempt and not p.is_over)
+        return tuple(p for p in self.acting_pods if p.attempt < self.attempt)
 
     @property
     def startup_problem(self) -> tuple[PodView, Problem] | None:

@@ -14,7 +14,7 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.planning.missing import missing_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
-from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.status_write import build_condition, build_not_running, build_status_write
 
 
 def decide_progress(observed: Observed) -> Plan:
@@ -42,10 +42,7 @@ def _pending(observed: Observed) -> Plan:
     phase = observed.status.phase or "Pending"
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.RECONCILING, reason=problem.reason, message=message),
-            build_condition(observed, c.RUNNING, reason=problem.reason, message=message, status="False"),
-        ],
+        build_not_running(observed, c.RECONCILING, reason=problem.reason, message=message),
         phase=phase,
     )
     return Plan(status=status, events=(Event("Warning", problem.reason, message),) if status else ())
@@ -77,10 +74,7 @@ def _starting(observed: Observed) -> Plan:
     message = "The worker group is being formed again" if again else _tell_start(observed)
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.RECONCILING, reason=phase, message=message),
-            build_condition(observed, c.RUNNING, reason=phase, message=message, status="False"),
-        ],
+        build_not_running(observed, c.RECONCILING, reason=phase, message=message),
         phase=phase,
         **_fields(observed, joined=_joined(observed) if observed.is_elastic else observed.status.workers.joined),
     )

@@ -15,7 +15,7 @@ from railhead.planning.children import worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.progress import show_progress
-from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.status_write import build_not_running, build_status_write
 
 
 def decide_replacement(observed: Observed) -> Plan | None:
@@ -60,10 +60,7 @@ def _conditions(observed: Observed, message: str) -> list[Condition]:
     """The group of an elastic job may go on without them: its driver tells, and `show_progress` says it."""
     if observed.is_elastic:
         return list(observed.status.conditions)
-    return [
-        build_condition(observed, c.RECONCILING, reason="WorkerLost", message=message),
-        build_condition(observed, c.RUNNING, reason="WorkerLost", message=message, status="False"),
-    ]
+    return build_not_running(observed, c.RECONCILING, reason="WorkerLost", message=message)
 
 
 def _count_restart(observed: Observed) -> dict[str, int]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from railhead.api import conditions as c
 from railhead.api.conditions import Condition, merge_conditions
 from railhead.planning.observed import Observed
 from railhead.planning.plan import StatusWrite
@@ -37,6 +38,14 @@ def build_condition(observed: Observed, type_: str, *, reason: str, message: str
         observed_generation=observed.generation,
         last_transition_time=format_time(observed.now),
     )
+
+
+def build_not_running(observed: Observed, type_: str, *, reason: str, message: str) -> list[Condition]:
+    """A condition that says why training does not run, and that it does not."""
+    return [
+        build_condition(observed, type_, reason=reason, message=message),
+        build_condition(observed, c.RUNNING, reason=reason, message=message, status="False"),
+    ]
 
 
 def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ from railhead.contract.outcome import Outcome
 from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
-from railhead.planning.status_write import build_condition, build_status_write, format_time
+from railhead.planning.status_write import build_not_running, build_status_write, format_time
 
 
 def last_checkpoint(observed: Observed, outcome: Outcome | None) -> dict[str, Any]:
@@ -56,10 +56,7 @@ def decide_success(observed: Observed) -> Plan | None:
     )
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.COMPLETE, reason="Succeeded", message=message),
-            build_condition(observed, c.RUNNING, reason="Succeeded", message=message, status="False"),
-        ],
+        build_not_running(observed, c.COMPLETE, reason="Succeeded", message=message),
         phase="Succeeded",
         completionTime=format_time(head.finished_at or observed.now),
         head={"pod": head.name, "node": head.node},

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from railhead.api import conditions as c
-from railhead.planning.attempt import begin_attempt
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.attempt import begin_next_attempt
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
 from railhead.planning.resume_from import decide_source
-from railhead.planning.status_write import build_condition, build_status_write
+from railhead.planning.status_write import build_not_running, build_status_write
 from railhead.planning.success import last_checkpoint
 
 SUSPENDING, SUSPENDED = "Suspending", "Suspended"
@@ -37,16 +37,13 @@ def decide_suspend(observed: Observed) -> Plan | None:
 
 def _begin(observed: Observed) -> Plan:
     """Says it, and tells the head; a job without pods is there already."""
-    if not _remains(observed):
+    if not observed.acting_pods:
         return _say_suspended(observed)
     grace = observed.spec.suspend_grace_seconds if observed.spec else 0
     message = f"The driver is told to end after one more committed checkpoint, within {grace} s; then the pods go"
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.RECONCILING, reason=SUSPENDING, message=message),
-            build_condition(observed, c.RUNNING, reason=SUSPENDING, message=message, status="False"),
-        ],
+        build_not_running(observed, c.RECONCILING, reason=SUSPENDING, message=message),
         phase=SUSPENDING,
     )
     return replace(_end(observed), status=_of_this_spec(observed, status))
@@ -60,7 +57,7 @@ def _end(observed: Observed) -> Plan:
             return Plan(deletes=delete_all([head]))
         if head.may_still_end(observed.now):
             return Plan(wake_at=head.gone_by)
-    remains = _remains(observed)
+    remains = observed.acting_pods
     if not remains:
         return _say_suspended(observed)
     fields = last_checkpoint(observed, head.outcome if head else None)
@@ -77,10 +74,7 @@ def _say_suspended(observed: Observed) -> Plan:
     message = f"The job has no pods; when spec.suspend is false it {begin}"
     status = build_status_write(
         observed,
-        [
-            build_condition(observed, c.SUSPENDED, reason=SUSPENDED, message=message),
-            build_condition(observed, c.RUNNING, reason=SUSPENDED, message=message, status="False"),
-        ],
+        build_not_running(observed, c.SUSPENDED, reason=SUSPENDED, message=message),
         phase=SUSPENDED,
         head={"pod": "", "node": ""},
         workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
@@ -94,18 +88,15 @@ def _say_suspended(observed: Observed) -> Plan:
 
 def _rest(observed: Observed) -> Plan:
     """Nothing runs, also not what was made by an operator that knew less."""
-    return Plan(deletes=delete_all(_remains(observed)))
+    return Plan(deletes=delete_all(observed.acting_pods))
 
 
 def _resume(observed: Observed) -> Plan:
-    remains = _remains(observed)
+    remains = observed.acting_pods
     if remains:
         return Plan(deletes=delete_all(remains))
-    attempt = observed.attempt + 1
-    begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
-    event = Event("Normal", "Resumed", f"Starting attempt {attempt}{begin}")
-    plan = begin_attempt(observed, attempt=attempt, event=event, phase="Pending")
-    return replace(plan, status=_of_this_spec(observed, plan.status), deletes=delete_all(observed.pods))
+    plan = begin_next_attempt(observed, reason="Resumed", phase="Pending")
+    return replace(plan, status=_of_this_spec(observed, plan.status))
 
 
 def _of_this_spec(observed: Observed, status: StatusWrite | None) -> StatusWrite | None:
@@ -114,8 +105,3 @@ def _of_this_spec(observed: Observed, status: StatusWrite | None) -> StatusWrite
         return None
     tests: dict[str, Any] = {**status.tests, "/metadata/generation": observed.generation}
     return replace(status, tests=tests)
-
-
-def _remains(observed: Observed) -> list[PodView]:
-    """Pods that may still act."""
-    return [p for p in observed.pods if not p.is_over]

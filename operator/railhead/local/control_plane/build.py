@@ -43,7 +43,7 @@ def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], 
         subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
     """
     kube = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    modules = (GoModule("etcd"), GoModule("kube", flags=_flags(kubernetes), links=kube))
+    modules = (GoModule("etcd"), GoModule("kube", flags=build_flags(kubernetes), links=kube))
     with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
         build_modules(go, target, sources=sources, modules=modules, say=say)
 
@@ -78,7 +78,8 @@ def build_modules(
         out.rename(target)
 
 
-def _flags(kubernetes: str) -> str:
+def build_flags(kubernetes: str) -> str:
+    """Without them a program of Kubernetes would say 0.0.0, and switch off what is newer."""
     package = "k8s.io/component-base/version"
     major, minor, _ = kubernetes.split(".")
     values = {"gitVersion": f"v{kubernetes}", "gitMajor": major, "gitMinor": minor}

@@ -15,6 +15,7 @@ from railhead.local.node.agent import Agent, NodeConfig
 from railhead.local.node.logs import serve_logs
 from railhead.local.node.provisioner import Provisioner
 from railhead.local.node.registration import keep_alive, register
+from railhead.together import run_together
 
 TEMP_NOTE = "temp-folder"  # names the agent's folder, for whoever cleans up after a crash
 
@@ -57,21 +58,10 @@ async def run(options: argparse.Namespace) -> None:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
             lives = (agent.informer.run(), agent.services.run(), keep_alive(client, config), provisioner.run())
-            parts = [asyncio.create_task(life) for life in lives]
-            parts.append(asyncio.create_task(_wait(stop)))
             try:
-                done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-                for part in done:
-                    part.result()
+                await run_together(*lives, stop.wait())
             finally:
-                for part in parts:
-                    part.cancel()
-                await asyncio.gather(*parts, return_exceptions=True)
                 await agent.close()
-
-
-async def _wait(stop: asyncio.Event) -> None:
-    await stop.wait()
 
 
 def main() -> None:

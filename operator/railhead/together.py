@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 
-async def run_together(*parts: Coroutine[Any, Any, None]) -> None:
+async def run_together(*parts: Coroutine[Any, Any, object]) -> None:
     """Until the first of them ends; the others are cancelled and waited for. Raises what that first one raised."""
     tasks = [asyncio.create_task(part) for part in parts]
     try:
