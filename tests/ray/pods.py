@@ -177,19 +177,17 @@ class Pods:
         """As when a node is lost: the entry point, and with it all of Ray on this node."""
         self._processes[name].kill()
 
-    def kill_gcs(self) -> None:
-        """Ray's control store on the head, found among the descendants of the entry point."""
-        for pid in find_descendants(self._processes["head"].pid, read_parents()):
-            if "gcs_server" in Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0]:
-                os.kill(pid, signal.SIGKILL)
-                return
-        raise AssertionError("no GCS process")
+    def kill_process(self, title: str) -> None:
+        """One of Ray's own, named so as in `ps`."""
+        os.kill(self._find_processes(title)[0], signal.SIGKILL)
 
     def has_process(self, title: str) -> bool:
-        """Whether one of Ray's processes in any pod is named so, as in `ps`."""
+        return bool(self._find_processes(title))
+
+    def _find_processes(self, title: str) -> list[int]:
         parents = read_parents()
         found = [pid for process in self._processes.values() for pid in find_descendants(process.pid, parents)]
-        return any(title in _read_title(pid) for pid in found)
+        return [pid for pid in found if title in _read_title(pid)]
 
     def cut_off(self) -> None:
         """From now on the report endpoint does not answer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,24 @@ import numpy, ray
 def mark(batch):
     node = ray.get_runtime_context().get_node_id()
     return {"text": numpy.array([f"{number} {node}" for number in batch["id"]])}
+"""
+
+
+# Each rank's first try waits with its shard until the test has killed what feeds it.
+FED = """
+import os, time, ray.data, ray.train
+
+def rows(config):
+    return ray.data.range(40, override_num_blocks=4)
+
+def train_func(config):
+    shard = ray.train.get_dataset_shard("train")
+    started = os.path.join(config["out"], f"started-{ray.train.get_context().get_world_rank()}")
+    if not os.path.exists(started):
+        open(started, "w").close()
+        while not os.path.exists(os.path.join(config["out"], "killed")):
+            time.sleep(0.05)
+    print("has seen", sum(len(batch["id"]) for batch in shard.iter_batches(batch_size=4)), flush=True)
 """
 
 
@@ -183,6 +202,20 @@ def read(name):
     for batch in ray.train.get_dataset_shard(name).iter_batches():
         pass
 """
+
+
+def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(tmp_path: Path) -> None:
+    job = make_data_job({"train": {"function": "user:rows"}}, train_loop_config={"out": str(tmp_path)})
+    with Pods(tmp_path / "pods", job, source={"user.py": FED}) as pods:
+        pods.start(workers=2)
+        pods.wait_until(lambda: {path.name for path in tmp_path.glob("started-*")} == {"started-0", "started-1"})
+        pods.wait_until(lambda: pods.has_process("ray::SplitCoordinator"))
+        pods.kill_process("ray::SplitCoordinator")
+        (tmp_path / "killed").touch()
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        log = pods.read_log()
+    assert re.search(r"Infrastructure: rank \d: .*SplitCoordinator.*; the worker group is formed anew", log, re.DOTALL)
+    assert len(re.findall(r"\(rank \d\) has seen 20$", log, re.MULTILINE)) == 2
 
 
 def test_an_error_in_the_data_is_the_applications_and_names_its_cause(tmp_path: Path) -> None:

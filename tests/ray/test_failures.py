@@ -174,6 +174,6 @@ def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
     with Pods(tmp_path, make_job(framework="Python", train_loop_config=config), source={"user.py": REPORTING}) as pods:
         pods.start()
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
-        pods.kill_gcs()
+        pods.kill_process("gcs_server")
         assert pods.wait_ended(timeout=60) == exit_codes.INFRASTRUCTURE, pods.read_log()
         assert pods.read_outcome().checkpoint is not None

@@ -25,7 +25,7 @@ from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
 from railhead.driver.ending import TERMINATED_REASON, Ending, build_outcome, write_outcome
 from railhead.driver.logs.output import Ranks, RankStream
-from railhead.driver.node.process import kill_child, read_end, start_child
+from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_features import explain_ray_problem
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment
 from railhead.driver.pod import Pod, read_working_folder
@@ -84,7 +84,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
     if ending.reason == TERMINATED_REASON:
-        _kill_children(head)  # before the last checkpoint is read, for training would commit another one
+        _kill_training(head)  # before the last checkpoint is read, for training would commit another one
     progress = Progress.from_dict(head.spool.read())
     write_outcome(build_outcome(ending, progress), head.pod.termination_message)
     is_success = ending.outcome == SUCCEEDED
@@ -97,15 +97,15 @@ def end(head: Head, ending: Ending) -> NoReturn:
     say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
-    _kill_children(head)  # last, for a driver in the middle of a call is ended by Ray, with a code of Ray's
-    os._exit(ending.exit_code)  # Ray's own way out would talk to daemons that are gone
+    _kill_training(head)
+    os._exit(ending.exit_code)  # Ray's own way out takes seconds and saves nothing; its daemons end with us
 
 
-def _kill_children(head: Head) -> None:
+def _kill_training(head: Head) -> None:
     for script in head.scripts:
         kill_child(script)
     if head.ray is not None:
-        kill_child(head.ray)
+        kill_workers(head.ray)
 
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:

@@ -38,7 +38,8 @@ def facts(
         (facts(UNUSABLE, DIED), "Configuration", "EntrypointNotUsable"),
         (facts(MISSING), "Configuration", "FrameworkMissing"),
         (facts(PREEMPTED, RAISED), "Infrastructure", "NodeDraining"),
-        (facts(ABANDONED, RAISED), "Infrastructure", "NodeLost"),
+        (facts(ABANDONED, RAISED), "Infrastructure", "RayActorLost"),
+        (facts(ABANDONED, RAISED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
         (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
         (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
         (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
@@ -65,8 +66,12 @@ def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
         (facts(MISSING), Budget(1, 0, -1), False),
         (facts(DIED, lost=("n",)), Budget(0, 0, 0), True),
         (facts(RAISED, lost=("n",)), Budget(7, 0, 0), True),
-        (facts(source=failure.STARTUP), Budget(0, failure.STARTUP_LIMIT, 0), True),
-        (facts(source=failure.STARTUP), Budget(0, failure.STARTUP_LIMIT + 1, 0), False),
+        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
+        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(source=failure.STARTUP, lost=("n",)), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
+        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
+        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(PREEMPTED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
         (facts(source=failure.CONTROLLER), Budget(0, 0, -1), False),
     ],
 )
@@ -74,7 +79,7 @@ def test_retry(given_facts: FailureFacts, budget: Budget, is_retry: bool) -> Non
     assert decide_retry(given_facts, classify_failure(given_facts), budget) is is_retry
 
 
-KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind]
+KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind, ABANDONED.kind]
 ERRORS = st.builds(
     RankError,
     rank=st.integers(-1, 9),

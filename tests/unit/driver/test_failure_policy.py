@@ -57,10 +57,12 @@ def test_memory_and_preemption_are_told_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [failure.PREEMPTED]
 
 
-def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error() -> None:
-    """As `ray.train.report` raises it in a group that was formed while its node was already lost."""
+@pytest.mark.parametrize("actor", ["SynchronizationActor", "SplitCoordinator", "_AutoscalingCoordinatorActor"])
+def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: str) -> None:
+    """As `report` raises it in a group that was formed while its node was already lost, or a dataset's shard
+    when the process that feeds it has crashed."""
     died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
-    own = TrainFunctionRaised(1, died.format("SynchronizationActor"), 1.0)
+    own = TrainFunctionRaised(1, died.format(actor), 1.0)
     users = TrainFunctionRaised(1, died.format("Tokenizer"), 1.0)
     assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
     assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]

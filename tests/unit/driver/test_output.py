@@ -31,6 +31,14 @@ def test_head_names_ranks_and_hides_marks() -> None:
     ]
 
 
+def test_a_line_of_a_rank_is_seen_at_once(tmp_path: Path) -> None:
+    """A pod's output is a pipe, which Python and Ray leave buffered."""
+    file = tmp_path / "head.log"
+    with open(file, "w") as shown:
+        RankStream(shown, Ranks()).write(f"{PREFIX} epoch 1\n")
+        assert file.read_text() == f"{PREFIX} epoch 1\n"
+
+
 def test_tail_shows_the_ranks_of_this_node_only(tmp_path: Path) -> None:
     logs = tmp_path / "session_2026-01-01" / "logs"
     logs.mkdir(parents=True)

@@ -60,6 +60,8 @@ class RankStream:
             self._rest = lines.pop()
             for line in lines:
                 self._write_line(line)
+            if lines:
+                self._stream.flush()  # nobody else does it for the ranks' lines, and a pod's output is a pipe
         return len(text)
 
     def _write_line(self, line: str) -> None:

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Mapping
 
 _PR_SET_PDEATHSIG = 1
+# By their titles, and by their files for a Ray that gives them none.
+_AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "/ray/dashboard/agent.py", "/runtime_env/agent/main.py")
 _LIBC = ctypes.CDLL(None)  # before the fork: loading a library in the child could deadlock
 
 
@@ -53,18 +55,35 @@ def _die_with_parent() -> None:
 
 
 def kill_child(child: subprocess.Popen[bytes]) -> None:
-    """At once, with all that it started: Ray's own way out of a head takes seconds and saves nothing.
+    """At once, with all that it started; does not wait until they are buried."""
+    if child.poll() is None:
+        _kill_all(find_descendants(child.pid, read_parents()))
+        child.kill()
 
-    One by one, because Ray's actors outlive their raylet by up to a second, in which Ray
-    Train's controller would go on committing; the youngest first, so that none of them
-    finds its raylet gone. Does not wait until they are buried.
-    """
-    if child.poll() is not None:
-        return
-    for pid in reversed(find_descendants(child.pid, read_parents())):
+
+def kill_workers(ray: subprocess.Popen[bytes]) -> None:
+    """All that runs in this Ray node: its actors outlive it by up to a second, in which Ray Train's
+    controller would go on committing. Spares the node's own daemons, which end with us: a driver
+    that finds its raylet gone is ended by Ray at once, with a code of Ray's."""
+    if ray.poll() is None:
+        parents = read_parents()
+        _kill_all([p for p in find_descendants(ray.pid, parents) if parents[p] != ray.pid and not _is_agent(p)])
+
+
+def _kill_all(pids: list[int]) -> None:
+    """The youngest first, so that none finds its parent gone."""
+    for pid in reversed(pids):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    child.kill()
+
+
+def _is_agent(pid: int) -> bool:
+    """One of those without which a raylet ends."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
+    return any(agent in command for agent in _AGENTS)
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:

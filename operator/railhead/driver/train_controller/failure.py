@@ -26,13 +26,13 @@ MISSING = "missing"  # a library of the framework cannot be imported on the work
 DIED = "died"  # the training process is gone
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it leaves
-ABANDONED = "abandoned"  # an actor of Ray Train's own, which the ranks meet in, was lost with its node
+ABANDONED = "abandoned"  # an actor of Ray's own, which the ranks meet in or are fed by, was lost
 # Where a failure shows.
 WORKERS = "workers"
 STARTUP = "startup"  # the group could not be started
 CONTROLLER = "controller"
 
-STARTUP_LIMIT = 10  # group starts in a row that fail while all nodes live
+UNEXPLAINED_LIMIT = 10  # failures of infrastructure in a row while all nodes live
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,18 @@ class FailureFacts:
     text: str = ""
     refusal: Optional[Verdict] = None
 
+    @property
+    def is_explained(self) -> bool:
+        """By a node that left, which a new group does without."""
+        return bool(self.lost_nodes) or any(error.kind == PREEMPTED for error in self.errors)
+
 
 @dataclass(frozen=True)
 class Budget:
-    """Failures so far, this one included."""
+    """Failures so far, this one included; `unexplained` are those of infrastructure in a row."""
 
     application: int
-    startup_in_a_row: int
+    unexplained: int
     max_failures: int
 
 
@@ -87,7 +92,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     if by_kind[PREEMPTED]:
         return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
     if by_kind[ABANDONED]:
-        return _infrastructure("NodeLost", _describe(by_kind[ABANDONED]))
+        return _infrastructure("RayActorLost", _describe(by_kind[ABANDONED]))
     for kind, code, reason in (
         (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
         (MISSING, CONFIGURATION, "FrameworkMissing"),
@@ -111,13 +116,16 @@ def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
     """Whether the group is formed anew in the same fit()."""
     if verdict.failure_class in (CLASS_OF_CODE[CONFIGURATION], CLASS_OF_CODE[FENCED]):
         return False
-    if facts.source == STARTUP:
-        return bool(facts.lost_nodes) or budget.startup_in_a_row <= STARTUP_LIMIT
-    if verdict.failure_class == CLASS_OF_CODE[INFRASTRUCTURE]:
-        return facts.source == WORKERS
     if facts.source == CONTROLLER:
         return False
+    if is_infrastructure(facts, verdict):
+        return facts.is_explained or budget.unexplained <= UNEXPLAINED_LIMIT
     return budget.max_failures < 0 or budget.application <= budget.max_failures
+
+
+def is_infrastructure(facts: FailureFacts, verdict: Verdict) -> bool:
+    """A group that could not start is, too: train_func has not run."""
+    return facts.source == STARTUP or verdict.failure_class == CLASS_OF_CODE[INFRASTRUCTURE]
 
 
 def refuse(reason: str, message: str) -> Verdict:

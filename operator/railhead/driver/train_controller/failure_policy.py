@@ -34,10 +34,12 @@ from railhead.driver.train_controller.failure import Budget, FailureFacts, RankE
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
 PROBES_AT_A_TIME = 32
-# Where `report` and other collectives meet. Older Rays may start a new group's on a node that is
-# lost and not yet known to be; the function sees it as an error of `report`.
-_MEETING_POINT = "SynchronizationActor"
+# Actors of Ray's own without code of the user's: where `report` and other collectives meet, and where
+# shards of a dataset come from. Older Rays may start a new group's on a node that is lost and not yet
+# known to be; and any process may crash. The function sees it as an error of what it called.
+_RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
+_CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
 _MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -76,18 +78,18 @@ class Judge:
         self._max_failures = max_failures
         self._spool_folder = spool_folder
         self._application = 0
-        self._startup_in_a_row = 0
+        self._unexplained = 0
 
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A verdict that ends the run goes to the spool, for the driver."""
         facts = collect_facts(error)
         verdict = failure.classify_failure(facts)
-        if facts.source == failure.STARTUP:
-            self._startup_in_a_row += 1
+        if not failure.is_infrastructure(facts, verdict):
+            self._application += 1
+            self._unexplained = 0
         else:
-            self._startup_in_a_row = 0
-            self._application += verdict.failure_class != "Infrastructure"
-        budget = Budget(self._application, self._startup_in_a_row, self._max_failures)
+            self._unexplained = 0 if facts.is_explained else self._unexplained + 1
+        budget = Budget(self._application, self._unexplained, self._max_failures)
         is_retry = failure.decide_retry(facts, verdict, budget)
         what = "the worker group is formed anew" if is_retry else "the run ends"
         print(f"railhead: {verdict.failure_class}: {verdict.message}; {what}", flush=True)
@@ -155,7 +157,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
         if error.text.startswith("ray.exceptions.") and any(words in error.text for words in _MEMORY_WORDS):
             kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data, which the function waited for
-        elif error.text.startswith(_ACTOR_ERRORS) and f"class_name: {_MEETING_POINT}" in error.text:
+        elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
         return RankError(rank, kind, error.text, error.time)
     note = read_note(error)
