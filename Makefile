@@ -6,6 +6,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+E2E_ARGS ?= -m node
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -57,18 +58,19 @@ constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the d
 		--extra test pyproject.toml -o $@
 
 test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster: a minute
-	$(BIN)/pytest tests/unit tests/architecture tests/model
+	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
 test: check ## Everything that a commit must pass
 	@echo "== tests of the pure layers"
-	$(BIN)/pytest -q tests/unit tests/architecture tests/model
+	$(BIN)/pytest -q -n auto tests/unit tests/architecture tests/model
 	@echo "== tests against a real API server, with a real helm and with real Ray"
-	$(BIN)/pytest -q -m "not slow" tests/chart tests/install tests/api tests/operator tests/local tests/ray tests/e2e
+	$(BIN)/pytest -q --durations=20 -m "not slow" tests/chart tests/install tests/api tests/operator tests/local tests/ray tests/e2e
 
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
 	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
 	$(BIN)/pytest -q tests/api --kubernetes 1.34
+	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
 test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
@@ -80,8 +82,8 @@ e2e: $(READY) ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IM
 		$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \
 		$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)") $(E2E_ARGS)
 
-e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this machine where it allows that
-	@$(BIN)/python tools/e2e_node.py -m "not slow"
+e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS=""]
+	@$(BIN)/python tools/e2e_node.py $(E2E_ARGS)
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py

@@ -15,6 +15,7 @@ import yaml
 
 from tests.e2e.cluster import Cluster, wait_until
 
+pytestmark = pytest.mark.node
 PROJECT = Path(__file__).resolve().parents[2]
 EXAMPLES = PROJECT / "manifests" / "examples"
 

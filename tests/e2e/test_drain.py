@@ -13,6 +13,8 @@ from tests.e2e.cluster import Cluster, wait_until
 EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "digits-preemption.yaml"
 
 
+@pytest.mark.slow
+@pytest.mark.node
 def test_a_deleted_worker_pod_leaves_a_last_checkpoint(cluster: Cluster) -> None:
     missing = cluster.find_missing(["torch", "sklearn"])
     if missing:

@@ -89,8 +89,8 @@ ALL = [
 ]  # fmt: skip
 
 
-# One that talks and one that does not show the way of all; the rest is for `make test-all`.
-QUICK = ("cancer-xgboost", "digits-jax")
+# One shows the way of all; the rest is for `make test-all`.
+QUICK = ("cancer-xgboost",)
 
 
 def _mark(example: Example) -> Any:

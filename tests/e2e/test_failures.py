@@ -19,6 +19,7 @@ def _seconds_from_driver_to_status(cluster: Cluster, name: str) -> float:
     return (times[1] - times[0]).total_seconds()
 
 
+@pytest.mark.slow
 def test_an_entrypoint_that_does_not_exist(cluster: Cluster) -> None:
     cluster.apply(make_job("nowhere", cluster.image, function="steps:no_such_function"))
     status = cluster.wait_end("nowhere")
@@ -48,6 +49,7 @@ def test_a_train_func_that_raises(cluster: Cluster) -> None:
     cluster.delete_job("raises")
 
 
+@pytest.mark.slow
 def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
     cluster.apply(make_job("unwritable", cluster.image, run={"storagePath": "/proc/railhead"}))
     status = cluster.wait_end("unwritable")
@@ -58,6 +60,7 @@ def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
     cluster.delete_job("unwritable")
 
 
+@pytest.mark.node
 def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
     if cluster.is_local:
         pytest.skip("pods of a local node are processes that share the host's files; tests/ray shows it without a node")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job, read_starts, with_config
 
 
+@pytest.mark.slow
 def test_a_job_begins_from_the_checkpoint_of_another_one(cluster: Cluster) -> None:
     first = with_config(make_job("teacher", cluster.image), epochs=3, seconds=0.2)
     second = make_job("pupil", cluster.image, resumeFrom={"trainJob": "teacher"})

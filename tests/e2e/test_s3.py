@@ -35,6 +35,7 @@ def read_all(cluster: Cluster, name: str) -> str:
     return cluster("get", kinds, "-o", "json") + "".join(cluster.log(pod) for pod in cluster.pod_names(name))
 
 
+@pytest.mark.slow
 def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3"}, "stringData": s3.environment}
     run = {

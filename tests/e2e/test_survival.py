@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job, read_starts, with_config
 
@@ -18,6 +20,7 @@ def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster
     cluster.delete_job("retried")
 
 
+@pytest.mark.node
 def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))
     wait_until(

@@ -42,7 +42,7 @@ def test_the_demo_proves_what_it_trained(tmp_path: Path) -> None:
     assert marked(MARKER, find_session(tmp_path).marker) == []
 
 
-@pytest.mark.parametrize("word", ["kubectl apply", "phase Running"])
+@pytest.mark.parametrize("word", ["kubectl apply", pytest.param("phase Running", marks=pytest.mark.slow)])
 def test_interrupted_demo_leaves_nothing(tmp_path: Path, word: str) -> None:
     process = start_demo(tmp_path)
     read_until(process, word)

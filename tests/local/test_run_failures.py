@@ -30,8 +30,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
-        ("nowhere", {"function": "steps:no_such_function"}, "no_such_function"),
-        ("raises", {"code": RAISES, "backoffLimit": 0}, "ValueError: the lorry is empty"),
+        pytest.param(
+            "nowhere", {"function": "steps:no_such_function"}, "no_such_function", id="nowhere", marks=pytest.mark.slow
+        ),
+        pytest.param("raises", {"code": RAISES, "backoffLimit": 0}, "ValueError: the lorry is empty", id="raises"),
         ("unwritable", {"run": {"storagePath": "/proc/railhead"}}, "/proc/railhead cannot be written"),
     ],
 )

@@ -166,7 +166,9 @@ def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -
     assert_nothing_is_left(session)
 
 
-@pytest.mark.parametrize("word", ["starting etcd", "installing", "starting the node agent"])
+@pytest.mark.parametrize(
+    "word", [pytest.param("starting etcd", marks=pytest.mark.slow), "installing", "starting the node agent"]
+)
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.Signals) -> None:
     process = start("up", session=session)
