@@ -6,7 +6,6 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-E2E_ARGS ?= -m node
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -14,7 +13,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-node bench-start bench-data bench-elastic image sbom release clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-install e2e-node bench-start bench-data bench-elastic image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,14 +75,18 @@ test-all: test ## Also the slow tests, an older Kubernetes, and the digits job a
 test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
 	$(BIN)/pytest -q tests/gpu
 
-e2e: $(READY) ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
+E2E_CLUSTER = --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
+	$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \
+	$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)")
+e2e e2e-install: $(READY)
 	@test -n "$(KUBECONFIG)" -a -n "$(JOB_IMAGE)" || { echo "KUBECONFIG= and JOB_IMAGE= are needed"; exit 2; }
-	$(BIN)/pytest -q tests/e2e --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
-		$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \
-		$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)") $(E2E_ARGS)
+	$(BIN)/pytest -q $(if $(filter e2e,$@),tests/e2e,tests/install) $(E2E_CLUSTER) $(E2E_ARGS)
 
-e2e-node: $(READY) ## The same on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS=""]
-	@$(BIN)/python tools/e2e_node.py $(E2E_ARGS)
+e2e: ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
+e2e-install: ## What helm does, on such a cluster without Railhead in it: install, upgrade, roll back, uninstall
+
+e2e-node: $(READY) ## What differs on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS= for all]
+	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py

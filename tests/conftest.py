@@ -21,11 +21,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubernetes", help="run tests/api against this older minor version, such as 1.34")
-    group = parser.getgroup("railhead", "the cluster of tests/e2e; without --kubeconfig a local one of their own")
-    group.addoption("--kubeconfig", help="run tests/e2e against this cluster")
+    group = parser.getgroup("railhead", "the cluster of tests/e2e and tests/install; else a local one of their own")
+    group.addoption("--kubeconfig", help="run tests/e2e or tests/install against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
     group.addoption("--image", default="railhead/examples:0.1.0", help="image of the jobs' pods")
-    group.addoption("--operator-image", help="with --kubeconfig: install the operator with this image first")
+    group.addoption(
+        "--operator-image",
+        help="with --kubeconfig: install the operator with this image",
+    )
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
 
 

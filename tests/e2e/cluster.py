@@ -134,11 +134,20 @@ class Cluster:
     def read_file(self, claim: str, path: str) -> bytes:
         """A file of a volume: from its folder in local mode, elsewhere by a pod that mounts the claim."""
         if self.is_local:
-            volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
-            spec = json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]
-            return (Path(spec["hostPath"]["path"]) / path).read_bytes()
+            return (self._find_folder(claim) / path).read_bytes()
         code = f"import base64; print(base64.b64encode(open('/volume/{path}', 'rb').read()).decode())"
         return base64.b64decode(self.run_python(code, claim=claim).strip(), validate=True)
+
+    def make_file(self, claim: str, path: str) -> None:
+        """An empty one, in the same way."""
+        if self.is_local:
+            (self._find_folder(claim) / path).touch()
+        else:
+            self.run_python(f"open('/volume/{path}', 'w')", claim=claim)
+
+    def _find_folder(self, claim: str) -> Path:
+        volume = str(self.get("persistentvolumeclaims", claim)["spec"]["volumeName"])
+        return Path(json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]["hostPath"]["path"])
 
     def run_python(self, code: str, *, claim: str | None = None) -> str:
         """What a pod of the jobs' image prints; the claim is its /volume."""
@@ -206,7 +215,7 @@ def build_reader(image: str, code: str, *, claim: str | None = None) -> Object:
         "containers": [container],
     }
     if claim is not None:
-        container["volumeMounts"] = [{"name": "volume", "mountPath": "/volume", "readOnly": True}]
+        container["volumeMounts"] = [{"name": "volume", "mountPath": "/volume"}]
         spec["volumes"] = [{"name": "volume", "persistentVolumeClaim": {"claimName": claim}}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": READER}, "spec": spec}
 

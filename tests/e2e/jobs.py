@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.e2e.cluster import Cluster, Object
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 # Counts epochs and commits each; writes down from which epoch each start of the group went on.
 COUNTING = """
 import json, os, tempfile, time
@@ -55,6 +59,15 @@ def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "st
         "metadata": {"name": name},
         "spec": {key: value for key, value in fields.items() if value is not None},
     }
+
+
+def load_digits(cluster: Cluster) -> list[Object]:
+    """The example's documents but its claim; only the image is the cluster's own."""
+    documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
+    for document in documents:
+        if document["kind"] == "TrainJob":
+            document["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
+    return [d for d in documents if d["kind"] != "PersistentVolumeClaim"]
 
 
 def with_config(job: Object, **config: Any) -> Object:

@@ -11,29 +11,18 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
 from tests.e2e.cluster import Cluster, wait_until
+from tests.e2e.jobs import EXAMPLES, load_digits
 
 pytestmark = pytest.mark.node
-PROJECT = Path(__file__).resolve().parents[2]
-EXAMPLES = PROJECT / "manifests" / "examples"
-
-
-def load_documents(cluster: Cluster) -> list[dict[str, Any]]:
-    """The example's documents; only the image is the cluster's own."""
-    documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
-    for document in documents:
-        if document["kind"] == "TrainJob":
-            document["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
-    return [d for d in documents if d["kind"] != "PersistentVolumeClaim"]
 
 
 @pytest.fixture(scope="module")
 def digits(cluster: Cluster) -> dict[str, Any]:
     """The job after it has succeeded, and what was to be seen on the way."""
     cluster.provide_claim("digits-runs")
-    cluster.apply(*load_documents(cluster))
+    cluster.apply(*load_digits(cluster))
     wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
     cluster.wait_phase("digits", "Running", "Succeeded")
     workers = [n for n in cluster.pod_names("digits") if "-w" in n]

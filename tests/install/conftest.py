@@ -1,11 +1,12 @@
-"""A local cluster without Railhead in it, and helm."""
+"""A cluster without Railhead in it (KUBECONFIG's when --kubeconfig is given, else a local one), and helm."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tools.helm import resolve_helm
@@ -13,7 +14,7 @@ from tools.helm import resolve_helm
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl
 from railhead.local.session import Session, default_capacity
-from tests.install.release import Releases
+from tests.install.release import CRD, LOCAL, Releases, Target, name_image
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -23,22 +24,37 @@ def say(text: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def bare_cluster() -> Iterator[Session]:
-    """Control plane and node, RBAC as on any cluster."""
+def target(request: pytest.FixtureRequest) -> Iterator[Target]:
+    """RBAC is enforced in both."""
+    option = request.config.getoption
+    if option("--kubeconfig"):
+        yield take_cluster(option)
+        return
     with tempfile.TemporaryDirectory(prefix="railhead-install-", ignore_cleanup_errors=True) as name:
         session = Session(Path(name))
         capacity = default_capacity()
         session.up(capacity, binaries=resolve(say), say=say, is_ours_only=True, has_operator=False)
         try:
-            yield session
+            kubectl = Kubectl(session.kubectl, session.kubeconfig)
+            yield Target(kubectl, session.kubeconfig, option("--image"), LOCAL, is_local=True)
         finally:
             session.down()
 
 
+def take_cluster(option: Callable[[str], Any]) -> Target:
+    """Somebody's cluster, which must not have Railhead: what is installed here is removed with its CRD and all jobs."""
+    image = option("--operator-image")
+    assert image, "--operator-image is needed: the chart's default is in no registry"
+    kubeconfig, folder = Path(option("--kubeconfig")), option("--volume-folder")
+    kubectl = Kubectl(Path(option("--kubectl")), kubeconfig)
+    assert not kubectl("get", "crd", CRD, "--ignore-not-found"), "this cluster has TrainJobs, which would be deleted"
+    values = {"image": name_image(image)}
+    return Target(kubectl, kubeconfig, option("--image"), values, volume_folder=Path(folder) if folder else None)
+
+
 @pytest.fixture
-def releases(bare_cluster: Session) -> Iterator[Releases]:
+def releases(target: Target) -> Iterator[Releases]:
     """helm on that cluster; releases, jobs and the CRD are removed afterwards."""
-    kubectl = Kubectl(bare_cluster.kubectl, bare_cluster.kubeconfig)
-    found = Releases(PROJECT / "charts" / "railhead", resolve_helm(say), bare_cluster.kubeconfig, kubectl)
+    found = Releases(PROJECT / "charts" / "railhead", resolve_helm(say), target)
     yield found
     found.remove_all()

@@ -14,12 +14,35 @@ from tests.e2e.cluster import Cluster, wait_until
 
 Object = dict[str, Any]
 CRD = "trainjobs.railhead.dev"
-IMAGE = "railhead/examples:0.1.0"
 # All pods of a local node share the machine's ports, and have addresses of their own.
 LOCAL = {
     "extraEnv": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
     "extraArgs": ["--report-listen=$(POD_IP):8443", "--probe-listen=$(POD_IP):8080"],
 }
+
+
+def name_image(name: str) -> Object:
+    """REPOSITORY:TAG as the chart's values have it."""
+    repository, _, tag = name.rpartition(":")
+    return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster to install into.
+
+    Attributes:
+        image: of the jobs' pods.
+        values: what the chart needs there.
+        is_local, volume_folder: as in tests.e2e.cluster.Cluster.
+    """
+
+    kubectl: Kubectl
+    kubeconfig: Path
+    image: str
+    values: Mapping[str, Any]
+    is_local: bool = False
+    volume_folder: Path | None = None
 
 
 @dataclass
@@ -28,14 +51,17 @@ class Releases:
 
     chart: Path
     helm: Path
-    kubeconfig: Path
-    kubectl: Kubectl
-    namespaces: list[str] = field(default_factory=list)
+    target: Target
+    namespaces: list[Cluster] = field(default_factory=list)
     installed: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return self.target.kubectl
 
     def __call__(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
         """What helm prints. Raises AssertionError with its words, and what the operator's pods say."""
-        command = [str(self.helm), "--kubeconfig", str(self.kubeconfig), *arguments]
+        command = [str(self.helm), "--kubeconfig", str(self.target.kubeconfig), *arguments]
         text = None if values is None else json.dumps(values)
         if text is not None:
             command += ["-f", "-"]
@@ -46,7 +72,7 @@ class Releases:
     def install(self, name: str, namespace: str, **values: Any) -> None:
         """Returns when helm says that it is ready."""
         options = ("-n", namespace, "--create-namespace", "--wait", "--timeout", "120s")
-        self("install", name, str(self.chart), *options, values={**LOCAL, **values})
+        self("install", name, str(self.chart), *options, values={**self.target.values, **values})
         self.installed.append((name, namespace))
 
     def uninstall(self, name: str, namespace: str) -> None:
@@ -56,8 +82,9 @@ class Releases:
     def make_namespace(self, name: str) -> Cluster:
         """A namespace for jobs, with a claim for their runs."""
         self.kubectl("create", "namespace", name)
-        self.namespaces.append(name)
-        cluster = Cluster(self.kubectl, name, IMAGE, operator_pid=lambda: 0)
+        cluster = Cluster(self.kubectl, name, self.target.image, self.target.volume_folder)
+        cluster.operator_pid = (lambda: 0) if self.target.is_local else None
+        self.namespaces.append(cluster)
         wait_until("the default service account", lambda: self.kubectl.has_service_account(name), seconds=30)
         cluster.provide_claim("runs")
         return cluster
@@ -76,8 +103,8 @@ class Releases:
     def remove_all(self) -> None:
         for name, namespace in list(self.installed):
             self.uninstall(name, namespace)
-        for namespace in self.namespaces:
-            self.kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=50s")
+        for cluster in self.namespaces:
+            cluster.remove()
         self.kubectl("delete", "crd", CRD, "--ignore-not-found", "--timeout=50s")
 
     def _tell(self) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,9 @@ import yaml
 
 from railhead.local.install import KubectlFailed
 from tests.e2e.cluster import Cluster, Object, wait_until
-from tests.e2e.jobs import make_job
+from tests.e2e.jobs import load_digits, make_job
 from tests.install.release import CRD, Releases
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 HOME = "railhead-system"
 NAME = "railhead-operator"
 # Trains until it is told to end: no test has to guess how long the rest takes.
@@ -38,6 +36,9 @@ ONE_WORKER = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "200m", "memory": "
 RARE = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "1", "memory": "1Gi", "example.com/rare": "1"}}
 
 
+pytestmark = pytest.mark.node
+
+
 def pods_of(jobs: Cluster, name: str) -> dict[str, tuple[str, list[int]]]:
     """Name -> uid and how often its containers were started again."""
     return {
@@ -57,8 +58,8 @@ def wait_for_news(jobs: Cluster, name: str) -> None:
 
 
 def train_digits(jobs: Cluster) -> None:
-    documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
-    jobs.apply(*documents)
+    jobs.provide_claim("digits-runs")
+    jobs.apply(*load_digits(jobs))
     status = jobs.wait_end("digits")
     assert status["phase"] == "Succeeded", jobs.tell("digits")
     assert float(status["progress"]["metrics"]["accuracy"]) >= 0.95
@@ -108,10 +109,7 @@ def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsy
 
     releases.install("railhead", HOME)
     wait_for_news(jobs, "steady")
-    folder = releases.kubectl(
-        "get", "pv", jobs.get("pvc", "runs")["spec"]["volumeName"], "-o", "jsonpath={.spec.hostPath.path}"
-    )
-    (Path(folder) / "notes-steady" / "stop").touch()
+    jobs.make_file("runs", "notes-steady/stop")
     status = jobs.wait_end("steady")
     assert status["phase"] == "Succeeded", jobs.tell("steady")
     assert status["attempt"] == 1
