@@ -180,7 +180,7 @@ class Cluster:
                 {
                     "apiVersion": "v1",
                     "kind": "PersistentVolume",
-                    "metadata": {"name": volume, "labels": {"railhead.dev/test": "e2e"}},
+                    "metadata": {"name": volume, "labels": {"railhead.dev/test": self.namespace}},
                     "spec": {
                         "capacity": {"storage": "1Gi"},
                         "accessModes": ["ReadWriteMany"],
@@ -196,7 +196,7 @@ class Cluster:
         """The namespace with all that is in it, and the volumes behind it."""
         self.kubectl("delete", "namespace", self.namespace, "--wait=true", "--timeout=120s")
         if self.volume_folder is not None:
-            self.kubectl("delete", "pv", "-l", "railhead.dev/test=e2e", "--ignore-not-found")
+            self.kubectl("delete", "pv", "-l", f"railhead.dev/test={self.namespace}", "--ignore-not-found")
             shutil.rmtree(self.volume_folder / self.namespace, ignore_errors=True)
 
 

@@ -18,6 +18,7 @@ import pytest
 from ray.train import CheckpointConfig
 
 import ray
+from railhead.driver.errors import COPYING
 from railhead.driver.node import accelerators, ray_features
 from railhead.driver.node.agent_ports import AgentPorts, needs_ports
 from railhead.driver.node.ray_node import DEFAULTS
@@ -254,6 +255,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     manager = find(
         "ray.train.v2._internal.execution.checkpoint.checkpoint_manager", "CheckpointManager", used_by=used_by
     )(checkpoint_config=CheckpointConfig(num_to_keep=2), storage_context=context)
+    assert callable(getattr(context, COPYING))  # seen in tracebacks by driver/errors.py
     snapshot = Path(context.checkpoint_manager_snapshot_path)
     assert snapshot == tmp_path / "run" / "checkpoint_manager_snapshot.json"
     for number in range(3):

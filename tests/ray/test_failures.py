@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,42 @@ def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(t
         outcome = pods.read_outcome()
         assert outcome.checkpoint is not None
         assert outcome.checkpoint["index"] == done + 2
+
+
+# Both ranks' part of a checkpoint has one name, so that the test can be in its way.
+NAMED = """
+import tempfile, ray.train
+
+def train_func(config):
+    context = ray.train.get_context()
+    for step in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            open(f"{folder}/{context.get_world_rank()}", "w").close()
+            made = ray.train.Checkpoint.from_directory(folder)
+            mode = getattr(ray.train.CheckpointUploadMode, config["mode"])
+            ray.train.report(
+                {}, checkpoint=made, checkpoint_dir_name=f"step-{step}", checkpoint_upload_mode=mode,
+                delete_local_checkpoint_after_upload=False,
+            )
+            ray.train.get_all_reported_checkpoints()  # waits until it is committed
+"""
+
+
+@pytest.mark.parametrize("mode", ["SYNC", pytest.param("ASYNC", marks=pytest.mark.slow)])
+def test_a_storage_that_takes_no_checkpoint_is_not_charged_to_train_func(tmp_path: Path, mode: str) -> None:
+    job = make_job(framework="Python", train_loop_config={"mode": mode})
+    run = tmp_path / "runs" / job.run_name
+    run.mkdir(parents=True)
+    (run / "step-1").write_text("in the way")
+    with Pods(tmp_path / "pods", job, source={"user.py": NAMED}, storage=str(tmp_path / "runs")) as pods:
+        pods.start()
+        pods.wait_until(lambda: "the worker group is formed anew" in pods.read_log())
+        (run / "step-1").unlink()
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        log = pods.read_log()
+    found = re.findall(r"railhead: (\w+): (.*); the worker group is formed anew", log)
+    assert {kind for kind, _ in found} == {"Infrastructure"}
+    assert all("run.storagePath did not take a checkpoint: rank " in words and "step-1" in words for _, words in found)
 
 
 RAISES = """

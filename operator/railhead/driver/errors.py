@@ -16,6 +16,7 @@ from typing import Any, Optional
 from railhead.driver.task_error import describe_task_error, is_task_error
 
 _NOTE = "_railhead_note"
+COPYING = "persist_current_checkpoint"  # of Ray Train's StorageContext
 
 
 class TrainingError(Exception):
@@ -39,6 +40,10 @@ class TrainingError(Exception):
 
 class TrainFunctionRaised(TrainingError):
     """train_func raised."""
+
+
+class CheckpointNotWritten(TrainingError):
+    """The run's storage did not take a checkpoint; train_func is not to blame."""
 
 
 class EntrypointNotUsable(TrainingError):
@@ -89,13 +94,26 @@ def describe_exception(error: BaseException) -> str:
 def note_exception(error: BaseException, rank: int) -> None:
     """Writes into the user's own exception what we say of it: its traceback does not travel."""
     with contextlib.suppress(Exception):  # of a class with slots, or one that refuses
-        error.__dict__[_NOTE] = (rank, describe_exception(error), time.time())
+        error.__dict__[_NOTE] = build_training_error(choose_kind(error), rank, error)
 
 
-def read_note(error: BaseException) -> Optional[tuple[int, str, float]]:
-    """(rank, text, time) of `note_exception`, or None."""
+def read_note(error: BaseException) -> Optional[TrainingError]:
+    """That of `note_exception`, or None."""
     found = getattr(error, "__dict__", {}).get(_NOTE)
-    return found if isinstance(found, tuple) and len(found) == 3 else None
+    return found if isinstance(found, TrainingError) else None
+
+
+def choose_kind(error: BaseException) -> type:
+    """What train_func's exception is, by where it comes from."""
+    return CheckpointNotWritten if is_storage_failure(error) else TrainFunctionRaised
+
+
+def is_storage_failure(error: BaseException) -> bool:
+    """Whether Ray Train raised it while it copied a checkpoint into the storage. A local file that is not there is
+    the user's: they have deleted what they reported."""
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return any(frame.name == COPYING for frame in traceback.extract_tb(error.__traceback__))
 
 
 def is_portable(error: BaseException) -> bool:

@@ -18,6 +18,7 @@ MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
 KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
 PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
 
+STORAGE = RankError(0, failure.STORAGE, "OSError: AWS Error SLOW_DOWN", 1.0)
 ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", 1.0)
 
 
@@ -38,6 +39,7 @@ def facts(
         (facts(UNUSABLE, DIED), "Configuration", "EntrypointNotUsable"),
         (facts(MISSING), "Configuration", "FrameworkMissing"),
         (facts(PREEMPTED, RAISED), "Infrastructure", "NodeDraining"),
+        (facts(STORAGE, FOLLOWED), "Infrastructure", "CheckpointNotWritten"),
         (facts(ABANDONED, RAISED), "Infrastructure", "RayActorLost"),
         (facts(ABANDONED, RAISED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
         (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
@@ -71,6 +73,7 @@ def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
         (facts(source=failure.STARTUP, lost=("n",)), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
         (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
         (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(STORAGE), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
         (facts(PREEMPTED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
         (facts(source=failure.CONTROLLER), Budget(0, 0, -1), False),
     ],
@@ -79,7 +82,7 @@ def test_retry(given_facts: FailureFacts, budget: Budget, is_retry: bool) -> Non
     assert decide_retry(given_facts, classify_failure(given_facts), budget) is is_retry
 
 
-KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind, ABANDONED.kind]
+KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind, ABANDONED.kind, STORAGE.kind]
 ERRORS = st.builds(
     RankError,
     rank=st.integers(-1, 9),

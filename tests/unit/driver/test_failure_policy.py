@@ -11,7 +11,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError, RuntimeEnvSetupError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayTaskError, RuntimeEnvSetupError
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution import callback as ray_callback
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
@@ -20,7 +20,14 @@ from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract import environment as e
-from railhead.driver.errors import EntrypointNotUsable, JobRefused, TrainFunctionRaised
+from railhead.driver.errors import (
+    EntrypointNotUsable,
+    JobRefused,
+    TrainFunctionRaised,
+    TrainingError,
+    build_training_error,
+    choose_kind,
+)
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import callback, failure, failure_policy
 from railhead.driver.train_controller.failure_policy import Judge, translate_error
@@ -66,6 +73,24 @@ def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: st
     users = TrainFunctionRaised(1, died.format("Tokenizer"), 1.0)
     assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
     assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
+
+
+def test_a_storage_that_takes_no_checkpoint_is_told_from_other_files() -> None:
+    def persist_current_checkpoint(error: OSError) -> None:
+        raise error
+
+    def train(error: OSError) -> TrainingError:
+        try:
+            persist_current_checkpoint(error)
+        except OSError as raised:
+            return build_training_error(choose_kind(raised), 0, raised)
+        raise AssertionError("not reached")
+
+    assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [failure.STORAGE]
+    assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [failure.RAISED]
+    assert choose_kind(OSError("a file of train_func's own")) is TrainFunctionRaised
+    of_a_thread = {0: OSError("AWS Error SLOW_DOWN"), 1: FileNotFoundError("local"), 2: GetTimeoutError("late")}
+    assert kinds(WorkerGroupError("", of_a_thread))[1] == [failure.STORAGE, failure.RAISED, failure.RAISED]
 
 
 def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None:

@@ -27,6 +27,7 @@ DIED = "died"  # the training process is gone
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it leaves
 ABANDONED = "abandoned"  # an actor of Ray's own, which the ranks meet in or are fed by, was lost
+STORAGE = "storage"  # a checkpoint could not be written
 # Where a failure shows.
 WORKERS = "workers"
 STARTUP = "startup"  # the group could not be started
@@ -93,6 +94,9 @@ def classify_failure(facts: FailureFacts) -> Verdict:
         return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
     if by_kind[ABANDONED]:
         return _infrastructure("RayActorLost", _describe(by_kind[ABANDONED]))
+    if by_kind[STORAGE]:
+        text = f"run.storagePath did not take a checkpoint: {_describe(by_kind[STORAGE])}"
+        return _infrastructure("CheckpointNotWritten", text)
     for kind, code, reason in (
         (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
         (MISSING, CONFIGURATION, "FrameworkMissing"),
@@ -109,7 +113,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED)
+_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE)
 
 
 def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:

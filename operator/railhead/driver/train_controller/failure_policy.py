@@ -17,6 +17,7 @@ from railhead.contract import environment as e
 from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
 from railhead.driver.errors import (
     CallbackRaised,
+    CheckpointNotWritten,
     EntrypointNotUsable,
     Fenced,
     JobRefused,
@@ -40,6 +41,7 @@ PROBES_AT_A_TIME = 32
 _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
+_KIND_OF_CLASS = {EntrypointNotUsable: failure.UNUSABLE, CheckpointNotWritten: failure.STORAGE}
 _MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -153,16 +155,14 @@ def _find_refusal(error: BaseException) -> Optional[Verdict]:
 
 
 def translate_rank_error(rank: int, error: BaseException) -> RankError:
+    error = read_note(error) or error
     if isinstance(error, TrainingError):
-        kind = failure.UNUSABLE if isinstance(error, EntrypointNotUsable) else failure.RAISED
+        kind = _KIND_OF_CLASS.get(type(error), failure.RAISED)
         if error.text.startswith("ray.exceptions.") and any(words in error.text for words in _MEMORY_WORDS):
             kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data, which the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
         return RankError(rank, kind, error.text, error.time)
-    note = read_note(error)
-    if note:
-        return RankError(rank, failure.RAISED, note[1], note[2])
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))
@@ -172,7 +172,8 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         return RankError(rank, failure.DIED, _cut(cause))
     if "WorkerHealthCheckTimeoutError" in _class_names(cause):
         return RankError(rank, failure.DIED, _cut(cause))
-    return RankError(rank, failure.RAISED, describe_exception(cause))
+    kind = failure.STORAGE if _is_of_an_upload(cause) else failure.RAISED
+    return RankError(rank, kind, describe_exception(cause))
 
 
 def wait_for_lost_nodes(node_of_rank: dict[int, str]) -> tuple[str, ...]:
@@ -210,6 +211,12 @@ def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> str:
 
 def _is_actor_error(error: BaseException) -> bool:
     return bool({"RayActorError", "ActorDiedError", "ActorUnavailableError"} & _class_names(error))
+
+
+def _is_of_an_upload(error: BaseException) -> bool:
+    """Of an asynchronous one, in a thread of Ray Train's: what train_func raises is a TrainingError or has our note."""
+    is_plain = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
+    return is_plain and "RayError" not in _class_names(error)
 
 
 def _is_memory(error: BaseException) -> bool:

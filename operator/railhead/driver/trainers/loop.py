@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from railhead.driver.errors import TrainFunctionRaised, build_training_error, is_portable, note_exception
+from railhead.driver.errors import build_training_error, choose_kind, is_portable, note_exception
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.trainers.initial import offer_checkpoint
 from railhead.driver.trainers.lightgbm_machines import use_loopback
@@ -35,7 +35,7 @@ def _run(function: Callable[..., Any], initial: str, *arguments: Any) -> Any:
         note_exception(error, rank)
         if is_portable(error):
             raise
-        raise build_training_error(TrainFunctionRaised, rank, error) from error
+        raise build_training_error(choose_kind(error), rank, error) from error
     finally:
         write_marks(END, rank=rank, process=process)
 

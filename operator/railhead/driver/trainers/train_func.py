@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
+from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error, choose_kind
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.trainers.initial import offer_checkpoint
 from railhead.driver.trainers.lightgbm_machines import use_loopback
@@ -50,7 +50,7 @@ def _call(function: Callable[..., Any], config: dict[str, Any], rank: int) -> An
     try:
         result = function(config) if takes_config else function()
     except Exception as error:
-        raise build_training_error(TrainFunctionRaised, rank, error) from error
+        raise build_training_error(choose_kind(error), rank, error) from error
     except SystemExit as error:
         if error.code in (None, 0):
             return None
