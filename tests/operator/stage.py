@@ -105,6 +105,10 @@ class Stage:
         state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
         self._set_state(pod, "Running", state, is_ready=True)
 
+    def hold_pod(self, pod: Object, reason: str, message: str) -> None:
+        """As a kubelet says that the pod's container cannot be started."""
+        self._set_state(pod, "Pending", {"waiting": {"reason": reason, "message": message}}, is_ready=False)
+
     def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
         """As a kubelet says that the pod's container has ended with these last words."""
         ended = {"exitCode": code, "message": outcome.to_json(), "finishedAt": "2026-01-01T00:10:00Z"}

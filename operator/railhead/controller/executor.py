@@ -22,7 +22,9 @@ from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, POD, TRAIN_JOB
-from railhead.planning.plan import CopyConfigMap, Create, Delete, Event, Plan, StatusWrite
+from railhead.planning.observed import Problem
+from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, StatusWrite
+from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason
 from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
@@ -30,6 +32,7 @@ log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 REQUESTS_AT_A_TIME = 16  # of one plan
+MAX_WORDS = 1000  # of a refusal
 
 
 class Learn(Protocol):
@@ -46,6 +49,10 @@ class LostCompare(Exception):
 
 class Refused(Exception):
     """The API server will not have a child of this job (quota, admission, a bad template)."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(f"{problem.reason}: {problem.message}")
+        self.problem = problem
 
 
 @dataclass
@@ -72,8 +79,15 @@ class Executor:
         parents = [c for c in plan.creates if c.kind != "Pod"]
         pods = [c for c in plan.creates if c.kind == "Pod"]
         await self._all(self._delete(key, d) for d in plan.deletes)
-        await self._all(self._make(key, uid, c) for c in parents)
-        await self._all(self._make(key, uid, c) for c in pods)
+        try:
+            await self._all(self._make(key, uid, c) for c in parents)
+            await self._all(self._make(key, uid, c) for c in pods)
+        except Refused:
+            await self._tell(key, uid, plan)  # what was decided stands all the same
+            raise
+        await self._tell(key, uid, plan)
+
+    async def _tell(self, key: JobKey, uid: str, plan: Plan) -> None:
         for event in plan.events:
             await self.events.record(key, uid, event)
 
@@ -118,18 +132,18 @@ class Executor:
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """The copy is looked for first: once it exists, its source may change or go."""
-        existing = await self._find_config_map(key, uid, copied, copied.name)
+        existing = await self._find_config_map(key, copied, copied.name)
         if existing is not None:
             if owner_uid(existing) != uid:
-                raise await self._refusal(key, uid, copied, "one of this name exists that is not the job's; delete it")
+                raise _refuse(copied, "one of this name exists that is not the job's; delete it")
             return
-        source = await self._find_config_map(key, uid, copied, copied.source)
+        source = await self._find_config_map(key, copied, copied.source)
         if source is None:
-            raise await self._no_source(key, uid, copied, "not found; create it")
+            raise _refuse_source(key, copied, "not found; create it")
         data, binary = source.get("data") or {}, source.get("binaryData") or {}
         missing = [name for name in copied.keys if name not in data and name not in binary]
         if missing:
-            raise await self._no_source(key, uid, copied, f"has no key {missing[0]}; add it")
+            raise _refuse_source(key, copied, f"has no key {missing[0]}; add it")
         keys = copied.keys or (*data, *binary)
         content = {
             "data": {name: data[name] for name in keys if name in data},
@@ -137,18 +151,13 @@ class Executor:
         }
         await self._create(key, uid, Create("ConfigMap", {**copied.body, **content}))
 
-    async def _find_config_map(self, key: JobKey, uid: str, copied: CopyConfigMap, name: str) -> Object | None:
+    async def _find_config_map(self, key: JobKey, copied: CopyConfigMap, name: str) -> Object | None:
         try:
             return await self.client.get(CONFIG_MAP, name, namespace=key.namespace)
         except Gone:
             return None
         except Denied as error:
-            raise await self._refusal(key, uid, copied, error.message) from error
-
-    async def _no_source(self, key: JobKey, uid: str, copied: CopyConfigMap, what: str) -> Refused:
-        words = f"{copied.field}: ConfigMap {key.namespace}/{copied.source} {what}"
-        await self.events.record(key, uid, Event("Warning", "SourceNotFound", words))
-        return Refused(words)
+            raise _refuse(copied, error.message, status=error.status) from error
 
     async def _create(self, key: JobKey, uid: str, create: Create) -> None:
         kind = CHILDREN[create.kind]
@@ -161,7 +170,7 @@ class Executor:
                 await self._meet(key, uid, create)
             return
         except (Denied, Gone) as error:
-            raise await self._refusal(key, uid, create, error.message) from error
+            raise _refuse(create, error.message, status=error.status) from error
         if create.kind == "Pod":
             self.learn.pod(answer)
 
@@ -169,13 +178,8 @@ class Executor:
         """A pod of this name exists: our own, made before an answer was lost, or a stranger in its place."""
         existing = await self.client.get(POD, create.name, namespace=key.namespace)
         if owner_uid(existing) != uid:
-            raise await self._refusal(key, uid, create, "a pod of this name exists that is not the job's; delete it")
+            raise _refuse(create, "a pod of this name exists that is not the job's; delete it")
         self.learn.pod(existing)
-
-    async def _refusal(self, key: JobKey, uid: str, create: Create | CopyConfigMap, why: str) -> Refused:
-        words = f"{create.kind} {create.name} was refused: {why}"
-        await self.events.record(key, uid, Event("Warning", "CreateRefused", words))
-        return Refused(words)
 
     def _complete(self, create: Create) -> Object:
         if create.kind != "Secret":
@@ -208,6 +212,16 @@ class Executor:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+
+
+def _refuse(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> Refused:
+    reason = find_reason(create.kind, status, why)
+    return Refused(Problem(reason, f"{create.kind} {create.name} was refused: {why}"[:MAX_WORDS]))
+
+
+def _refuse_source(key: JobKey, copied: CopyConfigMap, what: str) -> Refused:
+    words = f"{copied.field}: ConfigMap {key.namespace}/{copied.source} {what}"
+    return Refused(Problem(SOURCE_NOT_FOUND, words))
 
 
 def _at(obj: Object, pointer: str) -> Any:

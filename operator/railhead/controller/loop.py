@@ -19,7 +19,7 @@ from railhead.planning.planner import plan
 from railhead.resources.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
-REFUSED_RETRY_SECONDS = 5.0
+TROUBLE_RETRY_SECONDS = 5.0
 
 
 @dataclass
@@ -68,7 +68,10 @@ class Loop:
             self.queue.fail(key)
             return "lost"
         except Refused as refused:
-            self._retry(key, str(refused), at_least=REFUSED_RETRY_SECONDS)
+            log.warning("%s/%s: %s", key.namespace, key.name, refused)
+            self.store.note_refusal(observed.uid, refused.problem, at=self.now())
+            self.queue.succeed(key)
+            self.queue.add(key)  # the next pass says it, and when it is tried again
             return "refused"
         except KubeError as error:
             asked = error.seconds if isinstance(error, RetryAfter) else None
@@ -76,8 +79,10 @@ class Loop:
             return "error"
         except Exception as error:  # one job's trouble must not end the operator
             log.exception("%s/%s: pass failed", key.namespace, key.name)
-            self._retry(key, f"{type(error).__name__}: {error}", at_least=REFUSED_RETRY_SECONDS)
+            self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
+        if wanted.creates:
+            self.store.forget_refusal(observed.uid)
         self.queue.succeed(key)
         if wanted.wake_at is not None:
             self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())

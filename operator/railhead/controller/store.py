@@ -19,7 +19,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed, PodView, Problem, Refusal
 from railhead.resources.settings import OperatorSettings
 
 Object = dict[str, Any]
@@ -46,6 +46,7 @@ class Store:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
         self._keys: dict[str, JobKey] = {}
+        self._refusals: dict[str, Refusal] = {}
         self._buried = Buried()
 
     def job(self, key: JobKey) -> JobRecord | None:
@@ -73,6 +74,7 @@ class Store:
             return None  # an answer to our own write that was read after the deletion was seen
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
+            self._refusals.pop(old.uid, None)
             self._buried.add(old.uid, version_of(raw))  # its deletion may never be told
         spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
         self._keys[uid] = key
@@ -95,6 +97,17 @@ class Store:
         if record is not None and record.uid == uid:
             del self._jobs[key]
         self._keys.pop(uid, None)
+        self._refusals.pop(uid, None)
+
+    def note_refusal(self, uid: str, problem: Problem, *, at: datetime) -> None:
+        """The API server would not have a child of a known job; `at` is the time by its clock."""
+        if uid in self._keys:
+            before = self._refusals.get(uid)
+            self._refusals[uid] = Refusal(problem, tries=before.tries + 1 if before else 1, at=at)
+
+    def forget_refusal(self, uid: str) -> None:
+        """All that was wanted could be made."""
+        self._refusals.pop(uid, None)
 
     def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
         """A pod came, changed or went; the key of its job."""
@@ -132,6 +145,7 @@ class Store:
             pods=self.pods(record.uid),
             settings=settings,
             source=self._source(record),
+            refusal=self._refusals.get(record.uid),
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:

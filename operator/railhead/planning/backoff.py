@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 
 from railhead.api.status import FailureStatus
 from railhead.planning.classify import APPLICATION_BUDGET
-from railhead.planning.observed import Observed
+from railhead.planning.observed import Observed, Refusal
 from railhead.planning.status_write import parse_time
 
 LIMIT_SECONDS = 300
 REPLACEMENT_LIMIT_SECONDS = 60
+REFUSED_LIMIT_SECONDS = 30
 
 
 def attempt_delay_seconds(observed: Observed, failure: FailureStatus, *, committed: bool) -> int:
@@ -37,3 +38,9 @@ def replacement_at(observed: Observed) -> datetime:
         return observed.now
     delay = min(REPLACEMENT_LIMIT_SECONDS, 1 << min(max(observed.status.round, 0), 10))
     return min(max(ended), observed.now) + timedelta(seconds=delay)
+
+
+def refused_until(observed: Observed, refusal: Refusal) -> datetime:
+    """When what the API server has refused is tried again."""
+    delay = min(REFUSED_LIMIT_SECONDS, 5 << min(max(refusal.tries - 1, 0), 10))
+    return min(refusal.at, observed.now) + timedelta(seconds=delay)

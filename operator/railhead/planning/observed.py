@@ -26,6 +26,20 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Refusal:
+    """The API server would not have a child of the job; remembered until all that is wanted could be made.
+
+    Attributes:
+        tries: how often in a row.
+        at: the last time.
+    """
+
+    problem: Problem
+    tries: int
+    at: datetime
+
+
+@dataclass(frozen=True)
 class PodView:
     """The facts of one pod that decisions are made from."""
 
@@ -106,6 +120,7 @@ class Observed:
     pods: tuple[PodView, ...]
     settings: OperatorSettings
     source: JobStatus | None = None  # of spec.resumeFrom.trainJob, while there is such a job
+    refusal: Refusal | None = None
 
     @property
     def attempt(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from railhead.planning.attempt import decide_first_attempt
 from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
+from railhead.planning.hold_back import hold_back
 from railhead.planning.loss import decide_loss
 from railhead.planning.next_attempt import decide_next_attempt
 from railhead.planning.observed import Observed
@@ -48,7 +49,7 @@ def plan(observed: Observed) -> Plan:
     for decide in DECISIONS:
         decided = decide(observed)
         if decided is not None:
-            return add_warning_events(observed, _acknowledge(observed, decided))
+            return add_warning_events(observed, _acknowledge(observed, hold_back(observed, decided)))
     return _acknowledge(observed, Plan())
 
 

@@ -14,7 +14,10 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.planning.missing import missing_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
+from railhead.planning.refused import REASONS
 from railhead.planning.status_write import build_condition, build_not_running, build_status_write
+
+UNSCHEDULABLE = "Unschedulable"
 
 
 def decide_progress(observed: Observed) -> Plan:
@@ -34,7 +37,7 @@ def _pending(observed: Observed) -> Plan:
     """Not all pods are up. Only a pod that cannot start is worth a word."""
     found = observed.startup_problem
     if found is None:
-        return Plan()
+        return _tell_problem_is_past(observed)
     pod, problem = found
     if observed.status.reason_of(c.RECONCILING) == problem.reason:
         return Plan()  # the message may change with every try; one write per reason is enough
@@ -46,6 +49,16 @@ def _pending(observed: Observed) -> Plan:
         phase=phase,
     )
     return Plan(status=status, events=(Event("Warning", problem.reason, message),) if status else ())
+
+
+def _tell_problem_is_past(observed: Observed) -> Plan:
+    """Of a pod that has found its place, or could be made after all; the others tell by coming up."""
+    if observed.status.reason_of(c.RECONCILING) not in (UNSCHEDULABLE, *REASONS):
+        return Plan()
+    phase = observed.status.phase or "Pending"
+    message = f"All pods of attempt {observed.attempt} have been made and are starting"
+    conditions = build_not_running(observed, c.RECONCILING, reason=phase, message=message)
+    return Plan(status=build_status_write(observed, conditions, phase=phase))
 
 
 def _fields(observed: Observed, *, joined: int) -> dict[str, Any]:
@@ -126,5 +139,7 @@ def _wait_for_workers(observed: Observed) -> list[Condition]:
         return []
     found = observed.startup_problem
     why = f": pod {found[0].name} cannot start: {found[1].reason}" if found else ""
+    if observed.refusal is not None:
+        why = f": {observed.refusal.problem.reason}: {observed.refusal.problem.message[:600]}"
     message = f"{missing} worker pods are still awaited{why}; they join right after a committed checkpoint"
     return [build_condition(observed, c.RECONCILING, reason="WaitingForWorkers", message=message)]

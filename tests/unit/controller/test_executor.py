@@ -12,6 +12,7 @@ from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.planning.observed import Problem
 from railhead.planning.plan import Create, Delete, Event, Plan, StatusWrite
 from railhead.planning.planner import plan
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
@@ -252,19 +253,29 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: FakeClient, 
 
 
 @pytest.mark.parametrize(
-    "answer", [Denied(403, "Forbidden", "exceeded quota: pods"), Gone(404, "NotFound", 'namespaces "x" not found')]
+    ("answer", "reason"),
+    [
+        (Denied(403, "Forbidden", 'pods "head" is forbidden: exceeded quota: pods'), "QuotaExceeded"),
+        (
+            Denied(403, "Forbidden", 'pods "head" is forbidden: violates PodSecurity "restricted"'),
+            "PodSecurityViolated",
+        ),
+        (Denied(400, "BadRequest", 'admission webhook "x.example" denied the request: no'), "AdmissionDenied"),
+        (Denied(422, "Invalid", 'Pod "head" is invalid: spec.containers[0].name'), "PodInvalid"),
+        (Denied(403, "Forbidden", "cannot create resource pods"), "CreateRefused"),
+        (Gone(404, "NotFound", 'namespaces "x" not found'), "CreateRefused"),
+    ],
 )
 async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
-    client: FakeClient, executor: Executor, learnt: Learnt, answer: KubeError
+    client: FakeClient, executor: Executor, learnt: Learnt, answer: KubeError, reason: str
 ) -> None:
     client.script = {("create", "head"): [answer]}
-    with pytest.raises(Refused, match="Pod head was refused: ") as caught:
+    with pytest.raises(Refused) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
-    assert answer.message in str(caught.value)
+    assert caught.value.problem == Problem(reason, f"Pod head was refused: {answer.message}")
     assert learnt.pods == ["worker"]  # the others are made all the same
-    events = [r.body for r in client.asked if r.plural == "events"]
-    assert [(e["reason"], e["type"]) for e in events] == [("CreateRefused", "Warning")]
-    assert answer.message in events[0]["message"]
+    events = [r.body["reason"] for r in client.asked if r.plural == "events"]
+    assert events == ["Created"], "what was decided stands"
 
 
 async def test_the_token_is_made_here_and_nothing_else_changes(client: FakeClient, executor: Executor) -> None:

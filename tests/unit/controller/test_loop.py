@@ -13,16 +13,18 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor, LostCompare, Refused
-from railhead.controller.loop import REFUSED_RETRY_SECONDS, Loop
+from railhead.controller.loop import TROUBLE_RETRY_SECONDS, Loop
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
+from railhead.planning.observed import Observed, Problem
 from railhead.planning.plan import Plan
 from tests.unit.builders import NOW, SETTINGS
 from tests.unit.controller.fake_client import FakeClient
 from tests.unit.controller.raws import make_job
 from tests.unit.controller.test_queue import FakeClock
 
+QUOTA = Problem("QuotaExceeded", "Pod head was refused: exceeded quota")
 A, B, C = (JobKey("default", name) for name in "abc")
 
 
@@ -74,6 +76,11 @@ class Stage:
     def now(self) -> datetime:
         return NOW + timedelta(seconds=self.clock.now)
 
+    def observe(self, key: JobKey) -> Observed:
+        observed = self.store.observe(key, now=self.now(), settings=SETTINGS)
+        assert observed is not None
+        return observed
+
     @asynccontextmanager
     async def running(self, concurrency: int = 2) -> AsyncIterator[Callable[[], Any]]:
         """The loop at work; yields what lets it work until it has nothing to do."""
@@ -110,12 +117,11 @@ async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> No
     ("error", "delay", "words"),
     [
         (LostCompare("the job changed in between"), FIRST_BACKOFF_SECONDS, None),
-        (Refused("Pod head was refused: quota"), REFUSED_RETRY_SECONDS, "Pod head was refused: quota"),
         (RetryAfter(0, "NoAnswer", "reset"), FIRST_BACKOFF_SECONDS, "reset"),
         (RetryAfter(429, "TooManyRequests", "slow down", seconds=9), 9.0, "slow down"),
         (Denied(403, "Forbidden", "not allowed"), FIRST_BACKOFF_SECONDS, "not allowed"),
-        (RuntimeError("a bug"), REFUSED_RETRY_SECONDS, "RuntimeError: a bug"),
-        (RecursionError(), REFUSED_RETRY_SECONDS, "RecursionError"),
+        (RuntimeError("a bug"), TROUBLE_RETRY_SECONDS, "RuntimeError: a bug"),
+        (RecursionError(), TROUBLE_RETRY_SECONDS, "RecursionError"),
     ],
 )
 async def test_trouble_is_said_and_the_job_is_looked_at_again(
@@ -131,7 +137,7 @@ async def test_trouble_is_said_and_the_job_is_looked_at_again(
 
 @pytest.mark.parametrize(
     "error",
-    [LostCompare("changed"), Refused("quota"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
+    [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
 async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception) -> None:
     stage.executor.script = {B: [error]}
@@ -139,11 +145,32 @@ async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception
         for key in (A, B, C):
             stage.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-        stage.clock.pass_seconds(REFUSED_RETRY_SECONDS)
+        stage.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
         assert await settle() == ["b"]
         for key in (A, B, C):
             stage.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
+
+
+async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_made(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The pass after it makes nothing; it says why and when that is tried again."""
+    stage.executor.script = {A: [Refused(QUOTA), LostCompare("changed"), Refused(QUOTA)]}
+    async with stage.running() as settle:
+        stage.queue.add(A)
+        assert await settle() == ["a", "a"]
+        assert [bool(wanted.creates) for _, _, wanted in stage.executor.plans] == [True, False]
+        assert "default/a: QuotaExceeded: Pod head was refused: exceeded quota" in caplog.text
+        stage.clock.pass_seconds(5)
+        assert await settle() == ["a", "a"]
+        refusal = stage.observe(A).refusal
+        assert refusal is not None and (refusal.problem, refusal.tries) == (QUOTA, 2)
+        stage.clock.pass_seconds(9.9)
+        assert await settle() == []
+        stage.clock.pass_seconds(0.1)
+        assert await settle() == ["a"]
+        assert stage.observe(A).refusal is None
 
 
 async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeeds(stage: Stage) -> None:
@@ -203,7 +230,7 @@ async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: 
 
 
 async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
-    stage.executor.script = {A: [LostCompare("changed")], B: [Refused("quota")], C: [RetryAfter(503, "", "away")]}
+    stage.executor.script = {A: [LostCompare("changed")], B: [Refused(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await stage.loop.pass_over(key)
     assert stage.counted == ["lost", "refused", "error", "done"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed, PodView, Problem, Refusal
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from tests.unit.builders import NOW, ended, make_observed, make_spec
@@ -30,10 +31,13 @@ class Simulation:
     heads: list[str] = field(default_factory=list)
     stuck: set[str] = field(default_factory=set)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    refuses: Callable[[str, dict[str, Any]], Problem | None] = lambda kind, body: None
+    refusal: Refusal | None = None
     last: Plan = field(default_factory=Plan)
 
     def observe(self) -> Observed:
-        return make_observed(*self.pods.values(), status=self.status, spec=self.spec, now=self.now)
+        pods = self.pods.values()
+        return make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=self.refusal)
 
     def pass_over(self) -> Plan:
         """Plans and does it, as the executor would."""
@@ -48,11 +52,19 @@ class Simulation:
             self.counts["status"] += bool(wanted.status.fields)
         for delete in wanted.deletes:
             self._delete(delete.name, delete.uid)
-        for create in wanted.creates:
-            self._create(create.kind, dict(create.body))
+        self._create_all(wanted)
         self.events += [event.reason for event in wanted.events]
         self.counts["events"] += len(wanted.events)
         return wanted
+
+    def _create_all(self, wanted: Plan) -> None:
+        refused = [problem for create in wanted.creates if (problem := self._create(create.kind, dict(create.body)))]
+        if refused:
+            self.counts["refusals"] += 1
+            tries = self.refusal.tries if self.refusal else 0
+            self.refusal = Refusal(refused[0], tries=tries + 1, at=self.now)
+        elif wanted.creates:
+            self.refusal = None
 
     def _at(self, path: str) -> Any:
         found: Any = {"status": self.status}
@@ -116,15 +128,19 @@ class Simulation:
             else:
                 del self.pods[name]
 
-    def _create(self, kind: str, body: dict[str, Any]) -> None:
+    def _create(self, kind: str, body: dict[str, Any]) -> Problem | None:
+        """Why it was refused, when it was."""
         name, labels = body["metadata"]["name"], body["metadata"].get("labels") or {}
         if kind != "Pod":
             if (kind + name) not in self.others:
                 self.others.add(kind + name)
                 self.counts["others"] += 1
-            return
+            return None
         if name in self.pods:
-            return
+            return None
+        problem = self.refuses(kind, body)
+        if problem is not None:
+            return problem
         self.counts["pods"] += 1
         self.bodies[name] = body
         uid = f"{name}#{self.counts['pods']}"
@@ -140,3 +156,4 @@ class Simulation:
         if role == names.HEAD:
             self.heads.append(name)
         assert len(self.live_heads) <= 1, "two live heads"
+        return None

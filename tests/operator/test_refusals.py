@@ -1,0 +1,110 @@
+"""Pods that admission refuses on a real API server, or a kubelet cannot start: said at once, past when they are."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from tests.api.server import MERGE_PATCH
+from tests.operator.audit import AuditLog
+from tests.operator.stage import Object, Stage
+from tests.waiting import wait_until
+
+
+def reconciling(stage: Stage, job: str) -> tuple[str, str]:
+    """Reason and message; empty when there is no such condition."""
+    found = [c for c in stage.status(job).get("conditions") or [] if c["type"] == "Reconciling"]
+    return (found[0]["reason"], found[0]["message"]) if found else ("", "")
+
+
+def wait_reason(stage: Stage, job: str, reason: str, *, seconds: float = 60) -> str:
+    wait_until(f"{job} {reason}", lambda: reconciling(stage, job)[0] == reason, seconds=seconds)
+    return reconciling(stage, job)[1]
+
+
+def make(stage: Stage, kind: str, plural: str, name: str, **body: Any) -> str:
+    """Its path."""
+    path = f"/api/v1/namespaces/{stage.namespace}/{plural}"
+    answer = stage.server.request("POST", path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **body})
+    assert answer.status == 201, answer.message
+    return f"{path}/{name}"
+
+
+def make_quota(stage: Stage, pods: int) -> str:
+    path = make(stage, "ResourceQuota", "resourcequotas", "few", spec={"hard": {"pods": str(pods)}})
+    wait_until("the quota counts", lambda: "used" in (stage.server.request("GET", path).body.get("status") or {}))
+    return path
+
+
+def raise_quota(stage: Stage, path: str, pods: int) -> None:
+    answer = stage.server.request("PATCH", path, {"spec": {"hard": {"pods": str(pods)}}}, content_type=MERGE_PATCH)
+    assert answer.status == 200, answer.message
+
+
+def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(stage: Stage, audit: AuditLog) -> None:
+    quota = make_quota(stage, 2)
+    began = time.monotonic()
+    uid = stage.apply("tight", workers=2)["metadata"]["uid"]
+    message = wait_reason(stage, "tight", "QuotaExceeded", seconds=10)
+    assert names.head_name("tight", uid, 1).removesuffix("-1-head") in message
+    assert " was refused: " in message and "exceeded quota: few, requested: pods=1" in message
+    running = [c for c in stage.status("tight")["conditions"] if c["type"] == "Running"]
+    assert [(c["status"], c["reason"]) for c in running] == [("False", "QuotaExceeded")]
+    assert len(stage.pods("tight")) == 2
+    raise_quota(stage, quota, 9)
+    stage.wait_pods("tight", 3)
+    assert wait_reason(stage, "tight", "Pending")
+    assert "restarts" not in stage.status("tight") and stage.status("tight")["attempt"] == 1
+    refused = [r for r in audit.requests(stage.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 403)]
+    assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "tried again with a back-off"
+    said = [event for event in stage.events("tight") if event["reason"] == "QuotaExceeded"]
+    assert said and {event["type"] for event in said} == {"Warning"}
+
+
+def no_account(stage: Stage) -> Object:
+    return {"podTemplate": {"spec": {"serviceAccountName": "trainer"}}}
+
+
+def no_valid_pod(stage: Stage) -> Object:
+    return {"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}
+
+
+def not_restricted(stage: Stage) -> Object:
+    label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
+    stage.server.request("PATCH", f"/api/v1/namespaces/{stage.namespace}", label, content_type=MERGE_PATCH)
+    return {"podTemplate": {"spec": {"hostNetwork": True}}}
+
+
+@pytest.mark.parametrize(
+    ("build", "reason", "words"),
+    [
+        (no_account, "ServiceAccountNotFound", 'serviceaccount "trainer" not found'),
+        (no_valid_pod, "PodInvalid", 'spec.dnsPolicy: Unsupported value: "Sometimes"'),
+        (not_restricted, "PodSecurityViolated", "host namespaces (hostNetwork=true)"),
+    ],
+    ids=lambda x: getattr(x, "__name__", None),
+)
+def test_what_admission_refuses_is_said_in_its_words(stage: Stage, build: Any, reason: str, words: str) -> None:
+    stage.apply("refused", workers=1, **build(stage))
+    assert words in wait_reason(stage, "refused", reason)
+    assert stage.pods("refused") == {}
+    assert "restarts" not in stage.status("refused")
+    if reason == "ServiceAccountNotFound":
+        make(stage, "ServiceAccount", "serviceaccounts", "trainer")
+        stage.wait_pods("refused", 2)
+
+
+def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
+    stage.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
+    pods = stage.wait_pods("nosecret", 2)
+    head = stage.head("nosecret")
+    stage.hold_pod(head, "CreateContainerConfigError", 'secret "keys" not found')
+    message = wait_reason(stage, "nosecret", "CreateContainerConfigError")
+    assert message == f'Pod {head["metadata"]["name"]} cannot start: container ray: secret "keys" not found'
+    for pod in pods.values():
+        stage.run_pod(pod)
+    stage.wait_phase("nosecret", "Starting")
+    assert reconciling(stage, "nosecret")[0] == "Starting"
