@@ -98,6 +98,9 @@ TOP = [
     _one("spec.suspend", "yes", "must be of type boolean"),
     _one("spec.suspendGraceSeconds", -1, "greater than or equal to 0"),
     _one("spec.suspendGraceSeconds", 86401, "less than or equal to 86400"),
+    _one("spec.activeDeadlineSeconds", 0, "greater than or equal to 1"),
+    _one("spec.startDeadlineSeconds", 31536001, "less than or equal to 31536000"),
+    _one("spec.restartDeadlineSeconds", "1h", "must be of type integer"),
     _one("spec.backoffLimit", -1, "greater than or equal to 0"),
     _one("spec.backoffLimit", 901, "less than or equal to 900"),
     _one("spec.backoffLimit", "3", "must be of type integer"),
@@ -552,10 +555,7 @@ RESUME_FROM = [
 ]
 PLANNED = [
     _unknown("spec.scheduling", {}),
-    _unknown("spec.startDeadlineSeconds", 60),
-    _unknown("spec.restartDeadlineSeconds", 60),
     _unknown("spec.progressDeadlineSeconds", 60),
-    _unknown("spec.activeDeadlineSeconds", 60),
     _unknown("spec.ttlSecondsAfterFinished", 60),
 ]
 BAD_JOBS = [

@@ -104,6 +104,11 @@ GOOD: dict[str, dict[str, Any]] = {
     "an image of one's own": {"spec.imagePullPolicy": "Always", "spec.imagePullSecrets": [{"name": "registry"}]},
     "a digest": {"spec.image": "registry.example:5000/a/b@sha256:" + "0" * 64},
     "created suspended": {"spec.suspend": True, "spec.suspendGraceSeconds": 0},
+    "limited": {
+        "spec.activeDeadlineSeconds": 86400,
+        "spec.startDeadlineSeconds": 600,
+        "spec.restartDeadlineSeconds": 600,
+    },
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},

@@ -94,6 +94,16 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         assert answer.status == 200, answer.message
 
 
+@pytest.mark.parametrize("field", ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"])
+def test_a_deadline_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
+    path = f"{PATH}/limited"
+    assert api_server.request("POST", PATH, make_job({"metadata.name": "limited"})).status == 201
+    for value, status in ((60, 200), (30, 200), (0, 422), (None, 200), (90, 200)):
+        answer = api_server.request("PATCH", path, {"spec": {field: value}}, content_type=MERGE_PATCH)
+        assert answer.status == status, (value, answer.message)
+    api_server.request("DELETE", path)
+
+
 def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer) -> None:
     path = f"{PATH}/elastic"
     job = make_job({"metadata.name": "elastic", "spec.scaling": {"minWorkers": 2, "maxWorkers": 4}})

@@ -76,7 +76,7 @@ def check_counters(world: World) -> None:
 
 def _total(status: Object) -> int:
     restarts = {**NO_RESTARTS, **(status.get("restarts") or {})}
-    return int(restarts["application"] + restarts["infrastructure"])
+    return int(restarts["application"] + restarts["infrastructure"] + restarts.get("startup", 0))
 
 
 def check_end(world: World, *, phase: str = "Succeeded") -> None:

@@ -35,6 +35,7 @@ class Scenario:
     spec: dict[str, Any] = field(default_factory=dict)
     phase: str = "Succeeded"
     restarts: dict[str, int] = field(default_factory=dict)
+    full_nodes: frozenset[str] = frozenset()
 
 
 def committed(epochs: int) -> Callable[[World], bool]:
@@ -85,7 +86,7 @@ class Stage:
 
 async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     """To the point where nothing moves any more; checks what must hold whatever went wrong."""
-    world = World(epochs=6)
+    world = World(epochs=6, full_nodes=set(scenario.full_nodes))
     watchman = Watchman(world)
     stage = Stage(world, faults or Faults())
     world.apply(**scenario.spec)

@@ -71,5 +71,19 @@ SCENARIOS = (
         (Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),),
         spec={"suspend": True},
     ),
+    Scenario(
+        "out of time",
+        spec={"activeDeadlineSeconds": 60},
+        full_nodes=frozenset({"node-1"}),
+        phase="Failed",
+        restarts={"application": 0, "infrastructure": 0},
+    ),
+    Scenario(
+        "no room at the start",
+        (Act(lambda w: w.status().get("attempt", 0) == 2, lambda w: w.full_nodes.clear()),),
+        spec={"startDeadlineSeconds": 60},
+        full_nodes=frozenset({"node-1"}),
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1},
+    ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
 )

@@ -15,7 +15,7 @@ from railhead.contract.report import Report
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW
 
-NAMESPACE = "default"
+NAMESPACE, NODE = "default", "node-1"
 SPEC: Object = {
     "image": "example/train:1",
     "trainer": {"trainFunc": "train:train_func"},
@@ -48,6 +48,7 @@ class World:
         starts: of worker groups, as (attempt, epoch that it began with).
         reports: what drivers have said and nobody has taken yet.
         silent: pods whose node says nothing any more.
+        full_nodes: without room for another pod.
     """
 
     epochs: int = 4
@@ -57,6 +58,7 @@ class World:
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    full_nodes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.api = ModelApiServer(lambda: self.now)
@@ -122,6 +124,8 @@ class World:
             else:
                 self.remove_pod(name)
             return True
+        if phase == "Pending" and NODE in self.full_nodes:
+            return self._find_no_room(pod)
         if phase == "Pending":
             self._start(pod)
             return True
@@ -148,8 +152,17 @@ class World:
             ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
 
+    def _find_no_room(self, pod: Object) -> bool:
+        """The scheduler's word, said once."""
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+        status = {"phase": "Pending", "conditions": [refusal]}
+        before = self.api.version
+        place = ("pods", NAMESPACE, name_of(pod))
+        self.api.patch(place, {"status": status}, subresource="status", content_type="merge")
+        return self.api.version != before
+
     def _start(self, pod: Object) -> None:
-        self.api.bind(pod["metadata"]["name"], "node-1", namespace=NAMESPACE)
+        self.api.bind(pod["metadata"]["name"], NODE, namespace=NAMESPACE)
         self._set(pod, "Running", {"running": {"startedAt": ""}})
         if role_of(pod) == names.HEAD:
             env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}

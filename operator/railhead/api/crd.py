@@ -41,7 +41,7 @@ COLUMNS = [
 
 
 # What may change while the job runs: fields of the spec, and of a field of it.
-MUTABLE_FIELDS = frozenset({"suspend"})
+MUTABLE_FIELDS = frozenset({"suspend", "activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"})
 MUTABLE = {"scaling": {"desiredWorkers"}}
 
 

@@ -106,8 +106,26 @@ class TrainJobSpec(Model):
         description="A TrainJob or a checkpoint to begin from. It is only read; the job's own run starts beside it.",
     )
     scheduling: Any | None = planned("Queue and gang scheduling.")
-    start_deadline_seconds: Any | None = planned("From start until training runs.")
-    restart_deadline_seconds: Any | None = planned("From a loss until training runs again.")
+    start_deadline_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=31_536_000,
+        description="From the start, or from a resume, until training runs. Then all pods are given back and the next "
+        "attempt backs off. May be changed at any time.",
+    )
+    restart_deadline_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=31_536_000,
+        description="From a loss until training runs again. Then all pods are given back and the next attempt backs "
+        "off. May be changed at any time.",
+    )
     progress_deadline_seconds: Any | None = planned("No report for so long is a hang.")
-    active_deadline_seconds: Any | None = planned("Limit of the whole job.")
+    active_deadline_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=31_536_000,
+        description="From the first start, without suspended time, until the job fails because it has not finished. "
+        "May be changed at any time.",
+    )
     ttl_seconds_after_finished: Any | None = planned("Removes the children of a finished job.")

@@ -40,6 +40,7 @@ class Restarts(StatusModel):
     application: int = Field(default=0, description="Attempts lost to the application.")
     infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
     without_progress: int = Field(default=0, description="Attempts in a row that committed no checkpoint.")
+    startup: int = Field(default=0, description="Attempts given up before training ran, by a deadline.")
 
 
 class HeadStatus(StatusModel):
@@ -72,6 +73,13 @@ class Resize(StatusModel):
         default=-1,
         description="Index of the newest checkpoint when it was decided, -1 = none; the next one lets them go.",
     )
+
+
+class Waiting(StatusModel):
+    """Training does not run, and is awaited."""
+
+    since: str = _text("The begin of the attempt, or the loss (RFC 3339).", MAX_TIME)
+    again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
 class Progress(StatusModel):
@@ -120,7 +128,8 @@ class FailureStatus(StatusModel):
         default="",
         alias="class",
         max_length=32,
-        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption or Fenced.",
+        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption, Startup, DeadlineExceeded or "
+        "Fenced.",
     )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)
@@ -154,6 +163,8 @@ class JobStatus(StatusModel):
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to begin again.")
     start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
+    suspended_seconds: int = Field(default=0, description="How long the job was suspended, without a present rest.")
+    waiting: Waiting | None = Field(default=None, description="Since when training is awaited; absent while it runs.")
     completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")

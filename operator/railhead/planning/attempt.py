@@ -14,8 +14,13 @@ from railhead.planning.resume_from import find_initial_checkpoint
 from railhead.planning.status_write import build_not_running, build_status_write, format_time
 
 
-def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str = "", **changes: Any) -> Plan:
-    """The plan that raises the attempt and makes its children; `changes` go into the same write."""
+def begin_attempt(
+    observed: Observed, *, attempt: int, event: Event, phase: str = "", again: bool = False, **changes: Any
+) -> Plan:
+    """The plan that raises the attempt and makes its children; `changes` go into the same write.
+
+    `again`: training has run since the job was started or resumed.
+    """
     attempt = min(attempt, MAX_ATTEMPT)
     phase = phase or ("Pending" if attempt == 1 else "Restarting")
     workers = observed.wanted_workers
@@ -32,6 +37,7 @@ def begin_attempt(observed: Observed, *, attempt: int, event: Event, phase: str 
         head={"pod": "", "node": ""},
         workers={"desired": workers, "ready": 0, "joined": 0},
         resize=None,
+        waiting={"since": format_time(observed.now), "again": again},
         startTime=observed.status.start_time or format_time(observed.now),
         **changes,
     )

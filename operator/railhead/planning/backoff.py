@@ -5,17 +5,20 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api.status import FailureStatus
-from railhead.planning.classify import APPLICATION_BUDGET
+from railhead.planning.classify import APPLICATION_BUDGET, STARTUP
 from railhead.planning.observed import Observed, Refusal
 from railhead.planning.status_write import parse_time
 
 LIMIT_SECONDS = 300
+STARTUP_LIMIT_SECONDS = 60  # room that somebody has made is taken within that time
 REPLACEMENT_LIMIT_SECONDS = 60
 REFUSED_LIMIT_SECONDS = 30
 
 
 def attempt_delay_seconds(observed: Observed, failure: FailureStatus, *, committed: bool) -> int:
     restarts = observed.status.restarts
+    if failure.class_ == STARTUP:
+        return min(STARTUP_LIMIT_SECONDS, 5 << min(max(restarts.startup, 0), 10))
     if failure.class_ in APPLICATION_BUDGET:
         return min(LIMIT_SECONDS, 5 << min(max(restarts.application, 0), 10))
     if committed:

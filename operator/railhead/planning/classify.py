@@ -13,7 +13,9 @@ from railhead.planning.observed import Observed, PodView
 from railhead.planning.status_write import format_time
 
 APPLICATION_BUDGET = frozenset({"Application", "OutOfMemory"})
-NO_BUDGET = frozenset({"Fenced"})  # it was no attempt of its own: a later one had the run already
+STARTUP, DEADLINE = "Startup", "DeadlineExceeded"
+# Fenced: it was no attempt of its own, a later one had the run already. Startup: it trained nothing and lost nothing.
+NO_BUDGET = frozenset({"Fenced", STARTUP})
 
 
 def _kind(pod: PodView) -> tuple[str, str, str]:

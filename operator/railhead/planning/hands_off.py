@@ -6,9 +6,11 @@ from datetime import timedelta
 
 from railhead.api import conditions as c
 from railhead.api.names import HEAD, MANAGER
-from railhead.planning.observed import Observed
+from railhead.planning.classify import DEADLINE
+from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
+from railhead.planning.success import last_checkpoint
 
 SIDECAR_SECONDS = 60  # for the other containers of a head to end after its driver
 
@@ -26,13 +28,26 @@ def decide_finished(observed: Observed) -> Plan | None:
     """A finished job holds no worker pods. Its ended head pod stays for its logs, unless a sidecar runs on in it."""
     if not observed.status.is_finished:
         return None
+    head = observed.head
+    if head is not None and _may_commit(observed, head):
+        return Plan(deletes=delete_all([head]), wake_at=head.gone_by)
     due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
     kept = [p for p in observed.pods if p.role == HEAD and (p.is_over or (p.has_ended and observed.now < due))]
     has_sidecar = any(not p.is_over and not p.is_deleting for p in kept)
+    told = last_checkpoint(observed, head.outcome if head and head.has_ended else None)
     return Plan(
+        status=build_status_write(observed, list(observed.status.conditions), **told) if told else None,
         deletes=delete_all(p for p in observed.pods if p not in kept),
         wake_at=due if has_sidecar else None,
     )
+
+
+def _may_commit(observed: Observed, head: PodView) -> bool:
+    """Told to end by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
+    failure = observed.status.failure
+    if failure is None or failure.class_ != DEADLINE or head.has_ended:
+        return False
+    return not head.is_deleting or head.may_still_end(observed.now)
 
 
 def decide_strays(observed: Observed) -> Plan | None:

@@ -30,14 +30,14 @@ def decide_loss(observed: Observed) -> Plan | None:
     if head is not None and head.may_still_end(observed.now):
         return Plan(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     if head is not None and not head.is_live:
-        return _lose(observed, classify_loss(observed, head, gone=gone), head=head)
+        return lose_attempt(observed, classify_loss(observed, head, gone=gone), head=head)
     if head is None and observed.was_head_up:
-        return _lose(observed, classify_loss(observed, None, gone=gone), head=None)
+        return lose_attempt(observed, classify_loss(observed, None, gone=gone), head=None)
     refused = next((p for p in observed.lost_workers if p.outcome and p.outcome.outcome == "Configuration"), None)
     if refused is not None:
-        return _lose(observed, classify_loss(observed, refused, gone=refused.name), head=head)
+        return lose_attempt(observed, classify_loss(observed, refused, gone=refused.name), head=head)
     if observed.empty_slots and observed.status.round >= ROUNDS_PER_ATTEMPT and observed.lost_workers:
-        return _lose(observed, classify_loss(observed, observed.lost_workers[0], gone=""), head=head)
+        return lose_attempt(observed, classify_loss(observed, observed.lost_workers[0], gone=""), head=head)
     return None
 
 
@@ -56,7 +56,8 @@ def spent_budget(observed: Observed, failure: FailureStatus, *, committed: bool)
     return ""
 
 
-def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -> Plan:
+def lose_attempt(observed: Observed, failure: FailureStatus, *, head: PodView | None) -> Plan:
+    """The attempt is over; the next one follows, or the job fails."""
     checkpoint = last_checkpoint(observed, head.outcome if head else None)
     committed = observed.has_committed or "checkpoint" in checkpoint
     spent = spent_budget(observed, failure, committed=committed)
@@ -81,6 +82,13 @@ def _lose(observed: Observed, failure: FailureStatus, *, head: PodView | None) -
     # An ended pod costs nothing and is evidence: it goes when the next attempt begins.
     deletes = delete_all(p for p in observed.pods if p.is_live)
     return Plan(status=status, deletes=deletes, events=(Event("Warning", "Restarting", message),), wake_at=at)
+
+
+def fail_job(observed: Observed, failure: FailureStatus) -> Plan:
+    """No attempt follows, though budgets are left."""
+    told = {"failure": failure.model_dump(by_alias=True, mode="json")}
+    head = observed.head
+    return _fail(observed, failure, spent="no further attempt is made", told={**told}, head=head)
 
 
 def _fail(

@@ -9,7 +9,7 @@ from railhead.api import conditions as c
 from railhead.api.status import FailureStatus
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.backoff import next_attempt_at
-from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET
+from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, STARTUP
 from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
@@ -32,7 +32,10 @@ def decide_next_attempt(observed: Observed) -> Plan | None:
         return _wait_for(observed, remains, since=parse_time(failure.time) or observed.now)
     if at > observed.now:
         return Plan(wake_at=at)
-    return begin_next_attempt(observed, reason="AttemptStarted", restarts=_count(observed, failure))
+    again = observed.status.waiting is None or observed.status.waiting.again
+    phase = "Restarting" if again else "Pending"
+    restarts = _count(observed, failure)
+    return begin_next_attempt(observed, reason="AttemptStarted", phase=phase, again=again, restarts=restarts)
 
 
 def _count(observed: Observed, failure: FailureStatus) -> dict[str, int]:
@@ -44,6 +47,7 @@ def _count(observed: Observed, failure: FailureStatus) -> dict[str, int]:
         "application": restarts.application + (is_counted and is_application),
         "infrastructure": restarts.infrastructure + (is_counted and not is_application),
         "withoutProgress": 0 if observed.has_committed else restarts.without_progress + is_counted,
+        "startup": restarts.startup + (failure.class_ == STARTUP),
     }
 
 

@@ -241,9 +241,10 @@ class Observed:
         return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
 
     @property
-    def follows_a_loss(self) -> bool:
-        """Of the attempt before; a resumed job begins an attempt without one."""
-        return self.status.failure is not None and 0 < self.status.failure.attempt == self.attempt - 1
+    def is_restart(self) -> bool:
+        """Training has run since the job was started or resumed."""
+        waiting = self.status.waiting
+        return waiting.again if waiting is not None else self.attempt > 1
 
     @property
     def is_training(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from railhead.planning.attempt import decide_first_attempt
+from railhead.planning.deadlines import decide_active_deadline, decide_startup_deadline, next_due
 from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
 from railhead.planning.hold_back import hold_back
 from railhead.planning.loss import decide_loss
@@ -28,6 +29,7 @@ from railhead.planning.warnings import add_warning_events
 DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_finished,
     decide_invalid,
+    decide_active_deadline,
     decide_suspend,
     decide_source,
     decide_first_attempt,
@@ -35,6 +37,7 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_next_attempt,
     decide_success,
     decide_loss,
+    decide_startup_deadline,
     decide_resize,
     decide_replacement,
     decide_progress,
@@ -54,7 +57,10 @@ def plan(observed: Observed) -> Plan:
 
 
 def _acknowledge(observed: Observed, decided: Plan) -> Plan:
-    """A changed spec is acknowledged also when there is nothing else to say: tools wait for it."""
+    """A changed spec is acknowledged also when there is nothing else to say: tools wait for it. Limits are kept."""
+    due = next_due(observed)
+    if due is not None and (decided.wake_at is None or due < decided.wake_at):
+        decided = replace(decided, wake_at=due)
     if decided.status is not None or observed.status.observed_generation == observed.generation:
         return decided
     return replace(decided, status=build_status_write(observed, list(observed.status.conditions)))

@@ -15,7 +15,7 @@ from railhead.planning.missing import missing_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
 from railhead.planning.refused import REASONS
-from railhead.planning.status_write import build_condition, build_not_running, build_status_write
+from railhead.planning.status_write import build_condition, build_not_running, build_status_write, wait_again
 
 UNSCHEDULABLE = "Unschedulable"
 
@@ -80,7 +80,7 @@ def _joined(observed: Observed) -> int:
 def _starting(observed: Observed) -> Plan:
     """Enough pods are up; Ray and the worker group are coming up (again)."""
     was_running = observed.status.phase == "Running"
-    again = was_running or observed.follows_a_loss or observed.status.round > 0
+    again = was_running or observed.is_restart or observed.status.round > 0
     if was_running and observed.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
         return Plan()  # the driver's end is near or its word is old; the pods will tell
     phase = "Restarting" if again else "Starting"
@@ -89,6 +89,7 @@ def _starting(observed: Observed) -> Plan:
         observed,
         build_not_running(observed, c.RECONCILING, reason=phase, message=message),
         phase=phase,
+        **(wait_again(observed) if was_running else {}),
         **_fields(observed, joined=_joined(observed) if observed.is_elastic else observed.status.workers.joined),
     )
     return Plan(status=status)
@@ -117,6 +118,7 @@ def _training(observed: Observed) -> Plan:
             *_wait_for_workers(observed),
         ],
         phase="Running",
+        waiting=None,
         **_fields(observed, joined=joined),
     )
     is_news = observed.status.phase != "Running"

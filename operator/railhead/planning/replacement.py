@@ -15,7 +15,7 @@ from railhead.planning.children import worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.progress import show_progress
-from railhead.planning.status_write import build_not_running, build_status_write
+from railhead.planning.status_write import build_not_running, build_status_write, wait_again
 
 
 def decide_replacement(observed: Observed) -> Plan | None:
@@ -39,6 +39,7 @@ def decide_replacement(observed: Observed) -> Plan | None:
         _conditions(observed, message),
         phase=observed.status.phase if observed.is_elastic else "Restarting",
         round=round_,
+        **wait_again(observed),
         restarts=_count_restart(observed),
         workers={
             "desired": observed.desired_workers,
@@ -65,8 +66,4 @@ def _conditions(observed: Observed, message: str) -> list[Condition]:
 
 def _count_restart(observed: Observed) -> dict[str, int]:
     restarts = observed.status.restarts
-    return {
-        "application": restarts.application,
-        "infrastructure": restarts.infrastructure + 1,
-        "withoutProgress": restarts.without_progress,
-    }
+    return {**restarts.model_dump(by_alias=True), "infrastructure": restarts.infrastructure + 1}

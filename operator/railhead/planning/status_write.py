@@ -48,6 +48,13 @@ def build_not_running(observed: Observed, type_: str, *, reason: str, message: s
     ]
 
 
+def wait_again(observed: Observed) -> dict[str, Any]:
+    """The status field `waiting` of a job that trained until now; of one that waits already none."""
+    if observed.status.waiting is not None:
+        return {}
+    return {"waiting": {"since": format_time(observed.now), "again": True}}
+
+
 def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Status fields as operations of a JSON Patch; the value None takes a field away, whether it is there or not."""
     operations: list[dict[str, Any]] = []

@@ -13,6 +13,7 @@ from typing import Any
 
 from railhead.api import conditions as c
 from railhead.planning.attempt import begin_next_attempt
+from railhead.planning.deadlines import count_suspended
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
 from railhead.planning.resume_from import decide_source
@@ -79,6 +80,7 @@ def _say_suspended(observed: Observed) -> Plan:
         head={"pod": "", "node": ""},
         workers={"desired": observed.desired_workers, "ready": 0, "joined": 0},
         resize=None,
+        waiting=None,
         **fields,
     )
     if observed.status.phase != SUSPENDING:
@@ -95,8 +97,13 @@ def _resume(observed: Observed) -> Plan:
     remains = observed.acting_pods
     if remains:
         return Plan(deletes=delete_all(remains))
-    plan = begin_next_attempt(observed, reason="Resumed", phase="Pending")
+    plan = begin_next_attempt(observed, reason="Resumed", phase="Pending", **_count(observed))
     return replace(plan, status=_of_this_spec(observed, plan.status))
+
+
+def _count(observed: Observed) -> dict[str, Any]:
+    seconds = count_suspended(observed)
+    return {"suspendedSeconds": seconds} if seconds else {}
 
 
 def _of_this_spec(observed: Observed, status: StatusWrite | None) -> StatusWrite | None:

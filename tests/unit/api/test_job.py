@@ -75,6 +75,9 @@ FULL: dict[str, Any] = {
     "backoffLimit": 5,
     "suspend": True,
     "suspendGraceSeconds": 30,
+    "activeDeadlineSeconds": 86400,
+    "startDeadlineSeconds": 600,
+    "restartDeadlineSeconds": 600,
     "managedBy": "railhead.dev/operator",
 }
 
