@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.contract.job_input import WORKER_SLOT
@@ -58,6 +58,7 @@ def number(quantities: Any, name: str) -> Any:
     return parse_quantity(quantities.get(name, "0"))
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_what_ray_is_told_and_its_overhead_are_what_the_pod_asks_for(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
@@ -67,6 +68,7 @@ def test_what_ray_is_told_and_its_overhead_are_what_the_pod_asks_for(raw: dict[s
     assert worker.ray.resources.get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
@@ -80,6 +82,7 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
     assert number(worker.requests, "memory") == workers + extra + overhead + parse_quantity(worker.shared_memory)
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
@@ -89,6 +92,7 @@ def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     assert room[WORKER_SLOT] == count * sizes.per_worker[WORKER_SLOT]
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, Any]) -> None:
     """As many bundles per node as the strategy has, each with its resources and labels, and no room for one more."""
@@ -107,6 +111,7 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
         assert parse_selector((scaling.label_selector or {})[key]) == ("In", [value])
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_ray_data_has_a_whole_cpu_exactly_where_the_extra_one_suffices(raw: dict[str, Any]) -> None:
     """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_TASKS`, in its own terms."""
@@ -132,6 +137,7 @@ def test_datasets_make_the_pods_larger_unless_the_job_says_otherwise() -> None:
     assert sizes.head.requests == {"cpu": "2", "memory": "4Gi"}
 
 
+@settings(deadline=None)
 @given(raw_specs())
 def test_limits_are_the_requests_without_cpu(raw: dict[str, Any]) -> None:
     sizes = compute_sizes(make_spec(**raw))
