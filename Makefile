@@ -13,7 +13,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu demo e2e e2e-install e2e-node bench-start bench-data bench-elastic image sbom release clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ e2e-install: ## What helm does, on such a cluster without Railhead in it: instal
 
 e2e-node: $(READY) ## What differs on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS= for all]
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
+
+mutants: $(READY) ## Seeded defects in planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
+	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py

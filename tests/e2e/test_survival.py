@@ -13,7 +13,7 @@ def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster
     status = cluster.wait_end("retried")
     assert status["phase"] == "Succeeded", cluster.tell("retried")
     assert status["attempt"] == 2
-    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0}
+    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0}
     assert status["failure"]["attempt"] == 1 and "the lorry is empty" in status["failure"]["message"]
     assert read_starts(cluster, "retried") == [0, 3]
     assert status["checkpoint"]["index"] == 4
@@ -33,7 +33,7 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
     status = cluster.wait_end("loses")
     assert status["phase"] == "Succeeded", cluster.tell("loses")
     assert status["attempt"] == 1 and status["round"] == 1
-    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0}
+    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
     assert status["head"]["pod"] == head
     starts = read_starts(cluster, "loses")
     assert starts[0] == 0 and len(starts) >= 2 and min(starts[1:]) >= 3, starts
@@ -60,7 +60,7 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
     status = cluster.wait_end("orphan")
     assert status["phase"] == "Succeeded", cluster.tell("orphan")
     assert status["attempt"] == 2 and status["round"] == 0
-    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0}
+    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0}
     assert read_starts(cluster, "orphan", claim="orphan-runs") == [0, 20]
     cluster.kill_operator()
     assert cluster.status("orphan")["phase"] == "Succeeded"
