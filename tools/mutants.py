@@ -100,7 +100,7 @@ MUTANTS = (
     Mutant(
         "counters do not rise with the attempt",
         "planning/next_attempt.py",
-        "restarts=counted)",
+        ", restarts=restarts)",
         ")",
         (CRASHES,),
     ),
