@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = Path("operator", "railhead")
@@ -23,6 +24,7 @@ SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/test_suspend.py"
 DEADLINES = "tests/unit/planning/test_deadlines.py"
+TIMEOUT = 300.0  # seconds; without a defect the tests take a fraction of it
 
 
 @dataclass(frozen=True)
@@ -192,10 +194,14 @@ MUTANTS = (
 
 
 def run_tests(tests: Iterable[str], folder: Path) -> bool:
-    """Whether they pass. Raises ValueError when pytest could not run them."""
+    """Whether they pass, and come to an end. Raises ValueError when pytest could not run them."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder / "operator"), "RAILHEAD_SCHEDULES": "60"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": TIMEOUT}
+    try:
+        done = subprocess.run(command, cwd=folder, env=environment, check=False, **options)
+    except subprocess.TimeoutExpired:  # some defects make a job begin again for ever
+        return False
     if done.returncode not in (0, 1):
         raise ValueError(f"pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.returncode == 0
