@@ -23,9 +23,8 @@ def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster
 @pytest.mark.node
 def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))
-    wait_until(
-        "three commits", lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2, seconds=120
-    )
+    committed = lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
+    wait_until("three commits", committed, seconds=240, tell=lambda: cluster.tell("loses"))
     [head] = [n for n in cluster.pod_names("loses") if n.endswith("-head")]
     [lost] = [n for n in cluster.pod_names("loses") if n.endswith("-w1-0")]
     cluster("delete", "pod", lost, "--grace-period=0", "--force")
