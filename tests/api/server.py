@@ -57,5 +57,12 @@ class ApiServer:
         is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
         return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
 
+    def list(self, path: str, **query: str) -> list[dict[str, Any]]:
+        """The items of a list. Raises AssertionError when it is refused."""
+        answer = self.request("GET", path, **query)
+        assert answer.status == 200, answer.message
+        found: list[dict[str, Any]] = answer.body["items"]
+        return found
+
     def close(self) -> None:
         self._connection.close()

@@ -68,6 +68,11 @@ class RunningOperator:
         assert self._process is not None
         self._process.send_signal(number)
 
+    @property
+    def has_ended(self) -> bool:
+        """By itself, or by a signal."""
+        return self._process is None or self._process.poll() is not None
+
     def wait(self) -> int:
         """Its exit code, once it has ended by itself."""
         assert self._process is not None

@@ -47,6 +47,10 @@ class Stage:
         """The user's patch of the spec."""
         return self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
 
+    def delete(self, name: str) -> None:
+        """The user's deletion."""
+        self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}")
+
     def job(self, name: str) -> Object:
         return self._ask("GET", f"{JOBS.format(self.namespace)}/{name}")
 
