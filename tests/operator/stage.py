@@ -47,9 +47,14 @@ class Stage:
         """The user's patch of the spec."""
         return self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
 
-    def delete(self, name: str) -> None:
-        """The user's deletion."""
-        self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}")
+    def delete(self, name: str) -> Object:
+        """The user's deletion; the job, when a finalizer still holds it."""
+        return self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}")
+
+    def hold(self, name: str, *finalizers: str) -> None:
+        """Somebody's finalizers in place of those before: with one, a deleted job stays."""
+        body = {"metadata": {"finalizers": list(finalizers)}}
+        self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", body, content_type=MERGE_PATCH)
 
     def job(self, name: str) -> Object:
         return self._ask("GET", f"{JOBS.format(self.namespace)}/{name}")

@@ -1,0 +1,152 @@
+"""TrainJobs in every state that GitOps tools tell apart, as a real operator leaves them on a real API server.
+
+tests/unit/gitops holds them as they were saved from here, and says what the tools make of them.
+A run compares; with RAILHEAD_SAVE_STATES=1 it writes them down anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from railhead.api import names
+from railhead.contract.exit_codes import CODE_OF_CLASS, TERMINATED
+from railhead.contract.outcome import SUCCEEDED, Outcome
+from tests.operator.stage import Object, Stage
+from tests.waiting import wait_until
+
+SAVED = Path(__file__).resolve().parents[1] / "unit" / "gitops" / "states.yaml"
+HEADER = "# Saved from real runs by RAILHEAD_SAVE_STATES=1 pytest tests/operator/test_states.py; do not edit.\n"
+KEPT = ("observedGeneration", "phase", "attempt", "round", "conditions")
+TIME = "2026-01-01T00:00:00Z"
+RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
+HOLD = "railhead.test/hold"
+States = Iterator[tuple[str, Object]]
+
+
+def test_the_saved_states_are_those_of_real_runs(stage: Stage) -> None:
+    lives = (refused(stage), runs_well(stage), fails(stage), rests(stage), warned(stage), is_deleted(stage))
+    states = [simplify(name, job) for life in lives for name, job in life]
+    if os.environ.get("RAILHEAD_SAVE_STATES"):
+        SAVED.write_text(HEADER + yaml.safe_dump(states, sort_keys=False, width=120))
+    saved = {state["name"]: state for state in yaml.safe_load(SAVED.read_text())}
+    for state in states:
+        assert state == saved.get(state["name"]), f"save it anew: RAILHEAD_SAVE_STATES=1 pytest {Path(__file__).name}"
+    assert len(saved) == len(states)
+
+
+def simplify(name: str, job: Object) -> Object:
+    """What tools look at, without what differs from run to run."""
+    metadata = job["metadata"]
+    status = {key: value for key, value in job["status"].items() if key in KEPT}
+    for condition in status.get("conditions", []):
+        condition["lastTransitionTime"] = TIME
+        condition["message"] = condition["message"].replace(names.tag(metadata["uid"]), "3f2a9c")
+    is_deleted = {"deletionTimestamp": TIME} if "deletionTimestamp" in metadata else {}
+    return {"name": name, "generation": metadata["generation"], **is_deleted, "status": status}
+
+
+def wait_condition(stage: Stage, job: str, type_: str, status: str = "True") -> Object:
+    """The job, once it has the condition."""
+
+    def ask() -> Object | None:
+        found = stage.job(job)
+        conditions = found["status"].get("conditions") or []
+        return found if any((c["type"], c["status"]) == (type_, status) for c in conditions) else None
+
+    found: Object = wait_until(f"{type_}={status} of {job}", ask, tell=lambda: str(stage.status(job)))
+    return found
+
+
+def pods_of(stage: Stage, job: str, attempt: int) -> list[Object]:
+    found = stage.pods(job).values()
+    return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
+
+
+def train(stage: Stage, job: str, *, attempt: int = 1, **told: Any) -> None:
+    """The attempt's pods run, and its driver says that it trains."""
+    wait_until("the pods", lambda: len(pods_of(stage, job, attempt)) == 2)
+    for pod in pods_of(stage, job, attempt):
+        stage.bind_pod(pod)
+        stage.run_pod(pod)
+    [head] = [pod for pod in pods_of(stage, job, attempt) if pod["metadata"]["name"].endswith("-head")]
+    wait_until(
+        "the head in the status", lambda: stage.status(job).get("head", {}).get("pod") == head["metadata"]["name"]
+    )
+    assert stage.report(job, token=stage.token_of(head), attempt=attempt, reports=1, joined=1, **told) == 202
+    wait_condition(stage, job, "Running")
+
+
+def runs_well(stage: Stage) -> States:
+    yield "not seen by any operator", stage.apply("well", workers=1)
+    for pod in stage.wait_pods("well", 2).values():
+        stage.run_pod(pod)
+    stage.wait_phase("well", "Starting")
+    yield "starting", stage.job("well")
+    head = stage.head("well")
+    assert stage.report("well", token=stage.token_of(head), reports=1, joined=1) == 202
+    yield "running", wait_condition(stage, "well", "Running")
+    stage.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, reports=1))
+    yield "succeeded", wait_condition(stage, "well", "Complete")
+
+
+def fails(stage: Stage) -> States:
+    stage.apply("bad", workers=1, backoffLimit=1)
+    train(stage, "bad")
+    stage.end_pod(stage.head("bad"), code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    yield "restarting after a loss", wait_condition(stage, "bad", "Reconciling")
+    for pod in pods_of(stage, "bad", 1):
+        stage.remove_pod(pod)
+    train(stage, "bad", attempt=2)
+    [head] = [pod for pod in pods_of(stage, "bad", 2) if pod["metadata"]["name"].endswith("-head")]
+    stage.end_pod(head, code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    yield "failed", wait_condition(stage, "bad", "Failed")
+
+
+def rests(stage: Stage) -> States:
+    stage.apply("rests", workers=1)
+    train(stage, "rests")
+    yield "running, with a change that was not seen", stage.change("rests", suspend=True)
+    stage.wait_phase("rests", "Suspending")
+    yield "suspending", stage.job("rests")
+    stage.end_pod(stage.head("rests"), code=TERMINATED, outcome=Outcome("Preemption", reason="Terminated"))
+    wait_until("all are told", lambda: all("deletionTimestamp" in p["metadata"] for p in stage.pods("rests").values()))
+    for pod in stage.pods("rests").values():
+        stage.remove_pod(pod)
+    yield "suspended", wait_condition(stage, "rests", "Suspended")
+
+
+def warned(stage: Stage) -> States:
+    warnings = {
+        "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
+        "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
+    }
+    for number, (name, warning) in enumerate(warnings.items()):
+        job = f"warned-{number}"
+        stage.apply(job, workers=1)
+        train(stage, job, warning=warning, state="RUNNING")
+        wait_until(name, partial(has_two_conditions, stage, job))
+        yield name, stage.job(job)
+
+
+def is_deleted(stage: Stage) -> States:
+    stage.apply("leaves", workers=1)
+    train(stage, "leaves")
+    stage.hold("leaves", HOLD)
+    yield "being deleted", stage.delete("leaves")
+    stage.hold("leaves")
+
+
+def has_two_conditions(stage: Stage, job: str) -> bool:
+    return len(stage.status(job)["conditions"]) == 2
+
+
+def refused(stage: Stage) -> States:
+    """By what only the operator can know."""
+    stage.apply("refused", workers=1, podTemplate={"spec": {"initContainers": [{"image": "registry.example/init:1"}]}})
+    yield "refused by the operator", wait_condition(stage, "refused", "Stalled")
