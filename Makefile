@@ -13,7 +13,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic image sbom release clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -102,6 +102,12 @@ bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, beside a Ray
 
 bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, beside Ray's own [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.elastic $(BENCH_ARGS)
+
+bench-worker-loss: $(READY) ## Time from the SIGKILL of a worker to training again, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+	$(BIN)/python -m benchmarks.worker_loss $(BENCH_ARGS)
+
+bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again, beside that of a fresh job [BENCH_ARGS="--rounds 5"]
+	$(BIN)/python -m benchmarks.head_loss $(BENCH_ARGS)
 
 image: $(READY) ## The operator's image, by docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
 	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"

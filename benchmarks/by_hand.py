@@ -17,7 +17,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,8 +99,22 @@ class HandStarted:
         self.workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
         self._start_ray(self._head, build_head_command(self._head, self._job))
         for worker in self.workers:
-            self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
+            self._start_worker(worker)
         return self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
+
+    def start_another_worker(self) -> None:
+        """As whoever started the cluster does when a node is lost."""
+        worker = self._pod(f"w{len(self.workers)}")
+        self.workers.append(worker)
+        self._start_worker(worker)
+
+    @contextmanager
+    def words_on_timeout(self) -> Iterator[None]:
+        """A TimeoutError gets the driver's last words."""
+        try:
+            yield
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{self.read_log()[-3000:]}") from None
 
     def read_log(self) -> str:
         """The driver's output."""
@@ -108,6 +123,9 @@ class HandStarted:
     @property
     def _log(self) -> Path:
         return self._folder / "driver.log"
+
+    def _start_worker(self, worker: Pod) -> None:
+        self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
 
     def _start_ray(self, pod: Pod, command: list[str]) -> None:
         """`ray start ...`, without the bundle by which a pod runs Ray's command."""

@@ -1,4 +1,4 @@
-"""Training for `make bench-elastic`: steps without end, each written down with the size of the group.
+"""Training for the benchmarks of losses: steps without end, each written down with the size of the group.
 
 Runs as the train_func of a TrainJob and of a driver started by hand.
 """
@@ -16,6 +16,7 @@ import torch
 def train_func(config: dict[str, Any]) -> None:
     """config: notes (a file that rank 0 appends to), seconds (of a step)."""
     context = ray.train.get_context()
+    began = time.time()
     step = resume()
     while True:
         total = torch.ones(1)
@@ -24,7 +25,8 @@ def train_func(config: dict[str, Any]) -> None:
         assert int(total) == context.get_world_size()
         if context.get_world_rank() == 0:
             with open(config["notes"], "a") as notes:
-                notes.write(json.dumps({"time": time.time(), "workers": int(total), "step": step}) + "\n")
+                note = {"time": time.time(), "workers": int(total), "step": step, "began": began}
+                notes.write(json.dumps(note) + "\n")
         time.sleep(config["seconds"])
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = None

@@ -1,0 +1,152 @@
+"""What the benchmarks of losses share: a job that trains without end, what it has noted, and how a node is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.machine import wait_until_quiet
+from railhead.cli.local_options import Console
+from railhead.driver.node.process import find_descendants, read_parents
+from railhead.local.install import Kubectl
+from railhead.local.session import Session
+
+BOUND = 1.3
+CODE = Path(__file__).with_name("steps.py")
+WORKERS = 2
+STEPS_BEFORE = 5  # with all workers, before something is lost
+START_SECONDS, LOSS_SECONDS = 120.0, 180.0
+APPLIED, BY_HAND = "TrainJob", "by hand"
+Ways = Mapping[str, Callable[[Path], float]]
+
+
+def build_spec(storage: Path, **scaling: int) -> dict[str, Any]:
+    return {
+        "image": "railhead/examples:0.1.0",
+        "trainer": {
+            "trainFunc": "steps:train_func",
+            "trainLoopConfig": {"notes": str(storage / "notes"), "seconds": 0.2},
+            "backend": {"name": "gloo"},
+        },
+        "source": {"inline": {"steps.py": CODE.read_text()}},
+        "scaling": {**scaling, "resourcesPerWorker": {"cpu": "500m", "memory": "1Gi"}},
+        "run": {"storagePath": str(storage), "checkpoint": {"numToKeep": 2}, "failure": {"maxFailures": 10}},
+        "head": {"resources": {"cpu": "500m", "memory": "3Gi"}},
+    }
+
+
+class Notes:
+    """What rank 0 has written down."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def wait_for(self, workers: int, *, steps: int, after: float, seconds: float) -> float:
+        """When the `steps`-th step began of a group of so many that was started after a moment. Raises TimeoutError."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            times = [note["time"] for note in self._read() if note["workers"] == workers and note["began"] > after]
+            if len(times) >= steps:
+                return float(times[steps - 1])
+            time.sleep(0.05)
+        raise TimeoutError(f"no {steps} steps with {workers} workers within {seconds:.0f} s")
+
+    def _read(self) -> list[dict[str, Any]]:
+        lines = self._file.read_text().split("\n")[:-1] if self._file.exists() else []
+        return [json.loads(line) for line in lines]
+
+
+def measure_loss(
+    notes: Notes, find_victim: Callable[[], str], *, left: int, lose: Callable[[str], None] | None = None
+) -> float:
+    """Seconds from the loss of a Ray node, by its address, to the first step of a new group of the size that is left.
+
+    `lose` kills the node; without one `kill_node` does.
+    """
+    notes.wait_for(WORKERS, steps=STEPS_BEFORE, after=0.0, seconds=START_SECONDS)
+    address = find_victim()
+    lost_at = time.time()
+    (lose or kill_node)(address)
+    return notes.wait_for(left, steps=1, after=lost_at, seconds=LOSS_SECONDS) - lost_at
+
+
+def kill_node(address: str) -> None:
+    """All processes of `ray start` of this node at once, as when its machine is lost."""
+    kill_tree(find_ray_start(address))
+
+
+def find_ray_start(address: str) -> int:
+    """The process that started this Ray node."""
+    [start] = [pid for pid in read_parents() if _is_ray_start(pid, address)]
+    return start
+
+
+def kill_tree(pid: int) -> None:
+    for each in (pid, *find_descendants(pid, read_parents())):
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _is_ray_start(pid: int, address: str) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return False
+    return "start" in words and f"--node-ip-address={address}" in words
+
+
+class TakesTurns:
+    """Several ways of the same thing beside one session; the order changes from round to round."""
+
+    def __init__(self, session: Session, console: Console, ways: Ways) -> None:
+        self._session = session
+        self._console = console
+        self._ways = ways
+        self.seconds: dict[str, list[float]] = {what: [] for what in ways}
+
+    def run_rounds(self, wanted: int) -> None:
+        for number in range(wanted):
+            for what in sorted(self._ways, reverse=number % 2 == 0):
+                wait_until_quiet()
+                storage = self._session.folder / f"{what.replace(' ', '-').lower()}-{number}"
+                storage.mkdir()
+                seconds = self._ways[what](storage)
+                self.seconds[what].append(seconds)
+                told = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
+                self._console.say(f"round {number + 1}, {what}: {told}")
+
+
+@contextmanager
+def applied(session: Session, storage: Path, spec: dict[str, Any]) -> Iterator[tuple[Kubectl, str]]:
+    """A TrainJob with the folder's name; gone afterwards."""
+    kubectl, name = Kubectl(session.kubectl, session.kubeconfig), storage.name
+    job = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+    kubectl("apply", "-f", "-", stdin=json.dumps(job))
+    try:
+        yield kubectl, name
+    finally:
+        kubectl("delete", "trainjobs.railhead.dev", name, "--wait=true", "--timeout=50s")
+
+
+def find_last_worker(kubectl: Kubectl, job: str) -> str:
+    """The address of its pod."""
+    pods = json.loads(kubectl("get", "pods", "-l", f"railhead.dev/job-name={job}", "-o", "json"))["items"]
+    return str(max((p["metadata"]["name"], p["status"]["podIP"]) for p in pods if "-w" in p["metadata"]["name"])[1])
+
+
+def describe(what: str, times: Mapping[str, list[float]], *, of: str, beside: str, bound: float) -> int:
+    """Prints the verdict on the ratio of two medians; the exit code."""
+    mine, theirs = median(times[of]), median(times[beside])
+    ratio = mine / theirs
+    print(f"\n{what}, median of {len(times[of])}:")
+    print(f"{of} {mine:.2f} s, {beside} {theirs:.2f} s, ratio {ratio:.3f}; the bound is {bound}")
+    return 0 if ratio <= bound else 1

@@ -1,0 +1,69 @@
+"""`make bench-worker-loss`: from the SIGKILL of a worker to training again, as a TrainJob and by hand.
+
+Both on this machine, in turn, beside the same idling control plane: the same ScalingConfig of
+a fixed size, the same settings of Ray, the same training, and the same SIGKILL of all
+processes of one Ray node. By hand another node is started at the very moment of the loss,
+and Ray's own failure policy decides. Exit code 0 only if the ratio of the medians is within
+the bound.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+
+from benchmarks.by_hand import DRIVER, HandStarted, Script
+from benchmarks.command import run_command, start_session
+from benchmarks.loss import (
+    APPLIED,
+    BOUND,
+    BY_HAND,
+    CODE,
+    WORKERS,
+    Notes,
+    TakesTurns,
+    applied,
+    build_spec,
+    describe,
+    find_last_worker,
+    kill_node,
+    measure_loss,
+)
+from railhead.api.job import parse_spec
+from railhead.cli.local_options import Console
+from railhead.local.node.addresses import AddressPool
+from railhead.local.session import Session
+
+
+def run_by_hand(pool: AddressPool, storage: Path) -> float:
+    spec = parse_spec(build_spec(storage, numWorkers=WORKERS))
+    with HandStarted(storage.name, pool, storage=storage, script=Script(spec, CODE, DRIVER)) as hand:
+        hand.start()
+
+        def lose(address: str) -> None:
+            kill_node(address)
+            hand.start_another_worker()
+
+        with hand.words_on_timeout():
+            return measure_loss(Notes(storage / "notes"), lambda: hand.workers[-1].ip, left=WORKERS, lose=lose)
+
+
+def run_applied(session: Session, storage: Path) -> float:
+    with applied(session, storage, build_spec(storage, numWorkers=WORKERS)) as (kubectl, name):
+        find_victim = partial(find_last_worker, kubectl, name)
+        return measure_loss(Notes(storage / "notes"), find_victim, left=WORKERS)
+
+
+def bench(rounds: int, bound: float) -> int:
+    console = Console()
+    with start_session(console) as session:
+        ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}
+        bench = TakesTurns(session, console, ways)
+        bench.run_rounds(rounds)
+    what = "from the SIGKILL of a worker to training again"
+    return describe(what, bench.seconds, of=APPLIED, beside=BY_HAND, bound=bound)
+
+
+if __name__ == "__main__":
+    sys.exit(run_command("bench-worker-loss", bench, description=__doc__, bound=BOUND))
