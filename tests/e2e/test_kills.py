@@ -1,0 +1,151 @@
+"""SIGKILL of all that a job needs, one after another and at once: each job succeeds, and no epoch is lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.rig import GCS, Job, Rig, find_first_process, find_program, kill
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.slow
+EPOCHS = 5
+HELD = 2  # the epoch in which the kill comes
+AWAY_SECONDS = 60.0
+NOTHING_LOST = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+
+
+@pytest.fixture(scope="module")
+def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    if request.config.getoption("--kubeconfig"):
+        pytest.skip("the parts of another cluster are not ours to kill")
+    rig = Rig(tmp_path_factory.mktemp("rig"))
+    try:
+        rig.start()
+        yield rig
+    finally:
+        rig.stop()
+
+
+def check(
+    rig: Rig, job: Job, *, starts: list[int], attempt: int = 1, round_: int = 0, restarts: dict[str, int] | None = None
+) -> None:
+    """Succeeded, each epoch trained and committed once, and what was lost is counted."""
+    status = job.wait_end()
+    told = rig.cluster.tell(job.name)
+    assert status["phase"] == "Succeeded", told
+    assert job.starts() == starts, told
+    assert status["checkpoint"]["index"] == EPOCHS - 1, told
+    assert (status["attempt"], status["round"]) == (attempt, round_), told
+    assert {**NOTHING_LOST, **(status.get("restarts") or {})} == {**NOTHING_LOST, **(restarts or {})}, told
+    rig.cluster.delete_job(job.name)
+
+
+def test_a_worker_process(rig: Rig) -> None:
+    """On a pod that lives on: no loss of the infrastructure's."""
+    job = rig.apply("process", epochs=EPOCHS, hold=HELD)
+    kill(job.wait_held(HELD)[1:])
+    job.release(HELD)
+    check(rig, job, starts=[0, HELD], attempt=2, restarts={"application": 1})
+
+
+def test_a_worker_pod(rig: Rig) -> None:
+    job = rig.apply("worker", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    job.kill_pods(job.worker(1))
+    job.release(HELD)
+    check(rig, job, starts=[0, HELD], round_=1, restarts={"infrastructure": 1})
+
+
+def test_the_head_before_its_gcs_is_up(rig: Rig) -> None:
+    job = rig.apply("early", epochs=EPOCHS)
+    pid = job.wait_process(job.head())
+    assert not find_program(GCS, below=pid)
+    job.kill_pods(job.head())
+    check(rig, job, starts=[0], attempt=2, restarts={"infrastructure": 1, "withoutProgress": 1})
+
+
+def test_the_head_before_the_driver_starts(rig: Rig) -> None:
+    """Its GCS is up; the entry point, which would join it next, is stopped in time."""
+    job = rig.apply("driverless", epochs=EPOCHS)
+    pid = job.wait_process(job.head())
+    wait_until("the GCS", lambda: find_program(GCS, below=pid), seconds=60, pause=0.01)
+    kill([pid], signal.SIGSTOP)
+    wait_until("its port", job.is_gcs_up, seconds=60)
+    assert "the driver has joined Ray" not in rig.cluster.log(job.head())
+    job.kill_pods(job.head())
+    check(rig, job, starts=[0], attempt=2, restarts={"infrastructure": 1, "withoutProgress": 1})
+
+
+def test_the_head_in_mid_epoch(rig: Rig) -> None:
+    job = rig.apply("head", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    job.wait_told(HELD - 1)
+    job.kill_pods(job.head())
+    job.release(HELD)
+    check(rig, job, starts=[0, HELD], attempt=2, restarts={"infrastructure": 1})
+
+
+def test_the_head_after_a_commit_that_the_status_does_not_know_of(rig: Rig) -> None:
+    job = rig.apply("untold", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    job.wait_told(HELD - 1)
+    rig.operator.stop()
+    job.hold(HELD + 1)
+    job.release(HELD)
+    job.wait_held(HELD + 1)
+    job.kill_pods(job.head())
+    job.release(HELD + 1)
+    assert rig.cluster.status(job.name)["checkpoint"]["index"] == HELD - 1
+    rig.operator.start()
+    check(rig, job, starts=[0, HELD + 1], attempt=2, restarts={"infrastructure": 1})
+
+
+def test_the_operator(rig: Rig) -> None:
+    job = rig.apply("operator", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    rig.operator.stop()
+    job.release(HELD)
+    rig.operator.start()
+    check(rig, job, starts=[0])
+
+
+def test_the_api_server_for_a_minute(rig: Rig) -> None:
+    """Training goes on meanwhile."""
+    job = rig.apply("serverless", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    rig.kill_api_server()
+    away_until = time.monotonic() + AWAY_SECONDS
+    job.hold(HELD + 1)
+    job.release(HELD)
+    job.wait_held(HELD + 1)
+    while time.monotonic() < away_until:
+        keep_operator(rig)
+        time.sleep(0.2)
+    rig.start_api_server()
+    job.release(HELD + 1)
+    wait_until("an operator", lambda: keep_operator(rig), seconds=60)
+    check(rig, job, starts=[0])
+
+
+def test_all_of_them_at_once(rig: Rig) -> None:
+    job = rig.apply("everything", epochs=EPOCHS, hold=HELD)
+    job.wait_held(HELD)
+    rig.operator.stop()
+    rig.kill_api_server()
+    job.kill_pods(job.head(), job.worker(0), job.worker(1))
+    wait_until("no process", lambda: not find_first_process(job.head()))
+    job.release(HELD)
+    rig.start_api_server()
+    rig.operator.start()
+    check(rig, job, starts=[0, HELD], attempt=2, restarts={"infrastructure": 1})
+
+
+def keep_operator(rig: Rig) -> bool:
+    """Starts it again when it has ended, as its Deployment does; whether it runs."""
+    if rig.operator.has_ended:
+        rig.operator.launch()
+    return not rig.operator.has_ended
