@@ -19,6 +19,8 @@ from tests.unit.report.facts import make_facts, make_report
 KEY = JobKey("default", "digits")
 FAILED_TEST = Denied(422, "Invalid", "the server rejected our request")
 NO_ANSWER = RetryAfter(0, "NoAnswer", "reset")
+# Of an API server that has just started.
+STARTING = [Denied(403, "Forbidden", "cannot patch"), Denied(401, "Unauthorized", ""), Gone(404, "", "page not found")]
 BEGUN = {"attempt": 1, "state": "STARTING"}
 COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "observedGeneration": 1}
 
@@ -145,7 +147,7 @@ async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, erro
     assert stage.learnt == []
 
 
-@pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", "")])
+@pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
 async def test_a_report_without_an_answer_is_written_again_a_period_later(stage: Stage, error: KubeError) -> None:
     stage.answer(error, error)
     stage.writer.put(make_report(reports=7))

@@ -62,6 +62,17 @@ def is_outrun(report: Report, status: JobStatus) -> bool:
     return known.attempt == report.attempt and count_of(report.reports) < known.reports
 
 
+def is_for_nobody(error: KubeError) -> bool:
+    """Is the job gone, or in another attempt (a failed test is `Denied`)? Pure.
+
+    An API server that has just started knows neither our rights nor the kind for a moment: 401, 403, or a 404 that is
+    not about the job.
+    """
+    if isinstance(error, Gone):
+        return error.reason == "NotFound"
+    return isinstance(error, Denied) and error.status not in (401, 403)
+
+
 class ReportWriter:
     """One slot per job that has something to say; a newer report takes an older one's place."""
 
@@ -142,9 +153,10 @@ class ReportWriter:
                 subresource="status",
                 field_manager=FIELD_MANAGER,
             )
-        except (Gone, Denied) as error:  # the job is gone, or in another attempt: a failed test is `Denied`
-            log.info("%s/%s: a report was dropped: %s", key.namespace, key.name, error)
         except KubeError as error:
+            if is_for_nobody(error):
+                log.info("%s/%s: a report was dropped: %s", key.namespace, key.name, error)
+                return
             log.warning("%s/%s: %s; the report is tried again", key.namespace, key.name, error)
             self._latest.setdefault(key, report)
         else:
