@@ -134,6 +134,7 @@ def test_the_api_server_for_a_minute(rig: Rig) -> None:
 def test_all_of_them_at_once(rig: Rig) -> None:
     job = rig.apply("everything", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
+    job.wait_told(HELD - 1)
     rig.operator.stop()
     rig.kill_api_server()
     job.kill_pods(job.head(), job.worker(0), job.worker(1))
