@@ -190,6 +190,20 @@ MUTANTS = (
         "        return self._wall()\n",
         ("tests/unit/kube/test_clock.py", SCHEDULES),
     ),
+    Mutant(
+        "half an attempt is held for ever for a pod that is refused",
+        "planning/planner.py",
+        "    decide_release,\n",
+        "",
+        ("tests/unit/planning/test_release.py",),
+    ),
+    Mutant(
+        "what was refused is made again in each pass",
+        "planning/hold_back.py",
+        "    if at <= observed.now:\n        return decided\n",
+        "    return decided\n",
+        ("tests/unit/planning/test_refused.py",),
+    ),
 )
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
 from railhead.api import names
+from railhead.planning.release import HOLD_SECONDS
 from tests.model.api_server import Entry, Object
 from tests.model.world import World, changes_of, is_live, role_of
 
+HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # and what it takes to see it and to end
 NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
 
 
@@ -57,6 +62,29 @@ class Watchman:
         ]
         # Of two operators one may be between its write and its create for as long as it likes.
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
+
+
+@dataclass
+class Holding:
+    """How long pods were held for others that a quota refused."""
+
+    world: World
+    since: datetime | None = None
+    longest: timedelta = timedelta()
+
+    def look(self) -> None:
+        """Whenever everything stands still for a moment."""
+        world, live = self.world, [pod for pod in self.world.pods() if is_live(pod)]
+        wanted = (world.job() or {}).get("spec", {}).get("scaling", {}).get("numWorkers", 0) + 1
+        is_refused = world.quota is not None and world.quota <= len(live) < wanted
+        if not live or not is_refused:
+            self.since = None
+            return
+        self.since = self.since or world.now
+        self.longest = max(self.longest, world.now - self.since)
+
+    def check(self) -> None:
+        assert self.longest <= HOLDING_LIMIT, f"pods were held for {self.longest} for others that were refused"
 
 
 def check_counters(world: World) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from railhead.kube.errors import KubeError
 from tests.model.faults import Crash, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_counters, check_end
+from tests.model.oracles import Holding, Watchman, check_counters, check_end
 from tests.model.world import World
 
 TURNS = 400
@@ -36,6 +36,7 @@ class Scenario:
     phase: str = "Succeeded"
     restarts: dict[str, int] = field(default_factory=dict)
     full_nodes: frozenset[str] = frozenset()
+    quota: int | None = None
 
 
 def committed(epochs: int) -> Callable[[World], bool]:
@@ -86,13 +87,14 @@ class Stage:
 
 async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     """To the point where nothing moves any more; checks what must hold whatever went wrong."""
-    world = World(epochs=6, full_nodes=set(scenario.full_nodes))
+    world = World(epochs=6, full_nodes=set(scenario.full_nodes), quota=scenario.quota)
     watchman = Watchman(world)
-    stage = Stage(world, faults or Faults())
+    stage, holding = Stage(world, faults or Faults()), Holding(world)
     world.apply(**scenario.spec)
     acts = list(scenario.acts)
     for _ in range(TURNS):
         await stage.work()
+        holding.look()
         if acts and acts[0].when(world):
             acts.pop(0).what(world)
             continue
@@ -115,6 +117,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
         assert not world.pods()
     check_counters(world)
     watchman.check()
+    holding.check()
     return world
 
 

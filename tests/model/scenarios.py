@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from railhead.api import names
 from tests.model.play import Act, Scenario, committed
 from tests.model.world import World
+from tests.unit.builders import NOW
 
 
 def end_head(kind: str) -> Act:
@@ -19,6 +22,16 @@ def worker(world: World, slot: int) -> str:
             if p["metadata"]["labels"][names.LABEL_SLOT] == str(slot) and not p["metadata"].get("deletionTimestamp")
         )
     )
+
+
+def lift_quota(world: World) -> None:
+    world.quota = None
+
+
+def lose_worker_and_room(world: World) -> None:
+    """Somebody else has its place."""
+    world.quota = 2
+    world.remove_pod(worker(world, 1))
 
 
 SCENARIOS = (
@@ -84,6 +97,26 @@ SCENARIOS = (
         spec={"startDeadlineSeconds": 60},
         full_nodes=frozenset({"node-1"}),
         restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1},
+    ),
+    Scenario(
+        "quota for some of the pods",
+        (Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),),
+        quota=2,
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1},
+    ),
+    Scenario(
+        "quota for none of the pods",
+        (Act(lambda w: w.now > NOW + timedelta(seconds=200), lift_quota),),
+        quota=0,
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 0},
+    ),
+    Scenario(
+        "quota refuses a replacement",
+        (
+            Act(committed(2), lose_worker_and_room),
+            Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),
+        ),
+        restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 1},
     ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
 )

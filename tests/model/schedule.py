@@ -36,6 +36,8 @@ ACTIONS = {
     "clock": 0.5,
     "suspend": 0.7,
     "resume": 0.7,
+    "quota": 0.7,
+    "no quota": 0.7,
 }
 
 
@@ -65,6 +67,7 @@ class Schedule:
             await self._act(self._random.choices(list(ACTIONS), list(ACTIONS.values()))[0])
         self._is_calm, self._skew = True, timedelta()
         self.world.change(suspend=False)
+        self.world.quota = None
         await self._calm_down()
         self._check()
         return self.world
@@ -119,6 +122,8 @@ class Schedule:
             world.api.patch(place, note, subresource="status", content_type="merge")
         elif action in ("suspend", "resume"):
             world.change(suspend=action == "suspend")
+        elif action.endswith("quota"):
+            world.quota = None if action == "no quota" else self._random.randrange(3)
         elif action == "same name" and not world.commits:
             world.delete_job()
             world.apply(backoffLimit=900)
@@ -207,8 +212,9 @@ class Schedule:
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)
-        # An attempt that ends while the job is suspended counts in no budget, however it ends.
-        is_exact = counted == self.application or (self.done["suspend"] and counted < self.application)
+        # An attempt that ends while the job is suspended, or is given up for a refused pod, counts in no budget.
+        is_excused = self.done["suspend"] or self.done["quota"]
+        is_exact = counted == self.application or (is_excused and counted < self.application)
         assert is_exact, "each error of the application is counted once"
         last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]
         assert self.world.status()["attempt"] >= max(last)

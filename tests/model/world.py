@@ -49,6 +49,7 @@ class World:
         reports: what drivers have said and nobody has taken yet.
         silent: pods whose node says nothing any more.
         full_nodes: without room for another pod.
+        quota: the head and the first worker slots for which there is quota, as a number; None = for all.
     """
 
     epochs: int = 4
@@ -59,9 +60,17 @@ class World:
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
     full_nodes: set[str] = field(default_factory=set)
+    quota: int | None = None
 
     def __post_init__(self) -> None:
-        self.api = ModelApiServer(lambda: self.now)
+        self.api = ModelApiServer(lambda: self.now, admission=self._admit)
+
+    def _admit(self, plural: str, body: Object) -> str:
+        """Always the same pods are refused, or a fault would change which of them is first."""
+        if plural != "pods" or self.quota is None:
+            return ""
+        number = int(body["metadata"]["labels"].get(names.LABEL_SLOT, -1)) + 1
+        return "exceeded quota: few, requested: pods=1" if number >= self.quota else ""
 
     def tick(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.planning.release import HOLD_SECONDS
 from tests.api.server import MERGE_PATCH
 from tests.operator.audit import AuditLog
 from tests.operator.stage import Object, Stage
@@ -108,3 +109,20 @@ def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
         stage.run_pod(pod)
     stage.wait_phase("nosecret", "Starting")
     assert reconciling(stage, "nosecret")[0] == "Starting"
+
+
+@pytest.mark.slow  # the bound of 30 s, by the real clock
+def test_half_an_attempt_is_given_back_and_comes_again_when_there_is_quota(stage: Stage) -> None:
+    quota = make_quota(stage, 2)
+    stage.apply("half", workers=2)
+    stage.wait_pods("half", 2)
+    for pod in stage.pods("half").values():
+        stage.run_pod(pod)
+    wait_until("all are given back", lambda: not stage.pods("half"), seconds=HOLD_SECONDS + 10)
+    failure = stage.status("half")["failure"]
+    assert (failure["class"], failure["reason"]) == ("Startup", "QuotaExceeded")
+    raise_quota(stage, quota, 9)
+    stage.wait_pods("half", 3)
+    status = stage.status("half")
+    assert (status["attempt"], status["restarts"]["startup"]) == (2, 1)
+    assert not any(status["restarts"][budget] for budget in ("application", "infrastructure", "withoutProgress"))

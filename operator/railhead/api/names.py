@@ -25,7 +25,7 @@ WORKER = "worker"
 CONTAINER = "ray"
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 40
-MAX_ATTEMPT = 999
+MAX_ATTEMPT = 9999
 MAX_ROUND = 9999
 
 

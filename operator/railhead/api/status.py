@@ -40,7 +40,9 @@ class Restarts(StatusModel):
     application: int = Field(default=0, description="Attempts lost to the application.")
     infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
     without_progress: int = Field(default=0, description="Attempts in a row that committed no checkpoint.")
-    startup: int = Field(default=0, description="Attempts given up before training ran, by a deadline.")
+    startup: int = Field(
+        default=0, description="Attempts given up before training ran: by a deadline, or because pods were refused."
+    )
 
 
 class HeadStatus(StatusModel):

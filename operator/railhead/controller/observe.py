@@ -23,6 +23,7 @@ STUCK = frozenset(
         "CrashLoopBackOff",
     }
 )
+STAMPS = ("creationTimestamp", "deletionTimestamp")
 ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until everybody has seen the pod go
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
@@ -50,6 +51,7 @@ def observe_pod(pod: Object) -> PodView:
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
         container=container,
+        created_at=_time(metadata.get("creationTimestamp")),
         gone_by=_gone_by(metadata),
     )
 
@@ -57,7 +59,7 @@ def observe_pod(pod: Object) -> PodView:
 def slim_pod(pod: Object) -> Object:
     """What the store keeps of a pod: who it is, whose it is, how it is."""
     metadata = pod.get("metadata") or {}
-    keys = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", "deletionTimestamp")
+    keys = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", *STAMPS)
     return {
         "metadata": {key: metadata[key] for key in keys if key in metadata},
         "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},

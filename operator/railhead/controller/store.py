@@ -101,9 +101,16 @@ class Store:
 
     def note_refusal(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server would not have a child of a known job; `at` is the time by its clock."""
-        if uid in self._keys:
-            before = self._refusals.get(uid)
-            self._refusals[uid] = Refusal(problem, tries=before.tries + 1 if before else 1, at=at)
+        record = self._jobs.get(self._keys[uid]) if uid in self._keys else None
+        if record is not None:
+            before = self._refusal(record)
+            tries = before.tries + 1 if before else 1
+            self._refusals[uid] = Refusal(problem, record.status.attempt, tries=tries, at=at)
+
+    def _refusal(self, record: JobRecord) -> Refusal | None:
+        """Of the job's present attempt."""
+        found = self._refusals.get(record.uid)
+        return found if found is not None and found.attempt == record.status.attempt else None
 
     def forget_refusal(self, uid: str) -> None:
         """All that was wanted could be made."""
@@ -145,7 +152,7 @@ class Store:
             pods=self.pods(record.uid),
             settings=settings,
             source=self._source(record),
-            refusal=self._refusals.get(record.uid),
+            refusal=self._refusal(record),
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:

@@ -10,9 +10,10 @@ from railhead.planning.observed import Observed, Refusal
 from railhead.planning.status_write import parse_time
 
 LIMIT_SECONDS = 300
-STARTUP_LIMIT_SECONDS = 60  # room that somebody has made is taken within that time
+STARTUP_LIMIT_SECONDS = 40  # with the tries before it: room that somebody has made is taken within a minute
 REPLACEMENT_LIMIT_SECONDS = 60
 REFUSED_LIMIT_SECONDS = 30
+HELD_LIMIT_SECONDS = 10
 
 
 def attempt_delay_seconds(observed: Observed, failure: FailureStatus, *, committed: bool) -> int:
@@ -43,7 +44,8 @@ def replacement_at(observed: Observed) -> datetime:
     return min(max(ended), observed.now) + timedelta(seconds=delay)
 
 
-def refused_until(observed: Observed, refusal: Refusal) -> datetime:
-    """When what the API server has refused is tried again."""
-    delay = min(REFUSED_LIMIT_SECONDS, 5 << min(max(refusal.tries - 1, 0), 10))
+def refused_until(observed: Observed, refusal: Refusal, *, is_held: bool) -> datetime:
+    """When what the API server has refused is tried again; `is_held`: other pods wait for it."""
+    limit = HELD_LIMIT_SECONDS if is_held else REFUSED_LIMIT_SECONDS
+    delay = min(limit, 5 << min(max(refusal.tries - 1, 0), 10))
     return min(refusal.at, observed.now) + timedelta(seconds=delay)

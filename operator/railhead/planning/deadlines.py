@@ -27,7 +27,7 @@ def decide_active_deadline(observed: Observed) -> Plan | None:
         return None  # it has finished in time
     limit = observed.spec.active_deadline_seconds if observed.spec else 0
     message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) and had not finished"
-    failure = _failure(observed, kind=DEADLINE, reason="ActiveDeadlineExceeded", message=message)
+    failure = build_failure(observed, kind=DEADLINE, reason="ActiveDeadlineExceeded", message=message)
     plan = fail_job(observed, failure)
     return replace(plan, deletes=delete_all(p for p in observed.pods if p.role == HEAD and p.is_live))
 
@@ -43,7 +43,7 @@ def decide_startup_deadline(observed: Observed) -> Plan | None:
     why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})" if found else ""
     message = f"Training did not run within spec.{field}{why}"
     reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
-    failure = _failure(observed, kind=STARTUP, reason=reason, message=message, pod=found[0] if found else None)
+    failure = build_failure(observed, kind=STARTUP, reason=reason, message=message, pod=found[0] if found else None)
     return lose_attempt(observed, failure, head=observed.head)
 
 
@@ -91,8 +91,10 @@ def count_suspended(observed: Observed) -> int:
     return min(observed.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)
 
 
-def _failure(observed: Observed, *, kind: str, reason: str, message: str, pod: PodView | None = None) -> FailureStatus:
-    """`pod` is the head when it is no other's fault."""
+def build_failure(
+    observed: Observed, *, kind: str, reason: str, message: str, pod: PodView | None = None
+) -> FailureStatus:
+    """Of the present attempt. `pod` is the head when it is no other's fault."""
     seen = pod or observed.head
     values: dict[str, Any] = {
         "class": kind,

@@ -1,4 +1,5 @@
-"""A refused child: said at once by the condition `Reconciling`, and made again after 5, 10, 20, 30, 30 ... s.
+"""A refused child: said at once by the condition `Reconciling`, and made again after 5, 10, 20, 30, 30 ... s,
+while other pods wait for it after 5, 10, 10 ... s.
 
 Nothing at all is made for the job until then, whatever the pass has decided. No restart is
 counted: nothing was lost.
@@ -14,6 +15,7 @@ from railhead.planning.backoff import refused_until
 from railhead.planning.observed import Observed, Problem
 from railhead.planning.plan import Event, Plan
 from railhead.planning.progress import show_progress
+from railhead.planning.release import release_due
 from railhead.planning.status_write import build_not_running, build_status_write
 
 
@@ -22,9 +24,11 @@ def hold_back(observed: Observed, decided: Plan) -> Plan:
     refusal = observed.refusal
     if refusal is None or not decided.creates:
         return decided
-    at = refused_until(observed, refusal)
+    due = release_due(observed)
+    at = refused_until(observed, refusal, is_held=due is not None)
     if at <= observed.now:
         return decided
+    at = _earlier(due, at)
     if decided.status is not None and decided.status.fields:
         return replace(decided, creates=(), wake_at=_earlier(decided.wake_at, at))  # the next pass says why
     if observed.is_elastic and observed.are_enough_up:

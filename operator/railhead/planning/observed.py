@@ -27,7 +27,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The API server would not have a child of the job; remembered until all that is wanted could be made.
+    """The API server would not have a child of this attempt; remembered until all that is wanted could be made.
 
     Attributes:
         tries: how often in a row.
@@ -35,6 +35,7 @@ class Refusal:
     """
 
     problem: Problem
+    attempt: int
     tries: int
     at: datetime
 
@@ -59,6 +60,7 @@ class PodView:
     finished_at: datetime | None = None
     problem: Problem | None = None
     container: str = names.CONTAINER  # whose end the exit code and the message are
+    created_at: datetime | None = None
     gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
 
     @property

@@ -18,6 +18,7 @@ from railhead.planning.next_attempt import decide_next_attempt
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.progress import decide_progress
+from railhead.planning.release import decide_release
 from railhead.planning.replacement import decide_replacement
 from railhead.planning.resize import decide_resize
 from railhead.planning.resume_from import decide_source
@@ -38,6 +39,7 @@ DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
     decide_success,
     decide_loss,
     decide_startup_deadline,
+    decide_release,
     decide_resize,
     decide_replacement,
     decide_progress,

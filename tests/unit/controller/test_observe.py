@@ -193,6 +193,7 @@ def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) 
 def test_the_slim_pod_looks_the_same_and_is_without_what_is_large() -> None:
     status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]}
     pod = make_pod(status=status, resourceVersion="7", deletionTimestamp="2026-01-01T12:00:00Z")
+    pod["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
     pod["metadata"] |= {"managedFields": ["large"], "annotations": {"a": "large"}}
     pod["spec"]["containers"] = ["large"]
     slim = slim_pod(pod)

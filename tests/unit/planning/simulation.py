@@ -37,7 +37,8 @@ class Simulation:
 
     def observe(self) -> Observed:
         pods = self.pods.values()
-        return make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=self.refusal)
+        refusal = self._known_refusal()
+        return make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=refusal)
 
     def pass_over(self) -> Plan:
         """Plans and does it, as the executor would."""
@@ -57,12 +58,17 @@ class Simulation:
         self.counts["events"] += len(wanted.events)
         return wanted
 
+    def _known_refusal(self) -> Refusal | None:
+        """Of the present attempt."""
+        return self.refusal if self.refusal and self.refusal.attempt == self.status["attempt"] else None
+
     def _create_all(self, wanted: Plan) -> None:
         refused = [problem for create in wanted.creates if (problem := self._create(create.kind, dict(create.body)))]
         if refused:
             self.counts["refusals"] += 1
-            tries = self.refusal.tries if self.refusal else 0
-            self.refusal = Refusal(refused[0], tries=tries + 1, at=self.now)
+            known = self._known_refusal()
+            tries = known.tries + 1 if known else 1
+            self.refusal = Refusal(refused[0], self.status["attempt"], tries=tries, at=self.now)
         elif wanted.creates:
             self.refusal = None
 
@@ -152,6 +158,7 @@ class Simulation:
             int(labels[names.LABEL_ATTEMPT]),
             int(labels.get(names.LABEL_SLOT, -1)),
             int(labels.get(names.LABEL_ROUND, 0)),
+            created_at=self.now,
         )
         if role == names.HEAD:
             self.heads.append(name)
