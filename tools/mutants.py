@@ -191,6 +191,20 @@ MUTANTS = (
         ("tests/unit/kube/test_clock.py", SCHEDULES),
     ),
     Mutant(
+        "nobody waits for a pod that was told to go",
+        "planning/observed.py",
+        "if not p.is_over and not p.is_out_of_reach(self.now))",
+        "if not p.is_over and not p.is_deleting)",
+        ("tests/unit/planning/test_properties.py", CRASHES),
+    ),
+    Mutant(
+        "a pod on a dead node is waited for without end",
+        "planning/observed.py",
+        "return at is not None and now >= at",
+        "return False",
+        ("tests/unit/planning/test_life.py",),
+    ),
+    Mutant(
         "half an attempt is held for ever for a pod that is refused",
         "planning/planner.py",
         "    decide_release,\n",

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import names
+from railhead.planning.observed import UNANSWERED_SECONDS
 from railhead.planning.release import HOLD_SECONDS
+from railhead.planning.status_write import parse_time
 from tests.model.api_server import Entry, Object
 from tests.model.world import World, changes_of, is_live, role_of
 
@@ -49,7 +51,7 @@ class Watchman:
         assert attempt <= status["attempt"], "a pod of an attempt that the status does not intend"
         if attempt == status["attempt"]:
             assert round_ <= status["round"], "a pod of a round that the status does not intend"
-        reachable = [p for p in world.pods() if is_live(p) and p["metadata"]["name"] not in world.silent]
+        reachable = [p for p in world.pods() if is_live(p) and not self._is_fenced(p)]
         mine = [p for p in reachable if p["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
         heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD]
         assert len(heads) <= 1, f"two live heads: {heads}"
@@ -62,6 +64,12 @@ class Watchman:
         ]
         # Of two operators one may be between its write and its create for as long as it likes.
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
+
+    def _is_fenced(self, pod: Object) -> bool:
+        """Its node does not answer, and its grace period is over for so long that nobody need wait."""
+        by = parse_time(pod["metadata"].get("deletionTimestamp") or "")
+        patience = timedelta(seconds=UNANSWERED_SECONDS)
+        return by is not None and pod["metadata"]["name"] in self._world.silent and self._world.now >= by + patience
 
 
 @dataclass

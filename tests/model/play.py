@@ -37,6 +37,7 @@ class Scenario:
     restarts: dict[str, int] = field(default_factory=dict)
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
+    is_fenced: bool = False
 
 
 def committed(epochs: int) -> Callable[[World], bool]:
@@ -116,6 +117,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     else:
         assert not world.pods()
     check_counters(world)
+    assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()
     holding.check()
     return world

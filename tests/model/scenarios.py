@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from railhead.api import names
 from tests.model.play import Act, Scenario, committed
-from tests.model.world import World
+from tests.model.world import World, name_of
 from tests.unit.builders import NOW
 
 
@@ -22,6 +22,27 @@ def worker(world: World, slot: int) -> str:
             if p["metadata"]["labels"][names.LABEL_SLOT] == str(slot) and not p["metadata"].get("deletionTimestamp")
         )
     )
+
+
+def has_succeeded(world: World) -> bool:
+    return world.status().get("phase") == "Succeeded"
+
+
+def cut_off_all(world: World) -> None:
+    for pod in world.pods():
+        world.cut_off(name_of(pod))
+
+
+def cut_off_and_suspend(world: World) -> None:
+    world.cut_off(worker(world, 1))
+    world.change(suspend=True)
+
+
+def let_old_head_go_on(world: World) -> None:
+    """For one more epoch; then its node is known to be gone."""
+    world.tick(60)
+    world.step()
+    world.bury_nodes()
 
 
 def lift_quota(world: World) -> None:
@@ -117,6 +138,40 @@ SCENARIOS = (
             Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),
         ),
         restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 1},
+    ),
+    Scenario(
+        "head on a node that does not answer",
+        (
+            Act(committed(2), lambda w: w.cut_off(w.live_heads[0]["metadata"]["name"])),
+            Act(has_succeeded, World.bury_nodes),
+        ),
+        restarts={"application": 0, "infrastructure": 1},
+    ),
+    Scenario(
+        "all on a node that does not answer",
+        (
+            Act(committed(2), cut_off_all),
+            Act(has_succeeded, let_old_head_go_on),
+        ),
+        restarts={"application": 0, "infrastructure": 1},
+        is_fenced=True,
+    ),
+    Scenario(
+        "worker on a node that does not answer, then head gone",
+        (
+            Act(committed(1), lambda w: w.cut_off(worker(w, 0))),
+            Act(committed(3), lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),
+            Act(has_succeeded, World.bury_nodes),
+        ),
+        restarts={"application": 0, "infrastructure": 2},
+    ),
+    Scenario(
+        "suspended beside a node that does not answer",
+        (
+            Act(committed(2), cut_off_and_suspend),
+            Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),
+            Act(has_succeeded, World.bury_nodes),
+        ),
     ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
 )

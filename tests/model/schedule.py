@@ -30,6 +30,8 @@ ACTIONS = {
     "evict worker": 1,
     "remove head": 1,
     "evict head": 1,
+    "cut off worker": 0.5,
+    "cut off head": 0.5,
     "application": 1,
     "foreign write": 1,
     "same name": 0.3,
@@ -68,6 +70,9 @@ class Schedule:
         self._is_calm, self._skew = True, timedelta()
         self.world.change(suspend=False)
         self.world.quota = None
+        await self._calm_down()
+        assert self.world.status().get("phase") == "Succeeded", "nothing waits for nodes that do not answer"
+        self.world.bury_nodes()
         await self._calm_down()
         self._check()
         return self.world
@@ -111,6 +116,8 @@ class Schedule:
             world.remove_pod(name_of(self._random.choice(found)))
         elif action.startswith("evict ") and found:
             world.evict_pod(name_of(self._random.choice(found)))
+        elif action.startswith("cut off ") and (up := [p for p in found if p["status"]["phase"] == "Running"]):
+            world.cut_off(name_of(self._random.choice(up)))
         elif action == "application":
             heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
@@ -216,5 +223,6 @@ class Schedule:
         is_excused = self.done["suspend"] or self.done["quota"]
         is_exact = counted == self.application or (is_excused and counted < self.application)
         assert is_exact, "each error of the application is counted once"
+        self.done["fenced"] += self.world.fenced
         last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]
         assert self.world.status()["attempt"] >= max(last)

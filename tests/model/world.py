@@ -15,6 +15,7 @@ from railhead.contract.report import Report
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW
 
+ALONE = timedelta(seconds=60)  # an epoch of a driver that only the storage hears
 NAMESPACE, NODE = "default", "node-1"
 SPEC: Object = {
     "image": "example/train:1",
@@ -36,6 +37,7 @@ class Driver:
     known: str = ""  # checkpoints that the status told of at its start
     commits: int = 0
     epoch: int = -1
+    alone_until: datetime = NOW
 
 
 @dataclass
@@ -47,7 +49,9 @@ class World:
         commits: of the run's storage, as (attempt, epoch).
         starts: of worker groups, as (attempt, epoch that it began with).
         reports: what drivers have said and nobody has taken yet.
-        silent: pods whose node says nothing any more.
+        silent: pods whose node says nothing any more; a driver there still reaches the storage.
+        claim: the newest attempt in the run's fence.
+        fenced: how often it has kept an older one from committing.
         full_nodes: without room for another pod.
         quota: the head and the first worker slots for which there is quota, as a number; None = for all.
     """
@@ -59,6 +63,8 @@ class World:
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
+    claim: int = 0
+    fenced: int = 0
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
 
@@ -124,8 +130,10 @@ class World:
     def step_pod(self, name: str) -> bool:
         """One thing that happens to one pod, if there is any."""
         pod = self.api.objects.get(("pods", NAMESPACE, name))
-        if pod is None or name in self.silent:
+        if pod is None:
             return False
+        if name in self.silent:
+            return self._drive_alone(pod)
         phase = pod["status"].get("phase")
         if pod["metadata"].get("deletionTimestamp"):
             if phase == "Running":
@@ -144,8 +152,19 @@ class World:
 
     def remove_pod(self, name: str) -> None:
         """At once, without a trace."""
+        self.silent.discard(name)
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.remove(("pods", NAMESPACE, name))
+
+    def cut_off(self, name: str) -> None:
+        """Its node does not answer, so it is told to go and never does."""
+        self.silent.add(name)
+        self.evict_pod(name)
+
+    def bury_nodes(self) -> None:
+        """Somebody says that the nodes are gone."""
+        for name in sorted(self.silent):
+            self.remove_pod(name)
 
     def evict_pod(self, name: str) -> None:
         """Asked to go, as by `kubectl delete` or a drain."""
@@ -192,6 +211,16 @@ class World:
                 return
         self.end_pod(pod, "Preemption" if driver else "Infrastructure", code=None if driver else 1)
 
+    def _drive_alone(self, pod: Object) -> bool:
+        """A head without API server trains on with its workers, and commits as long as the fence lets it."""
+        driver = self.drivers.get(pod["metadata"]["uid"])
+        if driver is None or driver.state != "RUNNING" or driver.epoch >= self.epochs:
+            return False
+        if self.now < driver.alone_until:
+            return False
+        driver.alone_until = self.now + ALONE
+        return self._has_group(pod, driver) and self._commit(driver)
+
     def _drive(self, head: Object) -> bool:
         """One step of the driver, and its report."""
         driver = self.drivers[head["metadata"]["uid"]]
@@ -200,6 +229,7 @@ class World:
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
         elif driver.state != "RUNNING":
             driver.state = "RUNNING"
+            self.claim = max(self.claim, driver.attempt)
             driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
             if not driver.commits and self.commits and f'"c{self.commits[-1][1]}"' not in driver.known:
                 driver.commits += 1  # the attempt before had no time to tell of it
@@ -212,12 +242,16 @@ class World:
         self._report(head, driver)
         return (driver.state, driver.commits) != before
 
-    def _commit(self, driver: Driver) -> None:
+    def _commit(self, driver: Driver) -> bool:
+        if driver.attempt < self.claim:
+            self.fenced += 1
+            return False
         last = self.commits[-1][1] if self.commits else -1
         assert driver.epoch == last + 1, f"epoch {driver.epoch} of attempt {driver.attempt} comes after {last}"
         self.commits.append((driver.attempt, driver.epoch))
         driver.commits += 1
         driver.epoch += 1
+        return True
 
     def _has_group(self, head: Object, driver: Driver) -> bool:
         if not self._has_owner(head):
@@ -229,7 +263,7 @@ class World:
             if p["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt
             and p["metadata"]["ownerReferences"] == head["metadata"]["ownerReferences"]
             and p["status"].get("phase") == "Running"
-            and p["metadata"]["name"] not in self.silent
+            and (p["metadata"]["name"] in self.silent) == (head["metadata"]["name"] in self.silent)
         ]
         return len(up) >= driver.workers
 

@@ -127,6 +127,11 @@ class Stage:
         """As when a node is gone: at once."""
         self._ask("DELETE", self._pod_path(pod), {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
+    def ask_to_go(self, pod: Object, *, seconds: int) -> None:
+        """As `kubectl delete pod`; who is bound to a node and has no kubelet stays."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": seconds}
+        self._ask("DELETE", self._pod_path(pod), options)
+
     def token_of(self, pod: Object, *, audience: str = AUDIENCE, service_account: str = "default") -> str:
         """A token as the kubelet projects it into this pod."""
         path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{service_account}/token"

@@ -55,7 +55,20 @@ def begin_next_attempt(observed: Observed, *, reason: str, **options: Any) -> Pl
     begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
     event = Event("Normal", reason, f"Starting attempt {attempt}{begin}")
     plan = begin_attempt(observed, attempt=attempt, event=event, **options)
-    return replace(plan, deletes=delete_all(observed.pods))
+    return replace(plan, deletes=delete_all(observed.pods), events=(*_tell_left_behind(observed), *plan.events))
+
+
+def _tell_left_behind(observed: Observed) -> tuple[Event, ...]:
+    """Somebody has to look at the node; the job does not wait for that."""
+    left = observed.left_behind
+    if not left:
+        return ()
+    pods = ", ".join(f"{p.name} on node {p.node or '(none)'}" for p in left[:3])
+    message = (
+        f"{len(left)} pods did not end within their grace period and are left behind: {pods}. If a head still runs "
+        "there, it commits and deletes nothing more (.railhead/ in the run's folder names the later attempt)"
+    )
+    return (Event("Warning", "PodsLeftBehind", message),)
 
 
 def decide_first_attempt(observed: Observed) -> Plan | None:

@@ -14,7 +14,7 @@ def missing_pods(observed: Observed) -> Plan:
     if observed.were_all_up:
         return Plan()
     head_missing = observed.head is None and not observed.was_head_up
-    if head_missing and any(p.role == HEAD and not p.is_over for p in observed.pods):
+    if head_missing and any(p.role == HEAD for p in observed.acting_pods):
         return Plan()  # never two heads
     slots = observed.empty_slots
     if not head_missing and not slots:

@@ -10,7 +10,7 @@ from railhead.api.status import FailureStatus
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, STARTUP
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import UNANSWERED_SECONDS, Observed, PodView
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 
@@ -21,7 +21,9 @@ PATIENCE_SECONDS = 30  # for pods to end; longer needs a word
 def decide_next_attempt(observed: Observed) -> Plan | None:
     """Waits, or raises the attempt and its counters in one write.
 
-    The next attempt waits until no pod of the lost one may still run: never two heads.
+    The next attempt waits until no pod of the lost one may still run: never two heads. A pod whose node does
+    not answer is waited for until its grace period is over and `UNANSWERED_SECONDS` more; if it is a head that
+    lives on, the fence in the run's storage keeps it from committing.
     """
     failure = observed.status.failure
     if failure is None or not observed.is_attempt_lost:
@@ -52,7 +54,7 @@ def _count(observed: Observed, failure: FailureStatus) -> dict[str, int]:
 
 
 def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime) -> Plan:
-    """Deletes what remains. A pod on a node that does not answer ends only when somebody says that the node is gone."""
+    """Deletes what remains, and says what it waits for."""
     since = min(since, observed.now)
     over_at, said_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
     # A pod whose container has ended ends by itself, and is evidence.
@@ -64,7 +66,7 @@ def _wait_for(observed: Observed, remains: Sequence[PodView], *, since: datetime
     pods = ", ".join(f"{p.name} on node {p.node or '(none)'}" for p in remains[:3])
     message = (
         f"Attempt {observed.attempt + 1} waits until {len(remains)} pods of attempt {observed.attempt} "
-        f"have ended: {pods}; if a node is gone for good, delete it or delete its pods with --force"
+        f"have ended: {pods}; where a node does not answer at most {UNANSWERED_SECONDS} s longer than the grace period"
     )
     conditions = [build_condition(observed, c.RECONCILING, reason="WaitingForPods", message=message)]
     status = build_status_write(observed, conditions)

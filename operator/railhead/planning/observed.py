@@ -7,7 +7,7 @@ another job, also of an older one of the same name, are never in it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
@@ -15,6 +15,8 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.resources.settings import OperatorSettings
+
+UNANSWERED_SECONDS = 30  # beyond the grace period
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,18 @@ class PodView:
         return self.is_deleting and not self.has_ended and self.gone_by is not None and now < self.gone_by
 
     @property
+    def out_of_reach_at(self) -> datetime | None:
+        """From when on nobody waits for it: told to go, and not gone long after its grace period."""
+        if not self.is_deleting or self.is_over or self.gone_by is None:
+            return None
+        return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
+
+    def is_out_of_reach(self, now: datetime) -> bool:
+        """Its node does not answer. A head may go on there; the fence in the run's storage lets it commit nothing."""
+        at = self.out_of_reach_at
+        return at is not None and now >= at
+
+    @property
     def last_words(self) -> str:
         """Why it is not there any more, in a few words: the cluster's, else its own, else its exit code."""
         if self.reason:
@@ -160,8 +174,19 @@ class Observed:
 
     @property
     def acting_pods(self) -> tuple[PodView, ...]:
-        """Those that may still do something, of whichever attempt."""
-        return tuple(p for p in self.pods if not p.is_over)
+        """Those that may still do something and are waited for, of whichever attempt."""
+        return tuple(p for p in self.pods if not p.is_over and not p.is_out_of_reach(self.now))
+
+    @property
+    def left_behind(self) -> tuple[PodView, ...]:
+        """Those that nobody waits for any more."""
+        return tuple(p for p in self.pods if p.is_out_of_reach(self.now))
+
+    @property
+    def next_out_of_reach(self) -> datetime | None:
+        """When that will be so of another pod."""
+        ats = (p.out_of_reach_at for p in self.acting_pods)
+        return min((at for at in ats if at is not None), default=None)
 
     @property
     def pod_names(self) -> frozenset[str]:

@@ -61,8 +61,9 @@ def plan(observed: Observed) -> Plan:
 def _acknowledge(observed: Observed, decided: Plan) -> Plan:
     """A changed spec is acknowledged also when there is nothing else to say: tools wait for it. Limits are kept."""
     due = next_due(observed)
-    if due is not None and (decided.wake_at is None or due < decided.wake_at):
-        decided = replace(decided, wake_at=due)
+    gone = observed.next_out_of_reach
+    wakes = [at for at in (decided.wake_at, due, gone if not observed.status.is_finished else None) if at is not None]
+    decided = replace(decided, wake_at=min(wakes, default=None))
     if decided.status is not None or observed.status.observed_generation == observed.generation:
         return decided
     return replace(decided, status=build_status_write(observed, list(observed.status.conditions)))

@@ -130,7 +130,7 @@ class Simulation:
         if name in self.pods and self.pods[name].uid == uid:
             self.counts["deletes"] += 1
             if name in self.stuck:  # its node does not answer: nobody says that it has ended
-                self.pods[name] = replace(self.pods[name], is_deleting=True)
+                self.pods[name] = replace(self.pods[name], is_deleting=True, gone_by=self.now)
             else:
                 del self.pods[name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
@@ -214,22 +215,65 @@ def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> Non
     sim.report(checkpoint=0)
     head = sim.head.name
     sim.stuck.add(head)
-    sim.pods[head] = replace(sim.pods[head], is_deleting=True)  # by the control plane: its node is unreachable
+    # By the control plane: its node is unreachable.
+    sim.pods[head] = replace(sim.pods[head], is_deleting=True, gone_by=sim.now + timedelta(seconds=65))
     sim.settle()
-    assert sim.status["attempt"] == 1
+    sim.later(65)
+    sim.settle()
+    assert sim.status["phase"] == "Restarting" and sim.status["attempt"] == 1
     assert "WaitingForPods" not in sim.events
+    sim.later(29)
+    sim.settle()
+    assert sim.status["attempt"] == 1, "its node may answer yet"
+    sim.later(1)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and len(sim.live_heads) == 1
+    assert "PodsLeftBehind" in sim.events and head in sim.pods
+    sim.run_until_training()
+    assert sim.status["phase"] == "Running", "nothing waits for it any more"
+    sim.stuck.clear()
+    sim.lose(head)
+    assert sim.pass_over().is_empty
+
+
+def test_a_pod_that_cannot_even_be_told_to_go_is_named_and_waited_for() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    head = sim.head.name
+    sim.stuck.add(head)
+    sim.pods[head] = replace(sim.pods[head], is_deleting=True)  # since when is not known
+    sim.settle()
     sim.later(60)
     sim.settle()
     assert sim.events.count("WaitingForPods") == 1
     [said] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
     assert f"{head} on node node-1" in said
     sim.later(3600)
-    assert sim.pass_over().is_empty
-    sim.stuck.clear()
-    sim.lose(head)
+    assert sim.pass_over().is_empty and sim.status["attempt"] == 1
+
+
+def test_a_worker_on_a_dead_node_keeps_nobody_waiting() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
+    sim.stuck.add(worker)
+    sim.pods[worker] = replace(sim.pods[worker], is_deleting=True, gone_by=sim.now + timedelta(seconds=35))
     sim.settle()
-    assert sim.status["attempt"] == 2
-    assert len(sim.live_heads) == 1
+    assert sim.status["round"] == 1 and len(sim.pods) == 4
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.later(3600)
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and worker in sim.pods
+    sim.run_until_training()
+    sim.spec = make_spec(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and list(sim.pods) == [worker]
+    sim.spec = make_spec()
+    sim.settle()
+    assert sim.status["attempt"] == 3
 
 
 def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> None:
