@@ -205,6 +205,13 @@ MUTANTS = (
         ("tests/unit/planning/test_life.py",),
     ),
     Mutant(
+        "each commit is an event",
+        "planning/announce.py",
+        "at > observed.now:",
+        "at > at:",
+        ("tests/unit/planning/test_announce.py",),
+    ),
+    Mutant(
         "half an attempt is held for ever for a pod that is refused",
         "planning/planner.py",
         "    decide_release,\n",

@@ -11,6 +11,7 @@ ON_JOBS = {
     *(("", verb, "", "pods") for verb in ("get", "list", "watch", "create", "delete")),
     *(("", "create", "", resource) for resource in ("services", "configmaps", "secrets", "events")),
     ("", "get", "", "configmaps"),
+    *(("", verb, "", "events") for verb in ("get", "patch")),
 }
 OWN = {
     *((NAMESPACE, verb, "", "secrets") for verb in ("get", "patch")),

@@ -85,7 +85,7 @@ def test_workers_go_and_the_head_stays_for_its_log(cluster: Cluster, digits: dic
 def test_events_tell_the_story_once(cluster: Cluster, digits: dict[str, Any]) -> None:
     text = cluster("get", "events", "--field-selector", "involvedObject.kind=TrainJob,involvedObject.name=digits", "-o",
                    "jsonpath={range .items[*]}{.reason} {end}")  # fmt: skip
-    assert Counter(text.split()) == {"Created": 1, "Started": 1, "Succeeded": 1}
+    assert Counter(text.split()) == {"Created": 1, "Started": 1, "CheckpointCommitted": 1, "Succeeded": 1}
 
 
 def test_training_pods_hold_no_right_in_the_cluster(cluster: Cluster, digits: dict[str, Any]) -> None:

@@ -117,6 +117,8 @@ class ModelApiServer:
         else:
             _merge(obj, {part: body.get(part) or {}})
         obj = {**old, part: obj[part]}  # the other part is not this request's affair
+        if place[0] == "events":  # neither spec nor status
+            obj = {**old, **body}
         if obj == old:
             return old  # no change, no new version
         obj["metadata"] = dict(old["metadata"])

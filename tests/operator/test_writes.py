@@ -38,6 +38,8 @@ def count_writes(stage: Stage, audit: AuditLog) -> Counter[str]:
     """Writes that were granted, by what they are."""
     counted: Counter[str] = Counter()
     for request in audit.requests(stage.namespace):
+        if (request.verb, request.resource, request.code) == ("create", "events", 409):
+            continue  # it is counted in the one that there is
         assert request.code < 400, request
         if request.verb in WRITES:
             counted[" ".join(part for part in (request.verb, request.resource, request.manager) if part)] += 1
@@ -49,12 +51,15 @@ def test_a_job_without_failures_costs_few_writes(stage: Stage, audit: AuditLog) 
     counted = count_writes(stage, audit)
     assert counted.pop("create pods") == WORKERS + 1
     assert counted.pop("create events") <= 4
+    assert counted.pop("patch events") <= 1, "the last checkpoint"
     assert counted.pop("patch trainjobs/status") <= 5
     assert counted.pop("patch trainjobs/status railhead-reports") <= REPORTS
     assert counted.pop("delete pods") == WORKERS
     others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}
     assert sum(others.values()) <= 4, others
     assert not counted, "writes of no kind that was meant"
+    [commits] = [event for event in stage.events("cheap") if event["reason"] == "CheckpointCommitted"]
+    assert (commits["count"], commits["message"]) == (2, "Checkpoint 1 was committed: /runs/x/checkpoint_1")
 
 
 def test_the_second_job_of_a_namespace_finds_the_bundle_there(stage: Stage, audit: AuditLog) -> None:

@@ -22,7 +22,7 @@
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, get, patch]
 {{- if .Values.jobNetworkPolicies }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

@@ -81,6 +81,8 @@ class Loop:
             log.exception("%s/%s: pass failed", key.namespace, key.name)
             self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
+        if wanted.announced is not None:
+            self.store.note_announced(observed.uid, wanted.announced, at=self.now())
         if wanted.creates:
             self.store.forget_refusal(observed.uid)
         self.queue.succeed(key)

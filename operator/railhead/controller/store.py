@@ -19,7 +19,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Observed, PodView, Problem, Refusal
+from railhead.planning.observed import Announced, Observed, PodView, Problem, Refusal
 from railhead.resources.settings import OperatorSettings
 
 Object = dict[str, Any]
@@ -47,6 +47,7 @@ class Store:
         self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
         self._keys: dict[str, JobKey] = {}
         self._refusals: dict[str, Refusal] = {}
+        self._announced: dict[str, Announced] = {}
         self._buried = Buried()
 
     def job(self, key: JobKey) -> JobRecord | None:
@@ -74,7 +75,7 @@ class Store:
             return None  # an answer to our own write that was read after the deletion was seen
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
-            self._refusals.pop(old.uid, None)
+            self._forget(old.uid)
             self._buried.add(old.uid, version_of(raw))  # its deletion may never be told
         spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
         self._keys[uid] = key
@@ -88,6 +89,7 @@ class Store:
             error=error,
             status=parse_status(raw.get("status")),
         )
+        self._announced.setdefault(uid, _newest(self._jobs[key].status))
         return key
 
     def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
@@ -97,7 +99,21 @@ class Store:
         if record is not None and record.uid == uid:
             del self._jobs[key]
         self._keys.pop(uid, None)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
         self._refusals.pop(uid, None)
+        self._announced.pop(uid, None)
+
+    def note_announced(self, uid: str, index: int, *, at: datetime) -> None:
+        """An event has told of this commit of a known job."""
+        if uid in self._keys:
+            self._announced[uid] = Announced(index, at)
+
+    def take_as_announced(self) -> None:
+        """What is committed now was told of by whoever led before."""
+        for record in self._jobs.values():
+            self._announced[record.uid] = _newest(record.status)
 
     def note_refusal(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server would not have a child of a known job; `at` is the time by its clock."""
@@ -153,6 +169,7 @@ class Store:
             settings=settings,
             source=self._source(record),
             refusal=self._refusal(record),
+            announced=self._announced.get(record.uid),
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:
@@ -171,3 +188,7 @@ class Store:
             return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name"))), None
         except InvalidSpec as error:
             return None, error
+
+
+def _newest(status: JobStatus) -> Announced:
+    return Announced(status.checkpoint.index if status.checkpoint else -1)

@@ -48,7 +48,7 @@ def _tell(observed: Observed, problem: Problem) -> Plan:
         build_not_running(observed, c.RECONCILING, reason=reason, message=message),
         phase=observed.status.phase or "Pending",
     )
-    return Plan(status=status, events=(Event("Warning", reason, message),) if status else ())
+    return Plan(status=status, events=(Event("Warning", reason, message, is_series=True),) if status else ())
 
 
 def _earlier(one: datetime | None, other: datetime) -> datetime:

@@ -43,6 +43,14 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Announced:
+    """The newest commit that an event has told of; index -1 = none, `at` None = by an operator before this one."""
+
+    index: int
+    at: datetime | None = None
+
+
+@dataclass(frozen=True)
 class PodView:
     """The facts of one pod that decisions are made from."""
 
@@ -137,6 +145,7 @@ class Observed:
     settings: OperatorSettings
     source: JobStatus | None = None  # of spec.resumeFrom.trainJob, while there is such a job
     refusal: Refusal | None = None
+    announced: Announced | None = None
 
     @property
     def attempt(self) -> int:

@@ -82,22 +82,32 @@ class StatusWrite:
 
 @dataclass(frozen=True)
 class Event:
-    """A Kubernetes event about the TrainJob."""
+    """A Kubernetes event about the TrainJob. The same words again are counted in the same event.
+
+    Attributes:
+        is_series: there is one for all events of the reason, with the newest message.
+    """
 
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    is_series: bool = False
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that one pass wants. An empty plan means: nothing to do until something changes."""
+    """All that one pass wants. An empty plan means: nothing to do until something changes.
+
+    Attributes:
+        announced: the commit that its events tell of.
+    """
 
     status: StatusWrite | None = None
     creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
+    announced: int | None = None
 
     @property
     def is_empty(self) -> bool:

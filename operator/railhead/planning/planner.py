@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from railhead.planning.announce import announce
 from railhead.planning.attempt import decide_first_attempt
 from railhead.planning.deadlines import decide_active_deadline, decide_startup_deadline, next_due
 from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
@@ -54,8 +55,9 @@ def plan(observed: Observed) -> Plan:
     for decide in DECISIONS:
         decided = decide(observed)
         if decided is not None:
-            return add_warning_events(observed, _acknowledge(observed, hold_back(observed, decided)))
-    return _acknowledge(observed, Plan())
+            told = add_warning_events(observed, hold_back(observed, decided))
+            return announce(observed, _acknowledge(observed, told))
+    return announce(observed, _acknowledge(observed, Plan()))
 
 
 def _acknowledge(observed: Observed, decided: Plan) -> Plan:

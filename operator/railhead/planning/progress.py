@@ -48,7 +48,7 @@ def _pending(observed: Observed) -> Plan:
         build_not_running(observed, c.RECONCILING, reason=problem.reason, message=message),
         phase=phase,
     )
-    return Plan(status=status, events=(Event("Warning", problem.reason, message),) if status else ())
+    return Plan(status=status, events=(Event("Warning", problem.reason, message, is_series=True),) if status else ())
 
 
 def _tell_problem_is_past(observed: Observed) -> Plan:

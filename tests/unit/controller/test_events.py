@@ -12,6 +12,7 @@ from tests.unit.builders import UID
 from tests.unit.controller.fake_client import FakeClient
 
 KEY = JobKey("default", "digits")
+EXISTS = Conflict(409, "AlreadyExists", "exists")
 LOST = Event("Warning", "Restarting", "Attempt 1 was lost")
 
 
@@ -50,16 +51,31 @@ async def test_long_words_are_cut_to_what_an_event_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_logged"),
+    "answer",
     [
-        (Conflict(409, "AlreadyExists", "exists"), False),
-        (Denied(403, "Forbidden", "namespace is being terminated"), True),
-        (RetryAfter(0, "NoAnswer", "reset"), True),
+        Denied(403, "Forbidden", "namespace is being terminated"),
+        RetryAfter(0, "NoAnswer", "reset"),
+        Conflict(409, "Conflict", "try again"),
     ],
 )
-async def test_an_event_that_is_not_taken_stops_nothing(
-    answer: KubeError, is_logged: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_event_that_is_not_taken_stops_nothing(answer: KubeError, caplog: pytest.LogCaptureFixture) -> None:
     name = (await record((UID, LOST))).asked[0].name
     await EventRecorder(FakeClient({("create", name): [answer]})).record(KEY, UID, LOST)
-    assert ("was not posted" in caplog.text) == is_logged
+    assert "was not posted" in caplog.text
+
+
+async def test_said_again_it_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+    name = (await record((UID, LOST))).asked[0].name
+    client = FakeClient({("create", name): [EXISTS], ("get", name): [{"count": 3}]})
+    await EventRecorder(client).record(KEY, UID, LOST)
+    assert [r.verb for r in client.asked] == ["create", "get", "patch"]
+    patched = client.asked[-1].body
+    assert (patched["count"], patched["message"]) == (4, LOST.message) and patched["lastTimestamp"]
+    assert not caplog.text
+
+
+async def test_of_a_series_there_is_one_with_the_newest_words() -> None:
+    first, second = (Event("Normal", "CheckpointCommitted", f"Checkpoint {n}", is_series=True) for n in (1, 2))
+    client = await record((UID, first), (UID, second))
+    assert client.asked[0].name == client.asked[1].name
+    assert client.asked[1].body["message"] == "Checkpoint 2"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
+from railhead.planning.observed import Announced
 from tests.unit.builders import NOW, SETTINGS, UID
 from tests.unit.controller.raws import SPEC, Object, make_job, make_pod
 
@@ -34,6 +35,26 @@ def test_a_job_is_news_once() -> None:
     assert store.put_job(make_job(4)) == KEY
     assert list(store.all_keys()) == [KEY]
     assert store.key_of(UID) == KEY
+
+
+def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this_operator_begins_to_lead() -> None:
+    store = Store()
+
+    def announced() -> Announced | None:
+        observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+        return observed.announced if observed else None
+
+    store.put_job(make_job(1, status={"checkpoint": {"index": 2, "uri": "/c2", "attempt": 1}}))
+    assert announced() == Announced(2)
+    store.put_job(make_job(2, status={"checkpoint": {"index": 5, "uri": "/c5", "attempt": 1}}))
+    assert announced() == Announced(2)
+    store.take_as_announced()
+    assert announced() == Announced(5)
+    store.note_announced(UID, 6, at=NOW)
+    assert announced() == Announced(6, NOW)
+    store.drop_job(KEY, UID, version=9)
+    store.note_announced(UID, 7, at=NOW)
+    assert announced() is None
 
 
 def test_a_record_holds_what_the_planner_asks_for() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.planning.observed import Observed, PodView, Problem, Refusal
+from railhead.planning.observed import Announced, Observed, PodView, Problem, Refusal
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from tests.unit.builders import NOW, ended, make_observed, make_spec
@@ -33,12 +33,14 @@ class Simulation:
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     refuses: Callable[[str, dict[str, Any]], Problem | None] = lambda kind, body: None
     refusal: Refusal | None = None
+    announced: Announced | None = None
     last: Plan = field(default_factory=Plan)
 
     def observe(self) -> Observed:
         pods = self.pods.values()
         refusal = self._known_refusal()
-        return make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=refusal)
+        observed = make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=refusal)
+        return replace(observed, announced=self.announced)
 
     def pass_over(self) -> Plan:
         """Plans and does it, as the executor would."""
@@ -54,6 +56,8 @@ class Simulation:
         for delete in wanted.deletes:
             self._delete(delete.name, delete.uid)
         self._create_all(wanted)
+        if wanted.announced is not None:
+            self.announced = Announced(wanted.announced, at=self.now)
         self.events += [event.reason for event in wanted.events]
         self.counts["events"] += len(wanted.events)
         return wanted

@@ -1,0 +1,58 @@
+"""The table of events in docs/trainjob.md and the events that the code sends are the same."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from railhead.contract.report import LOSSES
+from railhead.controller.observe import STUCK
+from railhead.planning import progress, refused, resume_from, suspend
+
+PROJECT = Path(__file__).resolve().parents[2]
+CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
+NAMED = {"SUSPENDED": suspend.SUSPENDED}
+# Reasons that come from somewhere else: with what the planner passes on.
+PASSED_ON = {
+    *refused.REASONS,
+    progress.UNSCHEDULABLE,
+    *STUCK,
+    *LOSSES,
+    *(resume_from.NOT_FOUND, resume_from.RUNS, resume_from.NOTHING),
+    *("RunNameDiffers", "StoragePathDiffers"),
+}
+VARIABLES = {"reason", "warning.reason", "problem.reason"}
+
+
+def sent() -> Iterator[str]:
+    """What stands in the place of a reason wherever the code makes an event."""
+    for file in (PROJECT / "operator" / "railhead").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id == "Event":
+                yield _word(node.args[1])
+            elif node.func.id == "begin_next_attempt":
+                yield from (_word(keyword.value) for keyword in node.keywords if keyword.arg == "reason")
+
+
+def _word(node: ast.expr) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
+
+
+def documented() -> list[str]:
+    text = (PROJECT / "docs" / "trainjob.md").read_text()
+    table = text.split("\n## Events\n")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| ")][1:]
+    return [reason for row in rows for reason in CAMEL_CASE.findall(row)]
+
+
+def test_every_event_is_documented_and_every_documented_event_is_sent() -> None:
+    words = set(sent())
+    fixed = {NAMED.get(word, word) for word in words - VARIABLES}
+    assert words >= VARIABLES, "what is passed on comes from where this test thinks"
+    assert set(documented()) == fixed | PASSED_ON
+    assert len(documented()) == len(set(documented()))
+    assert all(CAMEL_CASE.fullmatch(word) for word in fixed | PASSED_ON)
