@@ -220,7 +220,7 @@ class Schedule:
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)
         # An attempt that ends while the job is suspended, or is given up for a refused pod, counts in no budget.
-        is_excused = self.done["suspend"] or self.done["quota"]
+        is_excused = self.done["suspend"] or restarts.get("startup")
         is_exact = counted == self.application or (is_excused and counted < self.application)
         assert is_exact, "each error of the application is counted once"
         self.done["fenced"] += self.world.fenced

@@ -205,7 +205,8 @@ class World:
         """SIGTERM: a driver in training waits for one more commit."""
         driver = self.drivers.get(pod["metadata"]["uid"])
         if driver is not None and driver.state == "RUNNING" and self._has_group(pod, driver):
-            self._commit(driver)
+            if driver.epoch < self.epochs:
+                self._commit(driver)
             if driver.epoch >= self.epochs:
                 self.end_pod(pod, "Succeeded")
                 return
