@@ -66,10 +66,10 @@ class Watchman:
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
 
     def _is_fenced(self, pod: Object) -> bool:
-        """Its node does not answer, and its grace period is over for so long that nobody need wait."""
+        """Its grace period is over for so long that its node counts as one that does not answer, also if it is late."""
         by = parse_time(pod["metadata"].get("deletionTimestamp") or "")
         patience = timedelta(seconds=UNANSWERED_SECONDS)
-        return by is not None and pod["metadata"]["name"] in self._world.silent and self._world.now >= by + patience
+        return by is not None and self._world.now >= by + patience
 
 
 @dataclass
