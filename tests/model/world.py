@@ -97,6 +97,7 @@ class World:
 
     def delete_job(self, name: str = "digits") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {})
+        self.claim = 0  # the next job has a run of its own
 
     def job(self, name: str = "digits") -> Object | None:
         return self.api.objects.get(("trainjobs", NAMESPACE, name))
