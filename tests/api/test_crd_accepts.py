@@ -108,6 +108,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.activeDeadlineSeconds": 86400,
         "spec.startDeadlineSeconds": 600,
         "spec.restartDeadlineSeconds": 600,
+        "spec.progressDeadlineSeconds": 1800,
     },
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},

@@ -94,7 +94,10 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         assert answer.status == 200, answer.message
 
 
-@pytest.mark.parametrize("field", ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"])
+@pytest.mark.parametrize(
+    "field",
+    ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds", "progressDeadlineSeconds"],
+)
 def test_a_deadline_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
     path = f"{PATH}/limited"
     assert api_server.request("POST", PATH, make_job({"metadata.name": "limited"})).status == 201

@@ -69,6 +69,17 @@ SCENARIOS = (
         phase="Failed",
         restarts={"application": 1, "infrastructure": 0},
     ),
+    Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0}),
+    Scenario(
+        "hangs at each begin",
+        (
+            Act(lambda w: len(w.starts) == 1, lambda w: w.end_pod(w.live_heads[0], "Hang")),
+            Act(lambda w: len(w.starts) == 2, lambda w: w.end_pod(w.live_heads[0], "Hang")),
+        ),
+        spec={"backoffLimit": 1},
+        phase="Failed",
+        restarts={"application": 0, "infrastructure": 1, "withoutProgress": 1},
+    ),
     Scenario(
         "head gone",
         (Act(committed(2), lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),),

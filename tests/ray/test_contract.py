@@ -115,6 +115,7 @@ def test_callbacks_are_called_with_what_the_driver_reads() -> None:
     for name, method, parameters in (
         ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
         ("WorkerGroupCallback", "after_worker_group_start", ("worker_group",)),
+        ("WorkerGroupCallback", "after_worker_group_poll_status", ("worker_group_status",)),
         ("ReportCallback", "after_report", ("training_report", "metrics")),
     ):
         want_parameters(find(module, f"{name}.{method}", used_by=used_by), *parameters, used_by=used_by)

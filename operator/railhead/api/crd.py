@@ -41,7 +41,15 @@ COLUMNS = [
 
 
 # What may change while the job runs: fields of the spec, and of a field of it.
-MUTABLE_FIELDS = frozenset({"suspend", "activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"})
+MUTABLE_FIELDS = frozenset(
+    {
+        "suspend",
+        "activeDeadlineSeconds",
+        "startDeadlineSeconds",
+        "restartDeadlineSeconds",
+        "progressDeadlineSeconds",
+    }
+)
 MUTABLE = {"scaling": {"desiredWorkers"}}
 
 

@@ -120,7 +120,14 @@ class TrainJobSpec(Model):
         description="From a loss until training runs again. Then all pods are given back and the next attempt backs "
         "off. May be changed at any time.",
     )
-    progress_deadline_seconds: Any | None = planned("No report for so long is a hang.")
+    progress_deadline_seconds: int | None = Field(
+        default=None,
+        ge=1,
+        le=31_536_000,
+        description="While training runs: from one report of all ranks to the next, or from the start of the worker "
+        "group to the first. Then the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer "
+        "than an epoch with its checkpoint's upload. May be changed at any time.",
+    )
     active_deadline_seconds: int | None = Field(
         default=None,
         ge=1,

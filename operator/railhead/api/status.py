@@ -130,8 +130,8 @@ class FailureStatus(StatusModel):
         default="",
         alias="class",
         max_length=32,
-        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption, Startup, DeadlineExceeded or "
-        "Fenced.",
+        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption, Startup, Hang, "
+        "DeadlineExceeded or Fenced.",
     )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)

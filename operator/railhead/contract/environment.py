@@ -21,6 +21,7 @@ POD_NAME = "RAILHEAD_POD_NAME"
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was made; of an elastic job this changes
 END_SECONDS = "RAILHEAD_END_SECONDS"  # how long a head that is asked to end waits for one more commit
+PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds when the head was made; unset = none
 REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath

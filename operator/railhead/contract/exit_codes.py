@@ -12,6 +12,7 @@ INFRASTRUCTURE = 66
 OUT_OF_MEMORY = 67
 TERMINATED = 68  # asked to end by SIGTERM; the last checkpoint is committed
 FENCED = 69  # a later attempt has taken over the run; nothing more was committed or deleted
+HANG = 70  # training reported nothing for too long
 
 CLASS_OF_CODE = {
     APPLICATION: "Application",
@@ -20,5 +21,6 @@ CLASS_OF_CODE = {
     OUT_OF_MEMORY: "OutOfMemory",
     TERMINATED: "Preemption",
     FENCED: "Fenced",
+    HANG: "Hang",
 }
 CODE_OF_CLASS = {name: code for code, name in CLASS_OF_CODE.items()}

@@ -1,7 +1,10 @@
 """A report: what the driver tells the operator while training runs.
 
 One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer. Each
-report holds the whole latest state, so that a lost or skipped one costs nothing.
+report holds the whole latest state, so that a lost or skipped one costs nothing. The answer
+to one that was taken is a JSON object; its `DEADLINE` is spec.progressDeadlineSeconds as it is
+now, or null. While its group trains, a driver says a word at least every `SILENCE_SECONDS`, so
+that it learns of a change.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import Any, Optional
 PATH = "/v1/report"
 AUDIENCE = "railhead.dev/report"  # of the projected token; the API server refuses it for itself
 LIMIT_BYTES = 65536
+DEADLINE = "progressDeadlineSeconds"
+SILENCE_SECONDS = 60.0
 STATES = (
     "STARTING",  # Ray comes up, workers join
     "SCHEDULING",  # Ray Train starts the worker group

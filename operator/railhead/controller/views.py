@@ -65,7 +65,10 @@ class Views:
 
     def facts(self, key: JobKey) -> JobFacts | None:
         record = self._store.job(key)
-        return JobFacts(record.uid, record.status, self._store.pods(record.uid)) if record else None
+        if record is None:
+            return None
+        deadline = record.spec.progress_deadline_seconds if record.spec else None
+        return JobFacts(record.uid, record.status, self._store.pods(record.uid), deadline)
 
     @property
     def are_synced(self) -> bool:

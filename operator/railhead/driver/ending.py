@@ -12,6 +12,7 @@ from railhead.contract.exit_codes import (
     CODE_OF_CLASS,
     CONFIGURATION,
     FENCED,
+    HANG,
     INFRASTRUCTURE,
     TERMINATED,
 )
@@ -52,6 +53,10 @@ class Ending:
         return Ending(CLASS_OF_CODE[FENCED], "Fenced", message)
 
     @staticmethod
+    def hang(message: str) -> Ending:
+        return Ending(CLASS_OF_CODE[HANG], "ProgressDeadlineExceeded", message)
+
+    @staticmethod
     def terminated() -> Ending:
         message = "the head was asked to end (SIGTERM); the run goes on from its last checkpoint"
         return Ending(CLASS_OF_CODE[TERMINATED], TERMINATED_REASON, message)
@@ -59,6 +64,11 @@ class Ending:
     @staticmethod
     def from_verdict(verdict: Verdict) -> Ending:
         return Ending(verdict.failure_class, verdict.reason, verdict.message)
+
+    @property
+    def is_premature(self) -> bool:
+        """Training may still go on, and is ended by the driver."""
+        return self.exit_code in (TERMINATED, HANG)
 
     @property
     def exit_code(self) -> int:

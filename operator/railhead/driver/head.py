@@ -23,7 +23,7 @@ from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
-from railhead.driver.ending import TERMINATED_REASON, Ending, build_outcome, write_outcome
+from railhead.driver.ending import Ending, build_outcome, write_outcome
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_features import explain_ray_problem
@@ -34,6 +34,7 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
+from railhead.driver.silence import watch_silence
 from railhead.driver.training import run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds
@@ -77,20 +78,21 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     head.publisher.start()
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
+    _start_thread(_watch_silence, head, endings)
     end(head, endings.get())
 
 
 def end(head: Head, ending: Ending) -> NoReturn:
     """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
-    if ending.reason == TERMINATED_REASON:
+    if ending.is_premature:
         _kill_training(head)  # before the last checkpoint is read, for training would commit another one
     progress = Progress.from_dict(head.spool.read())
     write_outcome(build_outcome(ending, progress), head.pod.termination_message)
     is_success = ending.outcome == SUCCEEDED
     head.publisher.update(state="FINISHED" if is_success else "ERRORED")
     head.publisher.begin_stop()
-    if ending.reason != TERMINATED_REASON:
+    if not ending.is_premature:
         timeout = LAST_LINES_TIMEOUT if is_success else LAST_LINES_TIMEOUT_OF_FAILURE
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
     head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
@@ -137,6 +139,10 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
         last_words = read_end(head.pod.temp / RAY_LOG)
         print(last_words, flush=True)
         endings.put(Ending.infrastructure("RayHeadEnded", f"Ray's head ended with code {code}: {last_words[-500:]}"))
+
+
+def _watch_silence(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
+    watch_silence(head.spool, deadline=head.pod.progress_deadline, say=say, give_up=endings.put)
 
 
 def _find_ray_problem(job: JobInput) -> str:

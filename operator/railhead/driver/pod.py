@@ -26,6 +26,7 @@ class Pod:
         attempt: of the job.
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
         worker_pods: wanted when this head was made, or None.
+        progress_deadline: how many seconds training may report nothing, or None for any time.
         end_seconds: how long a driver that is asked to end waits for one more commit.
         storage: run.storagePath when it is a path.
         resume_from: the checkpoint of spec.resumeFrom, or None.
@@ -48,6 +49,7 @@ class Pod:
     report_token: Optional[str]
     termination_message: Optional[str]
     end_seconds: float = 0.0
+    progress_deadline: Optional[float] = None
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> Pod:
@@ -63,6 +65,7 @@ class Pod:
             checkpoint_index=int(environment.get(e.CHECKPOINT_INDEX) or -1),
             worker_pods=int(environment[e.WORKER_PODS]) if environment.get(e.WORKER_PODS) else None,
             end_seconds=float(environment.get(e.END_SECONDS) or 0),
+            progress_deadline=float(environment[e.PROGRESS_DEADLINE]) if environment.get(e.PROGRESS_DEADLINE) else None,
             storage=environment.get(e.STORAGE) or None,
             resume_from=environment.get(e.RESUME_FROM) or None,
             report_url=environment.get(e.REPORT_URL) or None,

@@ -38,12 +38,14 @@ def build_head_pod(
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     paths, initial = build_dataset_paths(spec), status.initial_checkpoint
+    limit = spec.progress_deadline_seconds
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
         {"name": e.END_SECONDS, "value": str(spec.suspend_grace_seconds)},
+        *([{"name": e.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
         *([{"name": e.DATASETS, "value": json.dumps(paths, sort_keys=True)}] if paths else []),

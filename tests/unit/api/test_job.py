@@ -78,6 +78,7 @@ FULL: dict[str, Any] = {
     "activeDeadlineSeconds": 86400,
     "startDeadlineSeconds": 600,
     "restartDeadlineSeconds": 600,
+    "progressDeadlineSeconds": 1800,
     "managedBy": "railhead.dev/operator",
 }
 

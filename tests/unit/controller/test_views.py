@@ -72,6 +72,13 @@ async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
     facts = stage.views.facts(KEY)
     assert facts is not None
     assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
+    assert facts.progress_deadline is None
+    changed = make_job(9)
+    changed["spec"]["progressDeadlineSeconds"] = 600
+    changed["metadata"]["generation"] = 9
+    stage.views.job(changed)
+    facts = stage.views.facts(KEY)
+    assert facts is not None and facts.progress_deadline == 600
 
 
 async def test_an_own_pod_is_learnt_where_its_namespace_is_watched() -> None:

@@ -47,6 +47,28 @@ def test_states(names: list[str], state: str) -> None:
     assert now.state == state
 
 
+@pytest.mark.parametrize(
+    ("names", "is_training"),
+    [
+        ([], False),
+        (["SCHEDULING"], False),
+        (["RUNNING"], True),
+        (["RUNNING", "PREEMPTING"], True),
+        (["RUNNING", "SOMETHING_NEW"], True),
+        (["RUNNING", "SHUTTING_DOWN"], False),
+        (["RUNNING", "RESTARTING"], False),
+        (["RUNNING", "RESTARTING", "SCHEDULING", "RUNNING"], True),
+        (["RUNNING", "FINISHED"], False),
+    ],
+)
+def test_reports_are_awaited_only_while_the_group_trains(names: list[str], is_training: bool) -> None:
+    now = Progress()
+    for name in names:
+        now = now.with_ray_state(name)
+    assert now.is_training is is_training
+    assert not now.begin_run(run_uri="/r").is_training
+
+
 def test_only_states_of_the_contract() -> None:
     assert {state for pair in progress._STATES.values() for state in pair} <= set(STATES)
 

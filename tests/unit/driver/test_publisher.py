@@ -19,6 +19,7 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
 from railhead.driver.reporting.spool import Spool
 from tests.unit.driver.certificates import DNS_NAME, write_certificate
+from tests.waiting import wait_until
 
 BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
 
@@ -30,6 +31,7 @@ class Server:
         self.bodies: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self.answers: list[int] = []
+        self.words = b""
         self.changed = threading.Condition()
         outer = self
 
@@ -45,8 +47,9 @@ class Server:
                     answer = outer.answers.pop(0) if outer.answers else 204
                     outer.changed.notify_all()
                 self.send_response(answer)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(outer.words)))
                 self.end_headers()
+                self.wfile.write(outer.words)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -123,6 +126,38 @@ def test_news_is_coalesced_and_the_last_state_is_always_sent(server: Server, tmp
     stop(publisher)
     assert server.bodies[-1]["reports"] == 199
     assert len(server.bodies) < 100
+
+
+def test_a_driver_whose_training_is_silent_says_a_word_and_learns_the_limit_of_it(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
+    server.answers, server.words = [202] * 100, b'{"message": "taken", "progressDeadlineSeconds": 600}'
+    publisher, spool, _ = build(server, tmp_path)
+    spool.write(Progress(state="RUNNING", reports=3).to_dict())
+    publisher.start()
+    server.wait_for(2)
+    wait_until("the limit is learnt", lambda: spool.read_deadline(None) == 600)
+    server.words = b'{"message": "taken", "progressDeadlineSeconds": null}'
+    wait_until("it is lifted", lambda: spool.read_deadline(600) is None)
+    for words in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
+        server.words = words
+        server.wait_for(len(server.bodies) + 1)
+    assert spool.read_deadline(600) is None
+    stop(publisher)
+
+
+def test_a_driver_without_a_group_says_nothing_twice(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.01)
+    publisher, _, _ = build(server, tmp_path)
+    publisher.start()
+    server.wait_for(1)
+    publisher.update(joined=1)
+    server.wait_for(2)
+    stop(publisher)
+    assert len(server.bodies) == 2
 
 
 def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path) -> None:

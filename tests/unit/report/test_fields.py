@@ -84,6 +84,13 @@ def test_only_what_changes_is_a_field() -> None:
     assert status_fields(report, status).keys() == {"progress"}
 
 
+def test_a_word_that_only_says_that_the_driver_is_there_writes_nothing() -> None:
+    told = status_fields(make_report(time="t1"), RUNNING)["progress"]
+    status = make_facts(progress=told).status
+    assert status_fields(make_report(time="t2"), status) == {}
+    assert status_fields(make_report(time="t2", reports=5), status)["progress"]["updateTime"] == "t2"
+
+
 @pytest.mark.parametrize("index", [True, False, -1, 2**31, 10**100, 1.0, "6", None, [6]])
 def test_a_checkpoint_whose_number_is_none_is_not_taken(index: Any) -> None:
     assert "checkpoint" not in status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), RUNNING)

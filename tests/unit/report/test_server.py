@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -77,6 +78,15 @@ async def endpoint() -> AsyncIterator[Endpoint]:
 
 def body_of(**changes: Any) -> dict[str, Any]:
     return {**make_report().to_dict(), **changes}
+
+
+async def test_the_answer_tells_how_long_training_may_be_silent(endpoint: Endpoint) -> None:
+    key = JobKey("default", "digits")
+    for deadline in (600, None):
+        endpoint.jobs[key] = replace(make_facts(), progress_deadline=deadline)
+        data = json.dumps(body_of()).encode()
+        async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
+            assert await response.json() == {"message": "taken", "progressDeadlineSeconds": deadline}
 
 
 async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:

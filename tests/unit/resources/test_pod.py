@@ -164,6 +164,12 @@ def test_environment_says_where_everything_is(role: str, spec: str) -> None:
     assert json.loads(said.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 
+def test_only_a_head_is_told_how_long_training_may_be_silent() -> None:
+    assert env(build("head", progressDeadlineSeconds=600))["RAILHEAD_PROGRESS_DEADLINE"] == "600"
+    assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("worker", progressDeadlineSeconds=600))
+    assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("head"))
+
+
 def test_the_head_is_found_by_its_host_name() -> None:
     head = build("head")
     host = f"{head['spec']['hostname']}.{head['spec']['subdomain']}.team.svc"

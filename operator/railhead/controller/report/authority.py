@@ -26,11 +26,16 @@ class Speaker:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the operator knows of the job that a report is about."""
+    """What the operator knows of the job that a report is about.
+
+    Attributes:
+        progress_deadline: spec.progressDeadlineSeconds as it is now.
+    """
 
     uid: str
     status: JobStatus
     pods: tuple[PodView, ...]
+    progress_deadline: int | None = None
 
 
 def read_review(review: Mapping[str, Any]) -> Speaker | None:

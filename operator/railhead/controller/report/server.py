@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import LIMIT_BYTES, PATH, Report
+from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, Report
 from railhead.controller.config import split_address
 from railhead.controller.report.authority import JobFacts, refusal
 from railhead.controller.report.certificate import Certificates
@@ -27,8 +27,8 @@ END_SECONDS = 2.0  # for requests in work when the operator ends; a driver says 
 BODY_SECONDS = 10.0  # a client that needs longer for 64 KiB is no driver of ours
 
 
-def _answer(status: int, words: str) -> web.Response:
-    return web.json_response({"message": words}, status=status)
+def _answer(status: int, words: str, **more: int | None) -> web.Response:
+    return web.json_response({"message": words, **more}, status=status)
 
 
 class ReportHandler:
@@ -58,11 +58,12 @@ class ReportHandler:
             return _answer(503, "the API server does not answer")
         if speaker is None:
             return _answer(401, "the token is not good for this endpoint")
-        refused = refusal(speaker, report, self._lookup(JobKey(report.namespace, report.name)))
+        facts = self._lookup(JobKey(report.namespace, report.name))
+        refused = refusal(speaker, report, facts)
         if refused is not None:
             return _answer(*refused)
         self._writer.put(report)
-        return _answer(202, "taken")
+        return _answer(202, "taken", **{DEADLINE: facts.progress_deadline if facts else None})
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

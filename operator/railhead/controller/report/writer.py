@@ -45,6 +45,8 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     }
     if warning := warning_of(report.warning):
         wanted["progress"]["warning"] = warning
+    if {**wanted["progress"], "updateTime": current["progress"].get("updateTime")} == current["progress"]:
+        del wanted["progress"]  # a word that is only to say that the driver is there
     checkpoint = newer_checkpoint(report.checkpoint, status, attempt=report.attempt, time=report.time)
     if checkpoint:
         wanted["checkpoint"] = checkpoint

@@ -38,6 +38,7 @@ class Progress:
     run_uri: str = ""  # empty = as the job says
     resumed_from: Optional[str] = None  # URI; empty = this fit() began anew, None = not known yet
     warning: Optional[dict[str, str]] = None  # as in `contract.report.Report`
+    is_training: bool = False  # the worker group is asked for reports; not while Ray Train ends it, and validates
     processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,15 +52,16 @@ class Progress:
         self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[dict[str, str]] = None
     ) -> Progress:
         """Another fit(): a script may call it several times, and the counts go on."""
-        begun = replace(self, state="STARTING", has_run=False, processes=())
+        begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
         return replace(begun, run_uri=run_uri, resumed_from=resumed_from, warning=warning)
 
     def with_ray_state(self, name: str) -> Progress:
         """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""
         states = _STATES.get(name)
         if states is None:
-            return self
-        return replace(self, state=states[self.has_run], has_run=self.has_run or name == "RUNNING")
+            return replace(self, is_training=self.is_training and name != "SHUTTING_DOWN")
+        has_run = self.has_run or name == "RUNNING"
+        return replace(self, state=states[self.has_run], has_run=has_run, is_training=states[True] == "RUNNING")
 
     def with_report(
         self, metrics: Mapping[str, Any], *, checkpoint_uri: Optional[str], first_index: int, time: str

@@ -19,7 +19,7 @@ from datetime import datetime, timezone
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.report import PATH, Report
+from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -53,6 +53,7 @@ class Publisher:
         self._stopping = threading.Event()
         self._given_up = threading.Event()
         self._sent: Optional[Report] = None
+        self._sent_at = 0.0
         self._problem = ""
         self._connection: Optional[http.client.HTTPConnection] = None
         self._socket = spool.open_socket()
@@ -102,24 +103,27 @@ class Publisher:
         while not self._given_up.is_set():
             self._wait(wait)
             report = self.build_report()
-            if report == self._sent:
+            if report == self._sent and not self._is_silent_for_long(report):
                 if self._stopping.is_set():
                     return
                 wait = None
                 continue
             if self._post(report, self._endpoint):
-                self._sent, failures, wait = report, 0, SHORTEST_INTERVAL
+                self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL
             else:
                 failures += 1
                 wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 wait = 0.2 if failures else 0.0
 
+    def _is_silent_for_long(self, report: Report) -> bool:
+        return report.state == "RUNNING" and time.monotonic() - self._sent_at >= SILENCE_SECONDS
+
     def _wait(self, seconds: Optional[float]) -> None:
-        """At least `seconds`, or until there is news when None. A stop ends it early."""
+        """At least `seconds`, or until there is news (or silence) when None. A stop ends it early."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
-            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            left = SILENCE_SECONDS if deadline is None else max(deadline - time.monotonic(), 0.0)
             is_readable = bool(select.select([self._socket], [], [], left)[0])
             if is_readable:
                 self._socket.recv(16)
@@ -131,18 +135,28 @@ class Publisher:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = json.dumps(replace(report, time=now).to_dict()).encode()
         try:
-            status = self._request(body, endpoint)
+            status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._drop_connection()
             self._note(f"{type(error).__name__}: {error}")
             return False
         if 200 <= status < 300:
             self._problem = ""
+            self._learn(answer)
             return True
         self._note(f"status {status}")
         return status in _REFUSED
 
-    def _request(self, body: bytes, endpoint: Endpoint) -> int:
+    def _learn(self, answer: bytes) -> None:
+        """The limit as it is now; an operator that knows of none says nothing of it."""
+        try:
+            seconds = json.loads(answer)[DEADLINE]
+        except (ValueError, TypeError, KeyError):
+            return
+        if seconds is None or (isinstance(seconds, int) and seconds > 0):
+            self._spool.write_deadline(seconds)
+
+    def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}
         if endpoint.token_file:
             with open(endpoint.token_file) as file:
@@ -151,8 +165,7 @@ class Publisher:
             self._connection = build_connection(endpoint)
         self._connection.request("POST", urlsplit(endpoint.url).path.rstrip("/") + PATH, body=body, headers=headers)
         response = self._connection.getresponse()
-        response.read()
-        return response.status
+        return response.status, response.read()
 
     def _drop_connection(self) -> None:
         if self._connection is not None:

@@ -72,6 +72,33 @@ class Spool:
     def read_heard(self) -> int:
         return int((self._read("heard.json") or {}).get("number", 0))
 
+    def write_deadline(self, seconds: Optional[float]) -> None:
+        """spec.progressDeadlineSeconds as it is now."""
+        self._replace("deadline.json", {"seconds": seconds})
+
+    def read_deadline(self, default: Optional[float]) -> Optional[float]:
+        values = self._read("deadline.json")
+        return default if values is None else values.get("seconds")
+
+    def ask_for_stacks(self) -> None:
+        """The controller writes them at its next look at the workers."""
+        (self._folder / "stacks.json").unlink(missing_ok=True)
+        self._replace("stacks-wanted.json", {})
+
+    def take_request_for_stacks(self) -> bool:
+        wanted = self._folder / "stacks-wanted.json"
+        if not wanted.exists():
+            return False
+        wanted.unlink(missing_ok=True)
+        return True
+
+    def write_stacks(self, stacks: list[dict[str, Any]]) -> None:
+        self._replace("stacks.json", {"ranks": stacks})
+
+    def read_stacks(self) -> Optional[list[dict[str, Any]]]:
+        values = self._read("stacks.json")
+        return None if values is None else list(values["ranks"])
+
     def open_socket(self) -> socket.socket:
         """The reader's end."""
         self._socket.unlink(missing_ok=True)

@@ -1,0 +1,102 @@
+"""Takes the stacks of all ranks when the driver asks for them, in Ray Train's controller.
+
+Its workers answer while train_func hangs, for that runs in a thread of its own; not while
+native code holds the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from pathlib import Path, PurePath
+from typing import Any, Optional
+
+from ray.train.v2._internal.execution.callback import WorkerGroupCallback
+
+from railhead.contract import environment as e
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller.callback import never_raises
+
+ANSWER_TIMEOUT = 10.0  # seconds
+LIMIT_CHARS = 12_000  # of one rank
+TRAINING_THREAD = "TrainingThread"  # how Ray Train names it
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
+    """Looks for the driver's wish at each poll of the workers."""
+
+    def __init__(self) -> None:
+        self._spool = Spool(Path(os.environ[e.TEMP]))
+        self._group: Any = None
+
+    def after_worker_group_start(self, worker_group: Any) -> None:
+        self._group = worker_group
+
+    @never_raises
+    def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
+        if self._group is not None and self._spool.take_request_for_stacks():
+            self._spool.write_stacks(ask_workers(self._group))
+
+
+def ask_workers(worker_group: Any) -> list[dict[str, Any]]:
+    """For each rank {rank, pod, place, stack}; empty texts when it does not answer."""
+    import ray
+
+    count = len(worker_group.get_workers())
+    references = [worker_group.execute_single_async(rank, read_stacks) for rank in range(count)]
+    ready, _ = ray.wait(references, num_returns=count, timeout=ANSWER_TIMEOUT)
+    answers = []
+    for rank, reference in enumerate(references):
+        answer = {"pod": "", "place": "", "stack": ""}
+        if reference in ready:
+            try:
+                answer = ray.get(reference)
+            except Exception as error:  # its process ends just now
+                answer = {**answer, "stack": f"{type(error).__name__}: {error}"}
+        answers.append({**answer, "rank": rank})
+    return answers
+
+
+def read_stacks() -> dict[str, str]:
+    """On a worker: its pod, where train_func is, and the stacks of all threads but this one, the training one first."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
+    ranked = sorted(frames, key=lambda ident: not names.get(ident, "").startswith(TRAINING_THREAD))
+    texts, place = [], ""
+    for ident in ranked:
+        stack = traceback.extract_stack(frames[ident])
+        name = names.get(ident, "a thread without a name")
+        if not place and name.startswith(TRAINING_THREAD):
+            place = find_place(stack)
+        texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
+    text = "\n".join(texts)[:LIMIT_CHARS]
+    return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside of train_func", "stack": text}
+
+
+def find_place(stack: list[traceback.FrameSummary]) -> str:
+    """The innermost line of the user's own code, and the package that it has called."""
+    inner = ""
+    for frame in reversed(stack):
+        package = find_package(frame.filename)
+        if package is None:
+            place = f"at {PurePath(frame.filename).name}:{frame.lineno} in {frame.name}"
+            return f"{place}, inside {inner}" if inner else place
+        inner = package
+    return ""
+
+
+def find_package(file: str) -> Optional[str]:
+    """Whose code it is; None = the user's."""
+    parts = PurePath(file).parts
+    for folder in _PACKAGES:
+        if folder in parts[:-1]:
+            return parts[parts.index(folder) + 1].removesuffix(".py")
+    if ".pyz" in file:
+        return "railhead"
+    if file.startswith("<") or file.startswith(sysconfig.get_paths()["stdlib"]):
+        return PurePath(file).stem
+    return None

@@ -1,0 +1,40 @@
+"""Training that hangs, with a real Ray: seen, explained by the ranks' stacks, and ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from railhead.contract import environment as e
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+HANGS = """
+import tempfile, threading
+import ray.train
+
+def wait_for_ever():
+    threading.Event().wait()
+
+def train_func():
+    rank = ray.train.get_context().get_world_rank()
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+        ray.train.report({"epoch": 0}, checkpoint=checkpoint)
+    if rank == 1:
+        wait_for_ever()
+    ray.train.report({"epoch": 1})
+"""
+
+
+def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Path) -> None:
+    with Pods(tmp_path, make_job(framework="Python"), source={"user.py": HANGS}) as pods:
+        pods.start(env={e.PROGRESS_DEADLINE: "3"})
+        assert pods.wait_ended(timeout=120) == exit_codes.HANG, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+    assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
+    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 0
+    assert "rank 1 (pod w1-0) is at user.py:6 in wait_for_ever, inside threading" in outcome.message
+    assert "rank 0 (pod w0-0) is at user.py:15 in train_func, inside ray" in outcome.message
+    assert "spec.progressDeadlineSeconds" in outcome.message
+    assert "stack of rank 1 (pod w1-0):" in log
+    assert "threading.Event().wait()" in log
