@@ -96,7 +96,13 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
 
 @pytest.mark.parametrize(
     "field",
-    ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds", "progressDeadlineSeconds"],
+    [
+        "activeDeadlineSeconds",
+        "startDeadlineSeconds",
+        "restartDeadlineSeconds",
+        "progressDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ],
 )
 def test_a_deadline_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
     path = f"{PATH}/limited"

@@ -10,6 +10,7 @@ ON_JOBS = {
     ("", "update", "railhead.dev", "trainjobs/finalizers"),
     *(("", verb, "", "pods") for verb in ("get", "list", "watch", "create", "delete")),
     *(("", "create", "", resource) for resource in ("services", "configmaps", "secrets", "events")),
+    *(("", "delete", "", resource) for resource in ("services", "configmaps", "secrets")),
     ("", "get", "", "configmaps"),
     *(("", verb, "", "events") for verb in ("get", "patch")),
 }
@@ -35,11 +36,12 @@ def test_a_role_in_each_watched_namespace_instead(chart: Chart) -> None:
     assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
 
 
-def test_network_policies_of_jobs_need_a_right_of_their_own(chart: Chart) -> None:
-    right = ("create", "networking.k8s.io", "networkpolicies")
-    assert chart.render({"jobNetworkPolicies": True}).grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right)}
+def test_network_policies_of_jobs_need_rights_of_their_own(chart: Chart) -> None:
+    rights = {(verb, "networking.k8s.io", "networkpolicies") for verb in ("create", "delete")}
+    in_all = {("", *right) for right in rights}
+    assert chart.render({"jobNetworkPolicies": True}).grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | in_all
     rendered = chart.render({"jobNetworkPolicies": True, "watchNamespaces": ["a"]})
-    assert ("a", *right) in rendered.grants("Role")
+    assert {("a", *right) for right in rights} <= rendered.grants("Role")
     assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
     assert "--job-network-policies" in rendered.container["args"]
 
@@ -59,7 +61,7 @@ def test_the_operator_reads_one_secret_only(chart: Chart) -> None:
         for role in (*chart.render(values).of("Role"), *chart.render(values).of("ClusterRole")):
             for rule in role["rules"]:
                 assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
-                if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
+                if "secrets" in rule["resources"] and not set(rule["verbs"]) <= {"create", "delete"}:
                     assert rule["resourceNames"] == ["railhead-report-tls"]
 
 

@@ -123,5 +123,8 @@ def check_end(world: World, *, phase: str = "Succeeded") -> None:
     workers = [p["metadata"]["name"] for p in world.pods(names.WORKER)]
     assert not workers, f"a job at rest holds {workers}"
     assert not [p for p in world.pods(names.HEAD) if is_live(p)], "a job at rest has a live head"
+    if "ttlSecondsAfterFinished" in (world.job() or {})["spec"]:
+        assert status["cleanUpTime"]
+        assert not world.children, f"a job that was cleaned up has {world.children}"
     if phase == "Succeeded":
         assert [epoch for _, epoch in world.commits] == list(range(world.epochs)), world.commits

@@ -184,5 +184,9 @@ SCENARIOS = (
             Act(has_succeeded, World.bury_nodes),
         ),
     ),
+    Scenario("cleaned up", spec={"ttlSecondsAfterFinished": 3600}),
+    Scenario(
+        "failed and cleaned up", (end_head("Configuration"),), spec={"ttlSecondsAfterFinished": 0}, phase="Failed"
+    ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
 )

@@ -113,6 +113,15 @@ class World:
         return [pod for pod in found if role in ("", role_of(pod))]
 
     @property
+    def children(self) -> list[str]:
+        """What a TrainJob owns."""
+        return [
+            f"{plural}/{name}"
+            for (plural, _, name), obj in self.api.objects.items()
+            if obj["metadata"].get("ownerReferences")
+        ]
+
+    @property
     def live_heads(self) -> list[Object]:
         """Of jobs that are there."""
         return [p for p in self.pods(names.HEAD) if is_live(p) and self._has_owner(p)]

@@ -79,6 +79,17 @@ class Stage:
         wait_until(f"{job} {phase}", lambda: self.status(job).get("phase") == phase)
         return self.status(job)
 
+    def children(self, job: str) -> list[str]:
+        """What the job owns, as kind/name."""
+        uid = self.job(job)["metadata"]["uid"]
+        found = []
+        for plural in ("pods", "services", "secrets", "configmaps"):
+            for item in self._ask("GET", f"/api/v1/namespaces/{self.namespace}/{plural}")["items"]:
+                owners = item["metadata"].get("ownerReferences") or []
+                if any(owner["uid"] == uid for owner in owners):
+                    found.append(f"{plural}/{item['metadata']['name']}")
+        return found
+
     def head(self, job: str) -> Object:
         [head] = [pod for name, pod in self.pods(job).items() if name.endswith("-head")]
         return head

@@ -50,6 +50,8 @@ def live(stage: Stage, second: RunningOperator, asked: Callable[[], list[Request
     """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
     make_code(stage, **{"steps.py": ""})
     play(stage, "rights", source=SOURCE)
+    stage.change("rights", ttlSecondsAfterFinished=0)
+    wait_until("its children are removed", lambda: stage.status("rights").get("cleanUpTime"))
     wait_until("a lost compare", lambda: lose_compare(stage, asked))
     second.stop()
     meet_stranger(stage)

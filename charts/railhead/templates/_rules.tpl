@@ -15,7 +15,7 @@
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
   resources: [services, configmaps, secrets]
-  verbs: [create]
+  verbs: [create, delete]
 # The ConfigMap that spec.source.configMap names is read once, to copy it.
 - apiGroups: [""]
   resources: [configmaps]
@@ -26,7 +26,7 @@
 {{- if .Values.jobNetworkPolicies }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [create]
+  verbs: [create, delete]
 {{- end }}
 {{- end -}}
 

@@ -135,4 +135,10 @@ class TrainJobSpec(Model):
         description="From the first start, without suspended time, until the job fails because it has not finished. "
         "May be changed at any time.",
     )
-    ttl_seconds_after_finished: Any | None = planned("Removes the children of a finished job.")
+    ttl_seconds_after_finished: int | None = Field(
+        default=None,
+        ge=0,
+        le=31_536_000,
+        description="From the end of the job until its head pod and its other children are removed. The TrainJob and "
+        "what is in storage stay. May be changed at any time.",
+    )

@@ -168,6 +168,7 @@ class JobStatus(StatusModel):
     suspended_seconds: int = Field(default=0, description="How long the job was suspended, without a present rest.")
     waiting: Waiting | None = Field(default=None, description="Since when training is awaited; absent while it runs.")
     completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
+    clean_up_time: str = _text("When spec.ttlSecondsAfterFinished removed the job's children (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     resize: Resize | None = Field(default=None, description="Elastic training: worker pods that are about to go.")

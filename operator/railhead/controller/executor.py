@@ -8,6 +8,7 @@ Every answer is taught to the stores at once, so that the next pass sees what th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import logging
 import secrets
@@ -23,7 +24,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, POD, TRAIN_JOB
 from railhead.planning.observed import Problem
-from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, StatusWrite
+from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
 from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason
 from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
@@ -78,13 +79,15 @@ class Executor:
             await self._write_status(key, uid, plan.status)
         parents = [c for c in plan.creates if c.kind != "Pod"]
         pods = [c for c in plan.creates if c.kind == "Pod"]
-        await self._all(self._delete(key, d) for d in plan.deletes)
+        await self._all([*(self._delete(key, d) for d in plan.deletes), *(self._remove(key, r) for r in plan.removes)])
         try:
             await self._all(self._make(key, uid, c) for c in parents)
             await self._all(self._make(key, uid, c) for c in pods)
         except Refused:
             await self._tell(key, uid, plan)  # what was decided stands all the same
             raise
+        if plan.last is not None:
+            await self._write_status(key, uid, plan.last)
         await self._tell(key, uid, plan)
 
     async def _tell(self, key: JobKey, uid: str, plan: Plan) -> None:
@@ -198,6 +201,12 @@ class Executor:
             return  # it is gone, or the name belongs to another pod
         if answer.get("kind") == "Pod":
             self.learn.pod(answer)
+
+    async def _remove(self, key: JobKey, remove: Remove) -> None:
+        for _ in range(2):  # a 404 may also be the word of something between us and the API server
+            with contextlib.suppress(Gone):
+                await self.client.delete(CHILDREN[remove.kind], remove.name, namespace=key.namespace)
+                return
 
     @staticmethod
     async def _all(jobs: Any) -> None:

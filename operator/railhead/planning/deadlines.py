@@ -10,6 +10,7 @@ from railhead.api import conditions as c
 from railhead.api.names import HEAD
 from railhead.api.status import FailureStatus
 from railhead.planning.classify import DEADLINE, STARTUP
+from railhead.planning.clean_up import clean_up_due
 from railhead.planning.loss import fail_job, lose_attempt
 from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Plan, delete_all
@@ -50,8 +51,9 @@ def decide_startup_deadline(observed: Observed) -> Plan | None:
 def next_due(observed: Observed) -> datetime | None:
     """When a limit is to be looked at again."""
     if observed.status.is_finished:
-        return None
-    dues = (active_due(observed), startup_due(observed))
+        dues: tuple[datetime | None, ...] = (clean_up_due(observed),)
+    else:
+        dues = (active_due(observed), startup_due(observed))
     return min((due for due in dues if due is not None and due > observed.now), default=None)
 
 

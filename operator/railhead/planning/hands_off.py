@@ -29,7 +29,7 @@ def decide_finished(observed: Observed) -> Plan | None:
     if not observed.status.is_finished:
         return None
     head = observed.head
-    if head is not None and _may_commit(observed, head):
+    if head is not None and may_commit(observed, head):
         return Plan(deletes=delete_all([head]), wake_at=head.gone_by)
     due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
     kept = [p for p in observed.pods if p.role == HEAD and (p.is_over or (p.has_ended and observed.now < due))]
@@ -42,7 +42,7 @@ def decide_finished(observed: Observed) -> Plan | None:
     )
 
 
-def _may_commit(observed: Observed, head: PodView) -> bool:
+def may_commit(observed: Observed, head: PodView) -> bool:
     """Told to end by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
     failure = observed.status.failure
     if failure is None or failure.class_ != DEADLINE or head.has_ended:

@@ -59,6 +59,14 @@ class Delete:
     grace_seconds: int | None = None
 
 
+@dataclass(frozen=True)
+class Remove:
+    """One child other than a pod to remove, by its name, in which the job's uid is; it is fine when it is gone."""
+
+    kind: ChildKind
+    name: str
+
+
 def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
     """These pods, without those that are on their way out."""
     return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
@@ -106,9 +114,12 @@ class Plan:
     creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
     events: tuple[Event, ...] = ()
+    removes: tuple[Remove, ...] = ()
+    last: StatusWrite | None = None  # when all else is done: what cannot be seen afterwards is remembered so
     wake_at: datetime | None = None
     announced: int | None = None
 
     @property
     def is_empty(self) -> bool:
-        return self.status is None and not (self.creates or self.deletes or self.events)
+        writes = self.status or self.last
+        return writes is None and not (self.creates or self.deletes or self.removes or self.events)

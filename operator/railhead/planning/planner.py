@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from railhead.planning.announce import announce
 from railhead.planning.attempt import decide_first_attempt
+from railhead.planning.clean_up import decide_clean_up
 from railhead.planning.deadlines import decide_active_deadline, decide_startup_deadline, next_due
 from railhead.planning.hands_off import decide_finished, decide_hands_off, decide_invalid, decide_strays
 from railhead.planning.hold_back import hold_back
@@ -29,6 +30,7 @@ from railhead.planning.suspend import decide_suspend
 from railhead.planning.warnings import add_warning_events
 
 DECISIONS: tuple[Callable[[Observed], Plan | None], ...] = (
+    decide_clean_up,
     decide_finished,
     decide_invalid,
     decide_active_deadline,

@@ -13,7 +13,7 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.observed import Problem
-from railhead.planning.plan import Create, Delete, Event, Plan, StatusWrite
+from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 from tests.unit.builders import UID, make_observed
@@ -186,6 +186,23 @@ async def test_delete_names_the_uid_that_it_means(client: FakeClient, executor: 
     assert first["gracePeriodSeconds"] == 5
     assert second["preconditions"] == {"uid": "uid-b"}
     assert "gracePeriodSeconds" not in second
+
+
+async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
+    client: FakeClient, executor: Executor
+) -> None:
+    client.script["delete", "digits-auth"] = [Gone(404, "NotFound", "not found")] * 2
+    removes = (Remove("Secret", "digits-auth"), Remove("Service", "digits"))
+    await executor.execute(KEY, UID, Plan(removes=removes, last=WRITE))
+    assert sorted(client.names("delete")) == ["digits", "digits-auth", "digits-auth"]
+    assert client.asked[-1].verb == "patch/status"
+
+
+async def test_what_could_not_be_removed_is_not_remembered(client: FakeClient, executor: Executor) -> None:
+    client.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
+    with pytest.raises(KubeError):
+        await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
+    assert client.names("patch/status") == []
 
 
 @pytest.mark.parametrize("answer", [Gone(404, "NotFound", "gone"), Conflict(409, "Conflict", "the UID does not match")])

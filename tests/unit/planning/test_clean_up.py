@@ -1,0 +1,98 @@
+"""spec.ttlSecondsAfterFinished: when what is left of a finished job goes, and what stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from railhead.planning.plan import Plan
+from railhead.planning.planner import plan
+from railhead.planning.status_write import parse_time
+from tests.unit.builders import make_spec
+from tests.unit.planning.simulation import Simulation
+
+
+def finished(outcome: str = "Succeeded", **spec: Any) -> Simulation:
+    sim = Simulation(spec=make_spec(**spec))
+    sim.run_until_training()
+    sim.end_head(outcome)
+    sim.settle()
+    return sim
+
+
+def clean(sim: Simulation) -> Plan:
+    """One pass, with its last write."""
+    wanted = sim.pass_over()
+    assert wanted.last is not None
+    sim.status.update(wanted.last.fields)
+    return wanted
+
+
+@pytest.mark.parametrize("outcome", ["Succeeded", "Configuration"])
+def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
+    sim = finished(outcome, ttlSecondsAfterFinished=3600)
+    ended = parse_time(sim.status["completionTime"])
+    assert ended is not None
+    assert sim.pass_over() == Plan(wake_at=ended + timedelta(hours=1))
+    sim.now = ended + timedelta(seconds=3599)
+    assert sim.pass_over().is_empty
+    sim.later(1)
+    before = dict(sim.status)
+    wanted = clean(sim)
+    assert not sim.pods
+    assert {(r.kind, r.name.split("-", 2)[-1]) for r in wanted.removes} == {
+        ("Service", wanted.removes[0].name.split("-", 2)[-1]),
+        ("Secret", "auth"),
+        ("ConfigMap", "input"),
+    }
+    assert wanted.status is None and not wanted.events
+    assert {key for key in sim.status if sim.status[key] != before.get(key)} == {"cleanUpTime"}
+    assert sim.pass_over() == Plan(), "once"
+    assert plan(replace(sim.observe(), generation=7)).status is not None, "a later change is acknowledged"
+
+
+def test_without_a_time_the_head_pod_is_kept() -> None:
+    sim = finished()
+    sim.later(10**8)
+    assert sim.pass_over() == Plan()
+    assert len(sim.pods) == 1
+
+
+def test_a_job_that_goes_on_is_not_cleaned_up() -> None:
+    sim = Simulation(spec=make_spec(ttlSecondsAfterFinished=0))
+    sim.run_until_training()
+    sim.end_head("Application")
+    sim.settle()
+    assert sim.status["phase"] == "Restarting"
+    sim.later(3600)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert "cleanUpTime" not in sim.status
+
+
+def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too() -> None:
+    sim = finished(source={"configMap": {"name": "code"}})
+    sim.later(7200)
+    sim.spec = make_spec(source={"configMap": {"name": "code"}}, ttlSecondsAfterFinished=3600)
+    observed = sim.observe()
+    settings = replace(observed.settings, has_network_policies=True)
+    wanted = plan(replace(observed, settings=settings))
+    assert [r.kind for r in wanted.removes] == ["Service", "Secret", "ConfigMap", "ConfigMap", "NetworkPolicy"]
+
+
+def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None:
+    sim = Simulation(spec=make_spec(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0))
+    sim.run_until_training()
+    sim.later(600)
+    head = sim.head
+    sim.stuck.add(head.name)
+    sim.pass_over()
+    assert sim.status["phase"] == "Failed"
+    sim.pods[head.name] = replace(sim.pods[head.name], is_deleting=True, gone_by=sim.now + timedelta(seconds=75))
+    wanted = sim.pass_over()
+    assert wanted.last is None and len(sim.pods) == 3, "its workers are needed for one more checkpoint"
+    sim.later(75)
+    assert clean(sim).removes
