@@ -144,14 +144,20 @@ def test_an_operator_for_one_namespace_uses_its_roles_and_asks_nothing_of_the_ot
     assert {r.namespace for r in asked()} <= {team.stage.namespace, TEAM_NAMESPACE, ""}
     assert {right_of(r) for r in asked() if not r.namespace} == {("create", "authentication.k8s.io", "tokenreviews")}
     assert other.status("untouched") == {"observedGeneration": -1, "attempt": 0, "round": 0}
-    made = [r for r in asked() if right_of(r) == ("create", "networking.k8s.io", "networkpolicies") and r.code == 201]
+    made, removed = (
+        [r for r in asked() if right_of(r) == (verb, "networking.k8s.io", "networkpolicies") and r.code == code]
+        for verb, code in (("create", 201), ("delete", 200))
+    )
     path = f"/apis/networking.k8s.io/v1/namespaces/{team.stage.namespace}/networkpolicies"
     policies = server.request("GET", path).body["items"]
-    assert len(made) == len(policies) > 0
+    assert len(made) - len(removed) == len(policies) > 0
+    assert len(removed) == 1
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
 
 
 def test_secrets_are_read_in_the_operators_own_namespace_only(stage: Stage, audit: AuditLog) -> None:
     play(stage, "secret")
-    read = {r.namespace for r in of(audit, NAMESPACE)() if r.resource == "secrets" and r.verb != "create"}
+    read = {
+        r.namespace for r in of(audit, NAMESPACE)() if r.resource == "secrets" and r.verb not in ("create", "delete")
+    }
     assert read <= {NAMESPACE}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from railhead.contract import environment as e
@@ -33,8 +34,8 @@ def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Pat
         outcome, log = pods.read_outcome(), pods.read_log()
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
     assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 0
-    assert "rank 1 (pod w1-0) is at user.py:6 in wait_for_ever, inside threading" in outcome.message
-    assert "rank 0 (pod w0-0) is at user.py:15 in train_func, inside ray" in outcome.message
+    assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:6 in wait_for_ever, inside threading", outcome.message)
+    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:15 in train_func, inside ray", outcome.message)
     assert "spec.progressDeadlineSeconds" in outcome.message
-    assert "stack of rank 1 (pod w1-0):" in log
+    assert re.search(r"stack of rank 1 \(pod w[01]-0\):", log)
     assert "threading.Event().wait()" in log
