@@ -24,6 +24,7 @@ SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/test_suspend.py"
 DEADLINES = "tests/unit/planning/test_deadlines.py"
+CLEAN_UP = "tests/unit/planning/test_clean_up.py"
 TIMEOUT = 300.0  # seconds; without a defect the tests take a fraction of it
 
 
@@ -182,6 +183,34 @@ MUTANTS = (
         "    due = next_due(observed)\n",
         "    due = None\n",
         (DEADLINES,),
+    ),
+    Mutant(
+        "a finished job's children go before their time",
+        "planning/clean_up.py",
+        "    if due is None or due > observed.now:\n",
+        "    if due is None:\n",
+        (CLEAN_UP,),
+    ),
+    Mutant(
+        "a finished job is cleaned up again and again",
+        "planning/clean_up.py",
+        "    if observed.status.clean_up_time:\n",
+        "    if False:\n",
+        (CLEAN_UP,),
+    ),
+    Mutant(
+        "time in which the driver was not run counts as silence of training",
+        "driver/silence.py",
+        "min(now - self._looked_at, LONGEST_LOOK)",
+        "now - self._looked_at",
+        ("tests/unit/driver/test_silence.py",),
+    ),
+    Mutant(
+        "the wait for validations after training counts as silence",
+        "driver/reporting/progress.py",
+        ' and name != "SHUTTING_DOWN"',
+        "",
+        ("tests/unit/driver/test_progress.py",),
     ),
     Mutant(
         "the operator's own clock is asked",

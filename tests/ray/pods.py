@@ -58,7 +58,11 @@ def make_job(**changes: Any) -> JobInput:
 
 
 class Pods:
-    """One job. Use as a context manager; `reports` are the bodies that the endpoint took."""
+    """One job. Use as a context manager; `reports` are the bodies that the endpoint took.
+
+    Attributes:
+        answer: what the endpoint says to a report.
+    """
 
     def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: str | None = None) -> None:
         self.folder = folder
@@ -69,7 +73,8 @@ class Pods:
         self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._server = _start_endpoint(self.reports)
+        self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda report: {}
+        self._server = _start_endpoint(self.reports, lambda report: self.answer(report))
         for name, text in source.items():
             _write(folder / "source" / name, text)
         _write(folder / "input" / FILE, job.to_json())
@@ -221,18 +226,22 @@ def _write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _start_endpoint(reports: list[dict[str, Any]]) -> ThreadingHTTPServer:
+def _start_endpoint(
+    reports: list[dict[str, Any]], answer: Callable[[dict[str, Any]], dict[str, Any]]
+) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             is_known = self.headers["Authorization"] == "Bearer the-pods-token"
             if is_known:
-                reports.append({**json.loads(body), "received": time.monotonic()})
-            self.send_response(204 if is_known else 401)
-            self.send_header("Content-Length", "0")
+                reports.append({**body, "received": time.monotonic()})
+            words = json.dumps(answer(body)).encode() if is_known else b""
+            self.send_response(202 if is_known else 401)
+            self.send_header("Content-Length", str(len(words)))
             self.end_headers()
+            self.wfile.write(words)
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

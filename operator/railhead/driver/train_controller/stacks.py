@@ -23,6 +23,7 @@ from railhead.driver.train_controller.callback import never_raises
 ANSWER_TIMEOUT = 10.0  # seconds
 LIMIT_CHARS = 12_000  # of one rank
 TRAINING_THREAD = "TrainingThread"  # how Ray Train names it
+_NOT_OF_INTEREST = {"ray", "threading", "queue"}  # threads of these alone
 _PACKAGES = ("site-packages", "dist-packages")
 
 
@@ -62,7 +63,7 @@ def ask_workers(worker_group: Any) -> list[dict[str, Any]]:
 
 
 def read_stacks() -> dict[str, str]:
-    """On a worker: its pod, where train_func is, and the stacks of all threads but this one, the training one first."""
+    """On a worker: its pod, where train_func is, and the stacks of its threads, the training one first."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident != threading.get_ident()}
     ranked = sorted(frames, key=lambda ident: not names.get(ident, "").startswith(TRAINING_THREAD))
@@ -72,6 +73,8 @@ def read_stacks() -> dict[str, str]:
         name = names.get(ident, "a thread without a name")
         if not place and name.startswith(TRAINING_THREAD):
             place = find_place(stack)
+        elif {find_package(frame.filename) for frame in stack} <= _NOT_OF_INTEREST:
+            continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
     text = "\n".join(texts)[:LIMIT_CHARS]
     return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside of train_func", "stack": text}
