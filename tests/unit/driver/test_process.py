@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,8 +34,8 @@ def node() -> Iterator[subprocess.Popen[bytes]]:
 def list_titles(process: subprocess.Popen[bytes]) -> set[str]:
     titles = set()
     for pid in find_descendants(process.pid, read_parents()):
-        command = Path(f"/proc/{pid}/cmdline")
-        titles.add(command.read_text().split("\0")[0] if command.exists() else "")
+        with contextlib.suppress(OSError):  # it may end at any moment
+            titles.add(Path(f"/proc/{pid}/cmdline").read_text().split("\0")[0])
     return titles - {"", "bash"}
 
 
