@@ -557,7 +557,6 @@ RESUME_FROM = [
 ]
 PLANNED = [
     _unknown("spec.scheduling", {}),
-    _unknown("spec.ttlSecondsAfterFinished", 60),
 ]
 BAD_JOBS = [
     *NAMES,
