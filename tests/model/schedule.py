@@ -33,7 +33,6 @@ ACTIONS = {
     "cut off worker": 0.5,
     "cut off head": 0.5,
     "application": 1,
-    "hang": 0.7,
     "foreign write": 1,
     "same name": 0.3,
     "clock": 0.5,
@@ -119,11 +118,11 @@ class Schedule:
             world.evict_pod(name_of(self._random.choice(found)))
         elif action.startswith("cut off ") and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.cut_off(name_of(self._random.choice(up)))
-        elif action in ("application", "hang"):
+        elif action == "application":
             heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
-                world.end_pod(heads[0], action.capitalize())
-                self.application += action == "application"
+                world.end_pod(heads[0], "Application")
+                self.application += 1
         elif action == "foreign write" and world.job() is not None:
             place = ("trainjobs", "default", "digits")
             note = {"status": {"foreign": str(self._random.random())}}
