@@ -257,18 +257,18 @@ MUTANTS = (
 )
 
 
-def run_tests(tests: Iterable[str], folder: Path) -> bool:
-    """Whether they pass, and come to an end. Raises ValueError when pytest could not run them."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=short", *tests]
+def find_failure(tests: Iterable[str], folder: Path, *, timeout: float, options: Iterable[str] = ()) -> str:
+    """Why they do not pass, or an empty string. Raises ValueError when pytest could not run them."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=short", *options, *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder / "operator"), "RAILHEAD_SCHEDULES": "60"}
-    options: dict[str, Any] = {"capture_output": True, "text": True, "timeout": TIMEOUT}
+    pipes: dict[str, Any] = {"capture_output": True, "text": True}
     try:
-        done = subprocess.run(command, cwd=folder, env=environment, check=False, **options)
+        done = subprocess.run(command, cwd=folder, env=environment, check=False, timeout=timeout, **pipes)
     except subprocess.TimeoutExpired:  # some defects make a job begin again for ever
-        return False
+        return f"no end within {timeout:.0f} s"
     if done.returncode not in (0, 1):
         raise ValueError(f"pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.returncode == 0
+    return done.stdout if done.returncode else ""
 
 
 def is_caught(mutant: Mutant, folder: Path) -> bool:
@@ -279,7 +279,7 @@ def is_caught(mutant: Mutant, folder: Path) -> bool:
         raise ValueError(f"{mutant.what}: {mutant.file} has its text {text.count(mutant.old)} times; adapt the mutant")
     file.write_text(text.replace(mutant.old, mutant.new))
     try:
-        return not run_tests(mutant.tests, folder)
+        return bool(find_failure(mutant.tests, folder, timeout=TIMEOUT))
     finally:
         file.write_text(text)
 
@@ -296,8 +296,10 @@ def main(arguments: list[str] | None = None) -> int:
             source = PROJECT / part
             copy = shutil.copytree if source.is_dir() else shutil.copy
             copy(source, folder / part)
-        if not run_tests(sorted({test for mutant in chosen for test in mutant.tests}), folder):
-            print("the tests fail without any defect; mend that first", file=sys.stderr)
+        tests = sorted({test for mutant in chosen for test in mutant.tests})
+        failure = find_failure(tests, folder, timeout=4 * TIMEOUT, options=("-n", "auto"))
+        if failure:
+            print(f"{failure}\nthe tests fail without any defect; mend that first", file=sys.stderr)
             return 1
         for mutant in chosen:
             began = time.monotonic()

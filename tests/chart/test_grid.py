@@ -97,7 +97,11 @@ def test_the_api_server_takes_it(chart: Chart, to_server: list[str], name: str) 
     command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
+    # Where another test has brought the CRD by a server-side apply, kubectl only says that it will annotate it.
+    warnings = [
+        line for line in done.stderr.splitlines() if "Warning" in line and "last-applied-configuration" not in line
+    ]
+    assert not warnings
     assert len(done.stdout.splitlines()) == len(chart.render(values, release="grid", namespace=NAMESPACE).objects)
 
 

@@ -65,6 +65,7 @@ DataParallelTrainer(
 """
 
 
+@pytest.mark.slow
 def test_a_condition_says_that_a_script_calls_its_run_by_another_name(cluster: Cluster) -> None:
     entrypoint = {"entrypoint": ["python", "steps.py"]}
     cluster.apply(make_job("by-another-name", cluster.image, code=ELSEWHERE, trainer=entrypoint))

@@ -39,6 +39,7 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
     cluster.delete_job("loses")
 
 
+@pytest.mark.slow
 def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> None:
     claim = {"persistentVolumeClaim": {"claimName": "orphan-runs"}}
     job = make_job("orphan", cluster.image, run={"storagePath": "/runs", "storageVolume": claim})

@@ -125,6 +125,7 @@ def test_each_run_in_a_bucket_goes_on_from_its_newest_whole_checkpoint(s3: S3, t
     run_all(s3.build_uri("runs"), s3.environment, tmp_path, names=["cut-off", "incomplete"])
 
 
+@pytest.mark.slow
 def test_each_run_goes_on_from_its_newest_whole_checkpoint(tmp_path: Path) -> None:
     run_all(str(tmp_path / "runs"), {}, tmp_path, names=list(DAMAGES))
 

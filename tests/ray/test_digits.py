@@ -15,6 +15,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "src"
 EPOCHS = 10
 
 
+@pytest.mark.slow
 def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
     """Each rank once, each epoch committed, and the checkpoint gives the accuracy that was reported."""
     job = make_job(

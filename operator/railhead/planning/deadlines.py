@@ -17,6 +17,7 @@ from railhead.planning.plan import Plan, delete_all
 from railhead.planning.status_write import format_time, parse_time
 
 SUSPENDED = "Suspended"
+AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is
 
 
 def decide_active_deadline(observed: Observed) -> Plan | None:
@@ -67,22 +68,12 @@ def active_due(observed: Observed) -> datetime | None:
 
 
 def startup_due(observed: Observed) -> datetime | None:
-    waiting = observed.status.waiting
-    is_due = (
-        waiting is not None
-        and not observed.is_attempt_lost
-        and observed.status.phase
-        in (
-            "Pending",
-            "Starting",
-            "Restarting",
-        )
-    )
-    since = parse_time(waiting.since) if waiting and is_due else None
-    if waiting is None or since is None or observed.spec is None:
+    waiting, spec = observed.status.waiting, observed.spec
+    if waiting is None or spec is None or observed.is_attempt_lost or observed.status.phase not in AWAITED:
         return None
-    limit = observed.spec.restart_deadline_seconds if waiting.again else observed.spec.start_deadline_seconds
-    return since + timedelta(seconds=limit) if limit is not None else None
+    since = parse_time(waiting.since)
+    limit = spec.restart_deadline_seconds if waiting.again else spec.start_deadline_seconds
+    return since + timedelta(seconds=limit) if since is not None and limit is not None else None
 
 
 def count_suspended(observed: Observed) -> int:
