@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
-SECONDS = 3  # of LED
 
 
 @dataclass
@@ -36,11 +34,9 @@ class Replicas:
         answer = self.server.request("GET", LEASE)
         return str(answer.body["spec"].get("holderIdentity") or "") if answer.status == 200 else ""
 
-    def wait_change(self, before: str) -> float:
-        """Until somebody else leads; the seconds that it took."""
-        began = time.monotonic()
-        wait_until("another leader", lambda: self.holder() not in ("", before))
-        return time.monotonic() - began
+    def wait_change(self, before: str) -> None:
+        """Until somebody else leads."""
+        wait_until("another leader", lambda: self.holder() not in ("", before), seconds=60)
 
 
 @pytest.fixture
@@ -83,9 +79,10 @@ def test_the_other_one_takes_over(
     before = replicas.holder()
     replicas.leader.signal(number)
     code = replicas.leader.wait()
-    seconds = replicas.wait_change(before)
     assert code == (0 if number == signal.SIGTERM else -number)
-    assert seconds < (2 * SECONDS if number == signal.SIGKILL else 1.5)
+    if number == signal.SIGTERM:  # it has given the Lease up; nobody waits until that is over
+        assert replicas.holder() != before
+    replicas.wait_change(before)
     for pod in led_stage.pods("moved").values():
         led_stage.run_pod(pod)
     led_stage.wait_phase("moved", "Starting")

@@ -34,11 +34,13 @@ def messages(stage: Stage, job: str, reason: str) -> list[str]:
 
 def test_a_missing_config_map_is_said_and_the_job_starts_when_it_is_there(stage: Stage) -> None:
     stage.apply("waits", source=SOURCE)
+    source = f"spec.source.configMap: ConfigMap {stage.namespace}/code"
     said = wait_until("the word", lambda: messages(stage, "waits", "SourceNotFound"))
-    assert said == [f"spec.source.configMap: ConfigMap {stage.namespace}/code not found; create it"]
+    assert said == [f"{source} not found; create it"]
     assert stage.pods("waits") == {}
     make_code(stage, **{"other.py": ""})
-    wait_until("the next word", lambda: len(messages(stage, "waits", "SourceNotFound")) == 2, seconds=90)
+    newest = [f"{source} has no key steps.py; add it"]  # in the same event
+    wait_until("the next word", lambda: messages(stage, "waits", "SourceNotFound") == newest, seconds=90)
     assert stage.pods("waits") == {}
     patch = {"data": {"steps.py": "first"}}
     stage.server.request("PATCH", config_maps(stage, "code"), patch, content_type=MERGE_PATCH)
