@@ -5,6 +5,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from railhead.contract import exit_codes
 from tests.ray.pods import Pods, make_job
 
@@ -72,6 +74,7 @@ def train_func():
 """
 
 
+@pytest.mark.slow  # Ray copies the whole virtual environment, for each node: 17 GB
 def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
     runtime_env = {"pip": {"packages": [str(write_wheel(tmp_path))], "pip_install_options": ["--no-index"]}}
     job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
