@@ -68,7 +68,7 @@ test: check ## Everything that a commit must pass
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
 	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
-	$(BIN)/pytest -q tests/api --kubernetes 1.34
+	$(BIN)/pytest -q tests/api tests/chart/test_grid.py --kubernetes 1.34
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
