@@ -11,28 +11,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks.by_hand import DRIVER, HandStarted, Script
-from benchmarks.command import run_command, start_session
+from benchmarks.command import run_command
 from benchmarks.loss import (
-    APPLIED,
     BOUND,
-    BY_HAND,
     CODE,
     WORKERS,
     Notes,
-    TakesTurns,
     applied,
     build_spec,
-    describe,
+    compare_losses,
     find_last_worker,
     measure_loss,
 )
 from railhead.api.job import parse_spec
-from railhead.cli.local_options import Console
 from railhead.local.install import Kubectl
 from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
@@ -75,13 +70,8 @@ def _each_node(kubectl: Kubectl, verb: str) -> None:
 
 
 def bench(rounds: int, bound: float) -> int:
-    console = Console()
-    with start_session(console) as session:
-        ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}
-        bench = TakesTurns(session, console, ways)
-        bench.run_rounds(rounds)
     what = "from the loss of a worker to training with fewer"
-    return describe(what, bench.seconds, of=APPLIED, beside=BY_HAND, bound=bound)
+    return compare_losses(what, rounds, bound, run_applied=run_applied, run_by_hand=run_by_hand)
 
 
 if __name__ == "__main__":

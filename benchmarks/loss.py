@@ -8,14 +8,17 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.command import start_session
 from benchmarks.machine import wait_until_quiet
 from railhead.cli.local_options import Console
 from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.install import Kubectl
+from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
 
 BOUND = 1.3
@@ -123,6 +126,23 @@ class TakesTurns:
                 self.seconds[what].append(seconds)
                 told = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
                 self._console.say(f"round {number + 1}, {what}: {told}")
+
+
+def compare_losses(
+    what: str,
+    rounds: int,
+    bound: float,
+    *,
+    run_applied: Callable[[Session, Path], float],
+    run_by_hand: Callable[[AddressPool, Path], float],
+) -> int:
+    """The same loss of a TrainJob and by hand, in turn; the exit code."""
+    console = Console()
+    with start_session(console) as session:
+        ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}
+        bench = TakesTurns(session, console, ways)
+        bench.run_rounds(rounds)
+    return describe(what, bench.seconds, of=APPLIED, beside=BY_HAND, bound=bound)
 
 
 @contextmanager

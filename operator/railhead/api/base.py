@@ -25,6 +25,12 @@ def planned(description: str) -> Any:
     return Field(default=None, description=description, json_schema_extra={"planned": True})
 
 
+def time_limit(description: str, *, least: int = 1) -> Any:
+    """Seconds, a year at most; none when absent. Stands in `crd.MUTABLE_FIELDS` too."""
+    words = f"{description} May be changed at any time."
+    return Field(default=None, ge=least, le=31_536_000, description=words)
+
+
 def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
     """CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from railhead.api.backend import BACKEND_RULES
-from railhead.api.base import Image, Model, planned, rules
+from railhead.api.base import Image, Model, planned, rules, time_limit
 from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
@@ -106,39 +106,23 @@ class TrainJobSpec(Model):
         description="A TrainJob or a checkpoint to begin from. It is only read; the job's own run starts beside it.",
     )
     scheduling: Any | None = planned("Queue and gang scheduling.")
-    start_deadline_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=31_536_000,
-        description="From the start, or from a resume, until training runs. Then all pods are given back and the next "
-        "attempt backs off. May be changed at any time.",
+    start_deadline_seconds: int | None = time_limit(
+        "From the start, or from a resume, until training runs. Then all pods are given back and the next attempt "
+        "backs off."
     )
-    restart_deadline_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=31_536_000,
-        description="From a loss until training runs again. Then all pods are given back and the next attempt backs "
-        "off. May be changed at any time.",
+    restart_deadline_seconds: int | None = time_limit(
+        "From a loss until training runs again. Then all pods are given back and the next attempt backs off."
     )
-    progress_deadline_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=31_536_000,
-        description="While training runs: from one report of all ranks to the next, or from the start of the worker "
-        "group to the first. Then the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer "
-        "than an epoch with its checkpoint's upload. May be changed at any time.",
+    progress_deadline_seconds: int | None = time_limit(
+        "While training runs: from one report of all ranks to the next, or from the start of the worker group to the "
+        "first. Then the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer than an epoch "
+        "with its checkpoint's upload."
     )
-    active_deadline_seconds: int | None = Field(
-        default=None,
-        ge=1,
-        le=31_536_000,
-        description="From the first start, without suspended time, until the job fails because it has not finished. "
-        "May be changed at any time.",
+    active_deadline_seconds: int | None = time_limit(
+        "From the first start, without suspended time, until the job fails because it has not finished."
     )
-    ttl_seconds_after_finished: int | None = Field(
-        default=None,
-        ge=0,
-        le=31_536_000,
-        description="From the end of the job until its head pod and its other children are removed. The TrainJob and "
-        "what is in storage stay. May be changed at any time.",
+    ttl_seconds_after_finished: int | None = time_limit(
+        "From the end of the job until its head pod and its other children are removed. The TrainJob and what is in "
+        "storage stay.",
+        least=0,
     )

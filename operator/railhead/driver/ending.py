@@ -21,8 +21,6 @@ from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.train_controller.failure import Verdict
 
-TERMINATED_REASON = "Terminated"
-
 
 @dataclass(frozen=True)
 class Ending:
@@ -59,7 +57,7 @@ class Ending:
     @staticmethod
     def terminated() -> Ending:
         message = "the head was asked to end (SIGTERM); the run goes on from its last checkpoint"
-        return Ending(CLASS_OF_CODE[TERMINATED], TERMINATED_REASON, message)
+        return Ending(CLASS_OF_CODE[TERMINATED], "Terminated", message)
 
     @staticmethod
     def from_verdict(verdict: Verdict) -> Ending:

@@ -109,11 +109,15 @@ def choose_kind(error: BaseException) -> type:
 
 
 def is_storage_failure(error: BaseException) -> bool:
-    """Whether Ray Train raised it while it copied a checkpoint into the storage. A local file that is not there is
-    the user's: they have deleted what they reported."""
-    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
-        return False
-    return any(frame.name == COPYING for frame in traceback.extract_tb(error.__traceback__))
+    """Whether Ray Train raised it while it copied a checkpoint into the storage."""
+    return may_be_of_storage(error) and any(
+        frame.name == COPYING for frame in traceback.extract_tb(error.__traceback__)
+    )
+
+
+def may_be_of_storage(error: BaseException) -> bool:
+    """By its class. A local file that is not there is the user's: they have deleted what they reported."""
+    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
 def is_portable(error: BaseException) -> bool:

@@ -16,15 +16,20 @@ REFUSED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
 
 
+def _grow(first: int, times: int, *, limit: int) -> int:
+    """Seconds: twice as long each time, at most the limit."""
+    return min(limit, first << min(max(times, 0), 10))
+
+
 def attempt_delay_seconds(observed: Observed, failure: FailureStatus, *, committed: bool) -> int:
     restarts = observed.status.restarts
     if failure.class_ == STARTUP:
-        return min(STARTUP_LIMIT_SECONDS, 5 << min(max(restarts.startup, 0), 10))
+        return _grow(5, restarts.startup, limit=STARTUP_LIMIT_SECONDS)
     if failure.class_ in APPLICATION_BUDGET:
-        return min(LIMIT_SECONDS, 5 << min(max(restarts.application, 0), 10))
+        return _grow(5, restarts.application, limit=LIMIT_SECONDS)
     if committed:
         return 0  # the cluster took a pod from a job that was doing well
-    return min(LIMIT_SECONDS, 1 << min(max(restarts.without_progress, 0) + 1, 10))
+    return _grow(2, restarts.without_progress, limit=LIMIT_SECONDS)
 
 
 def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bool) -> datetime:
@@ -40,12 +45,11 @@ def replacement_at(observed: Observed) -> datetime:
     ]
     if not ended or observed.were_all_up:
         return observed.now
-    delay = min(REPLACEMENT_LIMIT_SECONDS, 1 << min(max(observed.status.round, 0), 10))
+    delay = _grow(1, observed.status.round, limit=REPLACEMENT_LIMIT_SECONDS)
     return min(max(ended), observed.now) + timedelta(seconds=delay)
 
 
 def refused_until(observed: Observed, refusal: Refusal, *, is_held: bool) -> datetime:
     """When what the API server has refused is tried again; `is_held`: other pods wait for it."""
     limit = HELD_LIMIT_SECONDS if is_held else REFUSED_LIMIT_SECONDS
-    delay = min(limit, 5 << min(max(refusal.tries - 1, 0), 10))
-    return min(refusal.at, observed.now) + timedelta(seconds=delay)
+    return min(refusal.at, observed.now) + timedelta(seconds=_grow(5, refusal.tries - 1, limit=limit))

@@ -16,7 +16,6 @@ from railhead.planning.observed import Observed, PodView
 from railhead.planning.plan import Plan, delete_all
 from railhead.planning.status_write import format_time, parse_time
 
-SUSPENDED = "Suspended"
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is
 
 
@@ -62,7 +61,7 @@ def active_due(observed: Observed) -> datetime | None:
     """Suspended time does not count."""
     limit = observed.spec.active_deadline_seconds if observed.spec else None
     start = parse_time(observed.status.start_time)
-    if limit is None or start is None or observed.attempt == 0 or observed.status.phase == SUSPENDED:
+    if limit is None or start is None or observed.attempt == 0 or observed.status.phase == "Suspended":
         return None
     return start + timedelta(seconds=limit + max(observed.status.suspended_seconds, 0))
 

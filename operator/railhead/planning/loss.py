@@ -86,9 +86,8 @@ def lose_attempt(observed: Observed, failure: FailureStatus, *, head: PodView | 
 
 def fail_job(observed: Observed, failure: FailureStatus) -> Plan:
     """No attempt follows, though budgets are left."""
-    told = {"failure": failure.model_dump(by_alias=True, mode="json")}
-    head = observed.head
-    return _fail(observed, failure, spent="no further attempt is made", told={**told}, head=head)
+    told: dict[str, object] = {"failure": failure.model_dump(by_alias=True, mode="json")}
+    return _fail(observed, failure, spent="no further attempt is made", told=told, head=observed.head)
 
 
 def _fail(

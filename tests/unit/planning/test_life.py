@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
@@ -209,14 +209,19 @@ def test_attempts_that_commit_nothing_are_bounded() -> None:
     assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
 
 
-def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
-    sim = Simulation()
+def leave_head_stuck(sim: Simulation, *, gone_by: datetime | None) -> str:
+    """The head of a job that trains, told to go by the control plane: its node is unreachable."""
     sim.run_until_training()
     sim.report(checkpoint=0)
     head = sim.head.name
     sim.stuck.add(head)
-    # By the control plane: its node is unreachable.
-    sim.pods[head] = replace(sim.pods[head], is_deleting=True, gone_by=sim.now + timedelta(seconds=65))
+    sim.pods[head] = replace(sim.pods[head], is_deleting=True, gone_by=gone_by)
+    return head
+
+
+def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
+    sim = Simulation()
+    head = leave_head_stuck(sim, gone_by=sim.now + timedelta(seconds=65))
     sim.settle()
     sim.later(65)
     sim.settle()
@@ -238,11 +243,7 @@ def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> Non
 
 def test_a_pod_that_cannot_even_be_told_to_go_is_named_and_waited_for() -> None:
     sim = Simulation()
-    sim.run_until_training()
-    sim.report(checkpoint=0)
-    head = sim.head.name
-    sim.stuck.add(head)
-    sim.pods[head] = replace(sim.pods[head], is_deleting=True)  # since when is not known
+    head = leave_head_stuck(sim, gone_by=None)  # since when is not known
     sim.settle()
     sim.later(60)
     sim.settle()

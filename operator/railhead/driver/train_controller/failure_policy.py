@@ -23,6 +23,7 @@ from railhead.driver.errors import (
     JobRefused,
     TrainingError,
     describe_exception,
+    may_be_of_storage,
     read_note,
 )
 from railhead.driver.node.hosts import is_listening
@@ -215,8 +216,7 @@ def _is_actor_error(error: BaseException) -> bool:
 
 def _is_of_an_upload(error: BaseException) -> bool:
     """Of an asynchronous one, in a thread of Ray Train's: what train_func raises is a TrainingError or has our note."""
-    is_plain = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
-    return is_plain and "RayError" not in _class_names(error)
+    return may_be_of_storage(error) and "RayError" not in _class_names(error)
 
 
 def _is_memory(error: BaseException) -> bool:
