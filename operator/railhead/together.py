@@ -1,4 +1,4 @@
-"""Several things that go on for ever: when one ends, all end."""
+"""How what goes on at the same time ends: all with the first, or what has begun before the rest."""
 
 from __future__ import annotations
 
@@ -18,3 +18,15 @@ async def run_together(*parts: Coroutine[Any, Any, object]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def let_end(part: Coroutine[Any, Any, object], *, seconds: float) -> None:
+    """Waits for it. When the waiter is cancelled, what has begun has so many seconds to end by itself."""
+    task = asyncio.create_task(part)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=seconds)
+        raise
+    finally:
+        task.cancel()

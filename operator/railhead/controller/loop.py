@@ -17,9 +17,11 @@ from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.resources.settings import OperatorSettings
+from railhead.together import let_end
 
 log = logging.getLogger(__name__)
 TROUBLE_RETRY_SECONDS = 5.0
+LAST_PASS_SECONDS = 3.0
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Loop:
     monotonic: Callable[[], float] = time.monotonic
 
     async def run(self, concurrency: int) -> None:
-        """Never returns by itself."""
+        """Never returns by itself. When it is cancelled, passes that have begun are ended: they hold words to say."""
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
                 group.create_task(self._work())
@@ -44,7 +46,7 @@ class Loop:
         while True:
             key = await self.queue.get()
             try:
-                await self.pass_over(key)
+                await let_end(self.pass_over(key), seconds=LAST_PASS_SECONDS)
             finally:
                 self.queue.done(key)
 

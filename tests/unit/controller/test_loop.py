@@ -152,6 +152,50 @@ async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception
         assert sorted(await settle()) == ["a", "b", "c"]
 
 
+class SlowExecutor(ScriptedExecutor):
+    """Takes as long over a plan as it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.answer = asyncio.Event()
+        self.ended: list[str] = []
+
+    async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
+        self.begun.put_nowait(key.name)
+        await self.answer.wait()
+        self.ended.append(key.name)
+
+
+async def test_a_pass_that_has_begun_is_ended_before_the_loop_is(stage: Stage) -> None:
+    """What comes after its status, the events for one, nobody else would do."""
+    stage.loop.executor = executor = SlowExecutor()
+    for key in (A, B, C):
+        stage.queue.add(key)
+    task = asyncio.create_task(stage.loop.run(2))
+    assert sorted([await executor.begun.get(), await executor.begun.get()]) == ["a", "b"]
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=0.1)
+    assert not done
+    executor.answer.set()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+    assert sorted(executor.ended) == ["a", "b"]
+    assert stage.counted == ["done"] * 2
+
+
+async def test_a_pass_that_does_not_end_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
+    stage.loop.executor = executor = SlowExecutor()
+    stage.queue.add(A)
+    task = asyncio.create_task(stage.loop.run(1))
+    await executor.begun.get()
+    task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+    assert executor.ended == []
+
+
 async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_made(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
