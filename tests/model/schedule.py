@@ -33,6 +33,7 @@ ACTIONS = {
     "cut off worker": 0.5,
     "cut off head": 0.5,
     "application": 1,
+    "hang": 0.7,
     "foreign write": 1,
     "same name": 0.3,
     "clock": 0.5,
@@ -118,11 +119,11 @@ class Schedule:
             world.evict_pod(name_of(self._random.choice(found)))
         elif action.startswith("cut off ") and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.cut_off(name_of(self._random.choice(up)))
-        elif action == "application":
+        elif action in ("application", "hang"):
             heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
-                world.end_pod(heads[0], "Application")
-                self.application += 1
+                world.end_pod(heads[0], action.capitalize())
+                self.application += action == "application"
         elif action == "foreign write" and world.job() is not None:
             place = ("trainjobs", "default", "digits")
             note = {"status": {"foreign": str(self._random.random())}}
