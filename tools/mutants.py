@@ -70,6 +70,13 @@ MUTANTS = (
         ("tests/unit/controller/test_executor.py",),
     ),
     Mutant(
+        "the next attempt begins beside a head that was not seen yet",
+        "planning/attempt.py",
+        "pods=observed.pod_names",
+        "pods=None",
+        (STALE,),
+    ),
+    Mutant(
         "the answer to a create is not learnt",
         "controller/executor.py",
         '        if create.kind == "Pod":\n            self.learn.pod(answer)\n',

@@ -55,7 +55,10 @@ def begin_next_attempt(observed: Observed, *, reason: str, **options: Any) -> Pl
     begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
     event = Event("Normal", reason, f"Starting attempt {attempt}{begin}")
     plan = begin_attempt(observed, attempt=attempt, event=event, **options)
-    return replace(plan, deletes=delete_all(observed.pods), events=(*_tell_left_behind(observed), *plan.events))
+    status = replace(plan.status, pods=observed.pod_names) if plan.status else None  # a head that was not seen yet
+    return replace(
+        plan, status=status, deletes=delete_all(observed.pods), events=(*_tell_left_behind(observed), *plan.events)
+    )
 
 
 def _tell_left_behind(observed: Observed) -> tuple[Event, ...]:

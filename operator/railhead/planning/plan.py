@@ -79,7 +79,7 @@ class StatusWrite:
     Attributes:
         fields: top-level status key -> JSON value; None takes the key away.
         tests: JSON pointer -> value that the object must have (compare-and-set).
-        pods: names of the job's pods as they were seen, when a pod counts as lost because it was not
+        pods: names of the job's pods as they were seen, when a pod counts as lost or gone because it was not
             among them: the API server must know of no others. None = no matter.
     """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from railhead.planning.planner import plan
 from tests.unit.builders import RUNNING_STATUS, make_head, make_observed, make_worker
 
@@ -40,6 +42,17 @@ def test_a_head_whose_end_was_seen_needs_no_second_look() -> None:
     head = make_head(phase="Failed", is_running=False, exit_code=1)
     wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS))
     assert wanted.status is not None and wanted.status.pods is None
+
+
+@pytest.mark.parametrize("begun_by", ["a loss", "a resume"])
+def test_before_the_next_attempt_a_head_is_looked_for_that_was_not_seen_yet(begun_by: str) -> None:
+    """An operator that has just taken over knows the status; that there are no pods it only believes."""
+    failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:30:00Z"}
+    before = {"failure": failure} if begun_by == "a loss" else {"phase": "Suspended"}
+    gone = make_worker(0, phase="Failed", is_running=False, exit_code=1)
+    wanted = plan(make_observed(gone, status={**RUNNING_STATUS, **before}))
+    assert wanted.status is not None and wanted.status.fields["attempt"] == 2
+    assert wanted.status.pods == frozenset({gone.name})
 
 
 def test_a_worker_that_is_gone_without_a_trace_is_looked_for_once_more() -> None:
