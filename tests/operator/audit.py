@@ -47,6 +47,7 @@ class Request:
         manager: the field manager that the request names.
         code: what the API server answered.
         user: whose right it was.
+        is_forbidden: for want of a right; admission refuses with the same code.
     """
 
     verb: str
@@ -57,6 +58,7 @@ class Request:
     manager: str
     code: int
     user: str
+    is_forbidden: bool
 
 
 class AuditLog:
@@ -91,4 +93,5 @@ def _parse(event: dict[str, Any]) -> Request:
         manager=(query.get("fieldManager") or [""])[0],
         code=event.get("responseStatus", {}).get("code", 0),
         user=event["user"]["username"],
+        is_forbidden=event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid",
     )

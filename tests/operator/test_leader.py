@@ -101,6 +101,7 @@ def test_a_leader_that_was_stopped_for_long_ends_and_writes_nothing(
             for pod in led_stage.wait_pods(f"late-{number}", 3).values():
                 led_stage.run_pod(pod)
             led_stage.wait_phase(f"late-{number}", "Starting")
+            wait_until("the last word", lambda: led_stage.events(f"late-{number}"))  # noqa: B023
         wrote = count_writes(led_stage, audit)
     finally:
         replicas.leader.signal(signal.SIGCONT)
