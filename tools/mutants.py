@@ -72,8 +72,8 @@ MUTANTS = (
     Mutant(
         "the next attempt begins beside a head that was not seen yet",
         "planning/attempt.py",
-        "pods=observed.pod_names",
-        "pods=None",
+        "look_first(observed, plan.status)",
+        "plan.status",
         (STALE,),
     ),
     Mutant(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from railhead.contract.report import LOSSES
 from railhead.controller.observe import STUCK
-from railhead.planning import progress, refused, resume_from, suspend
+from railhead.planning import progress, refused, resume_from, silent, suspend
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
@@ -19,6 +19,7 @@ PASSED_ON = {
     *refused.REASONS,
     progress.UNSCHEDULABLE,
     *STUCK,
+    *silent.REASONS,
     *LOSSES,
     *(resume_from.NOT_FOUND, resume_from.RUNS, resume_from.NOTHING),
     *("RunNameDiffers", "StoragePathDiffers"),

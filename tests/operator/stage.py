@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from railhead.contract.outcome import Outcome
@@ -128,6 +129,16 @@ class Stage:
     def hold_pod(self, pod: Object, reason: str, message: str) -> None:
         """As a kubelet says that the pod's container cannot be started."""
         self._set_state(pod, "Pending", {"waiting": {"reason": reason, "message": message}}, is_ready=False)
+
+    def say_of_pod(self, pod: Object, reason: str, message: str) -> None:
+        """As a kubelet in an event about the pod."""
+        metadata = pod["metadata"]
+        about = {"kind": "Pod", "namespace": self.namespace, "name": metadata["name"], "uid": metadata["uid"]}
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = {"reason": reason, "message": message, "type": "Warning", "involvedObject": about, "lastTimestamp": now}
+        self._ask(
+            "POST", f"/api/v1/namespaces/{self.namespace}/events", {"metadata": {"generateName": "said-"}, **event}
+        )
 
     def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
         """As a kubelet says that the pod's container has ended with these last words."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -98,6 +100,79 @@ def test_what_admission_refuses_is_said_in_its_words(stage: Stage, build: Any, r
         stage.wait_pods("refused", 2)
 
 
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+MATCHED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+
+
+def here(stage: Stage) -> Object:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}}
+
+
+def policy(stage: Stage) -> dict[str, Object]:
+    """No pod without an owner who pays."""
+    rule = {"expression": "'team' in object.metadata.labels", "message": "label team is missing: who pays?"}
+    constraints = {**here(stage), "resourceRules": [MATCHED]}
+    spec = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": [rule]}
+    return {
+        "validatingadmissionpolicies": {"kind": "ValidatingAdmissionPolicy", "spec": spec},
+        "validatingadmissionpolicybindings": {
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": {"policyName": stage.namespace, "validationActions": ["Deny"]},
+        },
+    }
+
+
+def webhook_that_is_away(stage: Stage) -> dict[str, Object]:
+    hook = {
+        "name": "pods.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/admit"},
+        "rules": [MATCHED],
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        **here(stage),
+    }
+    return {"validatingwebhookconfigurations": {"kind": "ValidatingWebhookConfiguration", "webhooks": [hook]}}
+
+
+@contextmanager
+def admission(stage: Stage, objects: dict[str, Object]) -> Iterator[None]:
+    """Of the whole cluster, though it looks at one namespace only; waits until it does."""
+    paths = []
+    try:
+        for plural, body in objects.items():
+            full = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": stage.namespace}, **body}
+            answer = stage.server.request("POST", f"{ADMISSION}/{plural}", full)
+            assert answer.status == 201, answer.message
+            paths.append(f"{ADMISSION}/{plural}/{stage.namespace}")
+        probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+        pods = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
+        wait_until("it looks at pods", lambda: stage.server.request("POST", pods, probe).status >= 400, seconds=60)
+        yield
+    finally:
+        for path in paths:
+            stage.server.request("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    ("build", "reason", "words"),
+    [
+        (policy, "AdmissionDenied", "denied request: label team is missing: who pays?"),
+        (webhook_that_is_away, "AdmissionWebhookFailed", 'failed calling webhook "pods.example.com"'),
+    ],
+    ids=lambda x: getattr(x, "__name__", None),
+)
+def test_what_others_refuse_is_said_in_their_words_and_past_when_they_do_not(
+    stage: Stage, build: Any, reason: str, words: str
+) -> None:
+    with admission(stage, build(stage)):
+        stage.apply("refused", workers=1)
+        assert words in wait_reason(stage, "refused", reason)
+        assert stage.pods("refused") == {}
+    stage.wait_pods("refused", 2)
+    assert "restarts" not in stage.status("refused")
+
+
 def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
     stage.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
     pods = stage.wait_pods("nosecret", 2)
@@ -109,6 +184,21 @@ def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
         stage.run_pod(pod)
     stage.wait_phase("nosecret", "Starting")
     assert reconciling(stage, "nosecret")[0] == "Starting"
+
+
+def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(stage: Stage) -> None:
+    stage.apply("novolume", workers=1)
+    pods = stage.wait_pods("novolume", 2)
+    head = stage.head("novolume")
+    stage.bind_pod(head)
+    words = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
+    stage.say_of_pod(head, "FailedMount", words)
+    message = wait_reason(stage, "novolume", "FailedMount")
+    assert message == f"Pod {head['metadata']['name']} cannot start: {words}"
+    for pod in pods.values():
+        stage.run_pod(pod)
+    stage.wait_phase("novolume", "Starting")
+    assert reconciling(stage, "novolume")[0] == "Starting"
 
 
 @pytest.mark.slow  # the bound of 30 s, by the real clock

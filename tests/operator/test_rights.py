@@ -48,10 +48,14 @@ def right_of(request: Request) -> Right:
 
 def live(stage: Stage, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
     """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
+    stage.apply("silent")
+    stage.wait_pods("silent", 3)
+    stage.bind_pod(stage.head("silent"))
     make_code(stage, **{"steps.py": ""})
     play(stage, "rights", source=SOURCE)
     stage.change("rights", ttlSecondsAfterFinished=0)
     wait_until("its children are removed", lambda: stage.status("rights").get("cleanUpTime"))
+    wait_until("a pod's events", lambda: ("list", "", "events") in {right_of(r) for r in asked()})
     wait_until("a lost compare", lambda: lose_compare(stage, asked))
     second.stop()
     meet_stranger(stage)
@@ -70,7 +74,7 @@ def lose_compare(stage: Stage, asked: Callable[[], list[Request]]) -> bool:
 
 
 def check_rights(rights: set[Right], asked: list[Request]) -> None:
-    assert not {right_of(r) for r in asked if r.code == 403}
+    assert not {right_of(r) for r in asked if r.is_forbidden}
     assert not any("*" in right for right in rights)
     assert rights - {right_of(r) for r in asked} == WITHOUT_REQUEST
 

@@ -22,7 +22,7 @@
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, get, patch]
+  verbs: [create, get, list, patch]
 {{- if .Values.jobNetworkPolicies }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]

@@ -21,11 +21,12 @@ from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Conflict, Denied, Gone
-from railhead.kube.kinds import CHILDREN, CONFIG_MAP, POD, TRAIN_JOB
-from railhead.planning.observed import Problem
+from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
+from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
+from railhead.planning.observed import PodView, Problem
 from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
-from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason
+from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason, is_of_webhook
+from railhead.planning.silent import find_words
 from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
@@ -90,6 +91,15 @@ class Executor:
             await self._write_status(key, uid, plan.last)
         await self._tell(key, uid, plan)
 
+    async def ask(self, key: JobKey, pod: PodView) -> Problem | None:
+        """What the events about the pod say of why it does not start."""
+        about = f"involvedObject.uid={pod.uid},type=Warning"
+        try:
+            page = await self.client.list(EVENT, namespace=key.namespace, field_selector=about)
+        except Denied:
+            return None  # rights that somebody cut to their taste; all else goes on
+        return find_words(page.get("items") or [])
+
     async def _tell(self, key: JobKey, uid: str, plan: Plan) -> None:
         for event in plan.events:
             await self.events.record(key, uid, event)
@@ -99,7 +109,7 @@ class Executor:
         page = await self.client.list(POD, namespace=key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")
         for pod in page.get("items") or []:
             self.learn.pod(pod)
-            if pod["metadata"]["name"] not in seen:
+            if pod["metadata"]["uid"] not in seen:
                 raise LostCompare(f"pod {pod['metadata']['name']} was not seen before")
 
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
@@ -172,7 +182,9 @@ class Executor:
             if create.kind == "Pod":
                 await self._meet(key, uid, create)
             return
-        except (Denied, Gone) as error:
+        except (Denied, Gone, RetryAfter) as error:
+            if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
+                raise
             raise _refuse(create, error.message, status=error.status) from error
         if create.kind == "Pod":
             self.learn.pod(answer)

@@ -65,6 +65,7 @@ class Loop:
         try:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
+            problem = await self.executor.ask(key, wanted.ask) if wanted.ask else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
             self.queue.fail(key)
@@ -85,6 +86,9 @@ class Loop:
             return "error"
         if wanted.announced is not None:
             self.store.note_announced(observed.uid, wanted.announced, at=self.now())
+        if wanted.ask is not None:
+            self.store.note_asked(wanted.ask, problem, at=self.now())
+            self.queue.add(key)  # the next pass says it, and when it is asked again
         if wanted.creates:
             self.store.forget_refusal(observed.uid)
         self.queue.succeed(key)

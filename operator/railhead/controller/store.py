@@ -19,7 +19,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Announced, Observed, PodView, Problem, Refusal
+from railhead.planning.observed import Announced, Asked, Observed, PodView, Problem, Refusal
 from railhead.resources.settings import OperatorSettings
 
 Object = dict[str, Any]
@@ -48,6 +48,7 @@ class Store:
         self._keys: dict[str, JobKey] = {}
         self._refusals: dict[str, Refusal] = {}
         self._announced: dict[str, Announced] = {}
+        self._asked: dict[str, Asked] = {}  # by the pod's uid
         self._buried = Buried()
 
     def job(self, key: JobKey) -> JobRecord | None:
@@ -128,6 +129,10 @@ class Store:
         found = self._refusals.get(record.uid)
         return found if found is not None and found.attempt == record.status.attempt else None
 
+    def note_asked(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
+        """What the events about a pod have said."""
+        self._asked[pod.uid] = Asked(problem, at)
+
     def forget_refusal(self, uid: str) -> None:
         """All that was wanted could be made."""
         self._refusals.pop(uid, None)
@@ -143,12 +148,14 @@ class Store:
         return self._keys.get(after or before)
 
     def _forget_pod(self, uid: str, name: str) -> None:
-        self._pods[uid].pop(name, None)
+        gone = self._pods[uid].pop(name, None)
+        if gone is not None:
+            self._asked.pop(gone.uid, None)
         if not self._pods[uid]:
             del self._pods[uid]
 
     def pods(self, uid: str) -> tuple[PodView, ...]:
-        return tuple(self._pods.get(uid, {}).values())
+        return tuple(pod.explain(self._asked.get(pod.uid)) for pod in self._pods.get(uid, {}).values())
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known of one job at this moment; None when there is no such job."""
@@ -167,6 +174,7 @@ class Store:
             status=record.status,
             pods=self.pods(record.uid),
             settings=settings,
+            version=record.version,
             source=self._source(record),
             refusal=self._refusal(record),
             announced=self._announced.get(record.uid),

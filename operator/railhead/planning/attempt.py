@@ -11,7 +11,7 @@ from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.resume_from import find_initial_checkpoint
-from railhead.planning.status_write import build_not_running, build_status_write, format_time
+from railhead.planning.status_write import build_not_running, build_status_write, format_time, look_first
 
 
 def begin_attempt(
@@ -55,7 +55,7 @@ def begin_next_attempt(observed: Observed, *, reason: str, **options: Any) -> Pl
     begin = f" from checkpoint {observed.status.checkpoint.index}" if observed.status.checkpoint else ""
     event = Event("Normal", reason, f"Starting attempt {attempt}{begin}")
     plan = begin_attempt(observed, attempt=attempt, event=event, **options)
-    status = replace(plan.status, pods=observed.pod_names) if plan.status else None  # a head that was not seen yet
+    status = look_first(observed, plan.status)  # for a head that was not seen yet
     return replace(
         plan, status=status, deletes=delete_all(observed.pods), events=(*_tell_left_behind(observed), *plan.events)
     )

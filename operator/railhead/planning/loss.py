@@ -6,18 +6,14 @@ same answer.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 from railhead.api import conditions as c
 from railhead.api import names
-from railhead.api.conditions import Condition
 from railhead.api.status import FailureStatus
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, classify_loss
 from railhead.planning.observed import Observed, PodView
-from railhead.planning.plan import Event, Plan, StatusWrite, delete_all
-from railhead.planning.status_write import build_condition, build_status_write, format_time
+from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.status_write import build_condition, build_status_write, format_time, look_first
 from railhead.planning.success import last_checkpoint
 
 ROUNDS_PER_ATTEMPT = 20
@@ -63,13 +59,12 @@ def lose_attempt(observed: Observed, failure: FailureStatus, *, head: PodView | 
     spent = spent_budget(observed, failure, committed=committed)
     told = {"failure": failure.model_dump(by_alias=True, mode="json"), **checkpoint}
     if spent:
-        return _fail(observed, failure, spent=spent, told=told, head=head)
+        return _fail(observed, failure, spent=spent, told=told)
     at = next_attempt_at(observed, failure, committed=committed)
     why = f"{failure.class_}: {failure.message[:600]}"
     message = f"Attempt {observed.attempt} was lost ({why}); attempt {observed.attempt + 1} follows"
-    status = _unless_unseen(
+    status = build_status_write(
         observed,
-        head,
         [
             build_condition(observed, c.RECONCILING, reason="Restarting", message=message),
             build_condition(
@@ -81,22 +76,24 @@ def lose_attempt(observed: Observed, failure: FailureStatus, *, head: PodView | 
     )
     # An ended pod costs nothing and is evidence: it goes when the next attempt begins.
     deletes = delete_all(p for p in observed.pods if p.is_live)
-    return Plan(status=status, deletes=deletes, events=(Event("Warning", "Restarting", message),), wake_at=at)
+    return Plan(
+        status=look_first(observed, status),
+        deletes=deletes,
+        events=(Event("Warning", "Restarting", message),),
+        wake_at=at,
+    )
 
 
 def fail_job(observed: Observed, failure: FailureStatus) -> Plan:
     """No attempt follows, though budgets are left."""
     told: dict[str, object] = {"failure": failure.model_dump(by_alias=True, mode="json")}
-    return _fail(observed, failure, spent="no further attempt is made", told=told, head=observed.head)
+    return _fail(observed, failure, spent="no further attempt is made", told=told)
 
 
-def _fail(
-    observed: Observed, failure: FailureStatus, *, spent: str, told: dict[str, object], head: PodView | None
-) -> Plan:
+def _fail(observed: Observed, failure: FailureStatus, *, spent: str, told: dict[str, object]) -> Plan:
     message = f"{failure.class_}: {failure.message} ({spent})"
-    status = _unless_unseen(
+    status = build_status_write(
         observed,
-        head,
         [
             build_condition(observed, c.FAILED, reason=failure.reason or failure.class_, message=message),
             build_condition(observed, c.STALLED, reason=failure.reason or failure.class_, message=message),
@@ -108,14 +105,6 @@ def _fail(
         **told,
     )
     deletes = delete_all(p for p in observed.pods if p.role != names.HEAD or p.is_live)
-    return Plan(status=status, deletes=deletes, events=(Event("Warning", "Failed", message[:1000]),))
-
-
-def _unless_unseen(
-    observed: Observed, head: PodView | None, conditions: list[Condition], **changes: Any
-) -> StatusWrite | None:
-    """A head that is gone without a trace is looked for once more: the view of the pods may be older than the job's."""
-    status = build_status_write(observed, conditions, **changes)
-    if status is None or head is not None:
-        return status
-    return replace(status, pods=observed.pod_names)
+    return Plan(
+        status=look_first(observed, status), deletes=deletes, events=(Event("Warning", "Failed", message[:1000]),)
+    )

@@ -6,7 +6,7 @@ another job, also of an older one of the same name, are never in it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from railhead.api import names
@@ -51,6 +51,14 @@ class Announced:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What the events about a pod said; the problem is None when they told of none."""
+
+    problem: Problem | None
+    at: datetime
+
+
+@dataclass(frozen=True)
 class PodView:
     """The facts of one pod that decisions are made from."""
 
@@ -71,6 +79,7 @@ class PodView:
     problem: Problem | None = None
     container: str = names.CONTAINER  # whose end the exit code and the message are
     created_at: datetime | None = None
+    asked_at: datetime | None = None  # when the events about it were last looked for
     gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
 
     @property
@@ -82,6 +91,12 @@ class PodView:
     def has_ended(self) -> bool:
         """Our container has. The phase follows a second later, or never while a sidecar runs."""
         return self.is_over or self.exit_code is not None
+
+    def explain(self, asked: Asked | None) -> PodView:
+        """With what its events said, if it does not run and its status says nothing."""
+        if asked is None:
+            return self
+        return replace(self, asked_at=asked.at, problem=self.problem or (None if self.is_running else asked.problem))
 
     @property
     def is_live(self) -> bool:
@@ -143,6 +158,7 @@ class Observed:
     status: JobStatus
     pods: tuple[PodView, ...]
     settings: OperatorSettings
+    version: int = 0  # resourceVersion of the job
     source: JobStatus | None = None  # of spec.resumeFrom.trainJob, while there is such a job
     refusal: Refusal | None = None
     announced: Announced | None = None
@@ -198,8 +214,8 @@ class Observed:
         return min((at for at in ats if at is not None), default=None)
 
     @property
-    def pod_names(self) -> frozenset[str]:
-        return frozenset(p.name for p in self.pods)
+    def pod_uids(self) -> frozenset[str]:
+        return frozenset(p.uid for p in self.pods)
 
     @property
     def head(self) -> PodView | None:
@@ -295,10 +311,12 @@ class Observed:
         return tuple(p for p in self.acting_pods if p.attempt < self.attempt)
 
     @property
+    def not_started(self) -> list[PodView]:
+        """Live pods that do not run yet, the head before the workers."""
+        own = [*([self.head] if self.head else []), *sorted(self.live_workers, key=lambda p: p.slot)]
+        return [pod for pod in own if pod.is_live and not pod.is_running]
+
+    @property
     def startup_problem(self) -> tuple[PodView, Problem] | None:
-        """The first pod that cannot start, the head before the workers."""
-        head = (self.head,) if self.head else ()
-        for pod in (*head, *sorted(self.live_workers, key=lambda p: p.slot)):
-            if pod.is_live and not pod.is_running and pod.problem is not None:
-                return pod, pod.problem
-        return None
+        """The first pod that cannot start."""
+        return next(((pod, pod.problem) for pod in self.not_started if pod.problem is not None), None)

@@ -79,8 +79,8 @@ class StatusWrite:
     Attributes:
         fields: top-level status key -> JSON value; None takes the key away.
         tests: JSON pointer -> value that the object must have (compare-and-set).
-        pods: names of the job's pods as they were seen, when a pod counts as lost or gone because it was not
-            among them: the API server must know of no others. None = no matter.
+        pods: uids of the job's pods as they were seen, when something ends or begins for what is or is not among
+            them: the API server must know of no others. None = no matter.
     """
 
     fields: Mapping[str, Any]
@@ -108,6 +108,7 @@ class Plan:
 
     Attributes:
         announced: the commit that its events tell of.
+        ask: the pod whose events may tell why it does not start.
     """
 
     status: StatusWrite | None = None
@@ -118,6 +119,7 @@ class Plan:
     last: StatusWrite | None = None  # when all else is done: what cannot be seen afterwards is remembered so
     wake_at: datetime | None = None
     announced: int | None = None
+    ask: PodView | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -11,10 +11,12 @@ from typing import Any
 from railhead.api import conditions as c
 from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
+from railhead.planning import silent
 from railhead.planning.missing import missing_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
 from railhead.planning.refused import REASONS
+from railhead.planning.silent import ask_about_silent
 from railhead.planning.status_write import build_condition, build_not_running, build_status_write, wait_again
 
 UNSCHEDULABLE = "Unschedulable"
@@ -28,6 +30,10 @@ def decide_progress(observed: Observed) -> Plan:
 
 def show_progress(observed: Observed) -> Plan:
     """What there is to say, without anything to do."""
+    return ask_about_silent(observed, _show(observed))
+
+
+def _show(observed: Observed) -> Plan:
     if observed.were_all_up or observed.are_enough_up:
         return _training(observed) if observed.is_training else _starting(observed)
     return _pending(observed)
@@ -53,7 +59,7 @@ def _pending(observed: Observed) -> Plan:
 
 def _tell_problem_is_past(observed: Observed) -> Plan:
     """Of a pod that has found its place, or could be made after all; the others tell by coming up."""
-    if observed.status.reason_of(c.RECONCILING) not in (UNSCHEDULABLE, *REASONS):
+    if observed.status.reason_of(c.RECONCILING) not in (UNSCHEDULABLE, *REASONS, *silent.REASONS):
         return Plan()
     phase = observed.status.phase or "Pending"
     message = f"All pods of attempt {observed.attempt} have been made and are starting"

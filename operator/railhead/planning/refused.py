@@ -12,12 +12,21 @@ _WORDS = (
     ("denied the request", "AdmissionDenied"),
     ("denied request", "AdmissionDenied"),
 )
-REASONS = frozenset({SOURCE_NOT_FOUND, CREATE_REFUSED, INVALID, *(reason for _, reason in _WORDS)})
+# The API server is there and answers 500: somebody else, whom it has to ask, is not.
+_WEBHOOK, WEBHOOK_FAILED = "failed calling webhook", "AdmissionWebhookFailed"
+REASONS = frozenset({SOURCE_NOT_FOUND, CREATE_REFUSED, INVALID, WEBHOOK_FAILED, *(reason for _, reason in _WORDS)})
 
 
 def find_reason(kind: str, status: int, message: str) -> str:
     """Of a refused child of this kind, by the status and the message of the answer."""
+    if is_of_webhook(status, message):
+        return WEBHOOK_FAILED
     for words, reason in _WORDS:
         if words in message:
             return reason
     return INVALID if kind == "Pod" and status == 422 else CREATE_REFUSED
+
+
+def is_of_webhook(status: int, message: str) -> bool:
+    """Whether nothing was made because an admission webhook did not answer."""
+    return status == 500 and _WEBHOOK in message

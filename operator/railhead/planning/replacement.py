@@ -15,7 +15,7 @@ from railhead.planning.children import worker_pods
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
 from railhead.planning.progress import show_progress
-from railhead.planning.status_write import build_not_running, build_status_write, wait_again
+from railhead.planning.status_write import build_not_running, build_status_write, look_first, wait_again
 
 
 def decide_replacement(observed: Observed) -> Plan | None:
@@ -47,8 +47,8 @@ def decide_replacement(observed: Observed) -> Plan | None:
             "joined": observed.workers_up,
         },
     )
-    if status is not None and {p.slot for p in lost} != set(slots):
-        status = replace(status, pods=observed.pod_names)  # gone without a trace, or not seen yet
+    if {p.slot for p in lost} != set(slots):
+        status = look_first(observed, status)  # gone without a trace, or not seen yet
     return Plan(
         status=status,
         creates=worker_pods(observed, attempt=observed.attempt, slots=slots, round_=round_),

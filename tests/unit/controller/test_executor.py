@@ -12,7 +12,7 @@ from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
-from railhead.planning.observed import Problem
+from railhead.planning.observed import PodView, Problem
 from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
@@ -165,7 +165,7 @@ async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_
 ) -> None:
     unseen = {"metadata": {"name": "digits-head", "namespace": "default", "uid": "h", "resourceVersion": "7"}}
     client.script = {("list", "pods"): [{"metadata": {"resourceVersion": "9"}, "items": [unseen]}]}
-    plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"digits-w0"})))
+    plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"w"})))
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, plan)
     assert learnt.pods == ["digits-head"]
@@ -281,6 +281,7 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: FakeClient, 
         (Denied(422, "Invalid", 'Pod "head" is invalid: spec.containers[0].name'), "PodInvalid"),
         (Denied(403, "Forbidden", "cannot create resource pods"), "CreateRefused"),
         (Gone(404, "NotFound", 'namespaces "x" not found'), "CreateRefused"),
+        (RetryAfter(500, "InternalError", 'failed calling webhook "x.example": refused'), "AdmissionWebhookFailed"),
     ],
 )
 async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
@@ -293,6 +294,32 @@ async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
     assert learnt.pods == ["worker"]  # the others are made all the same
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
     assert events == ["Created"], "what was decided stands"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+async def test_an_api_server_in_trouble_refuses_nothing(client: FakeClient, executor: Executor, status: int) -> None:
+    words = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
+    client.script = {("create", "head"): [RetryAfter(status, "", words)]}
+    with pytest.raises(RetryAfter):
+        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+
+
+SILENT = PodView("head", "uid-head", "head", 1)
+WORDS = {"reason": "FailedMount", "message": 'secret "keys" not found', "lastTimestamp": "2026-01-01T12:00:00Z"}
+
+
+async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: FakeClient, executor: Executor) -> None:
+    client.script = {("list", "events"): [{"metadata": {"resourceVersion": "1"}, "items": [WORDS]}]}
+    assert await executor.ask(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
+    [asked] = client.asked
+    assert "fieldSelector=involvedObject.uid%3Duid-head%2Ctype%3DWarning" in asked.path
+
+
+async def test_who_may_not_read_events_goes_on_without(client: FakeClient, executor: Executor) -> None:
+    client.script = {("list", "events"): [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]}
+    assert await executor.ask(KEY, SILENT) is None
+    with pytest.raises(RetryAfter):
+        await executor.ask(KEY, SILENT)
 
 
 async def test_the_token_is_made_here_and_nothing_else_changes(client: FakeClient, executor: Executor) -> None:

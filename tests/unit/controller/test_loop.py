@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor, LostCompare, Refused
 from railhead.controller.loop import TROUBLE_RETRY_SECONDS, Loop
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
-from railhead.planning.observed import Observed, Problem
+from railhead.planning.observed import Observed, PodView, Problem
 from railhead.planning.plan import Plan
 from tests.unit.builders import NOW, SETTINGS
 from tests.unit.controller.fake_client import FakeClient
-from tests.unit.controller.raws import make_job
+from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
 QUOTA = Problem("QuotaExceeded", "Pod head was refused: exceeded quota")
@@ -43,6 +44,8 @@ class ScriptedExecutor(Executor):
         super().__init__(FakeClient(), Learn(), EventRecorder(FakeClient()))
         self.script: dict[JobKey, list[BaseException]] = {}
         self.plans: list[tuple[JobKey, str, Plan]] = []
+        self.words: list[Problem] = []
+        self.asked: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
 
@@ -54,6 +57,10 @@ class ScriptedExecutor(Executor):
         self.at_once -= 1
         if errors := self.script.get(key):
             raise errors.pop(0)
+
+    async def ask(self, key: JobKey, pod: PodView) -> Problem | None:
+        self.asked.append(pod.name)
+        return self.words.pop(0)
 
 
 class Stage:
@@ -233,6 +240,13 @@ async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeed
     assert stage.clock.pending == [stage.clock.now + FIRST_BACKOFF_SECONDS]
 
 
+PENDING = {
+    "observedGeneration": 1,
+    "phase": "Pending",
+    "attempt": 1,
+    "head": {"pod": "its name", "node": ""},
+    "workers": {"desired": 2, "ready": 0, "joined": 0},
+}
 LOST = {
     "observedGeneration": 1,
     "phase": "Restarting",
@@ -254,6 +268,27 @@ async def test_a_job_that_waits_is_woken_when_its_time_has_come(stage: Stage) ->
         stage.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
         assert stage.executor.plans[-1][2].creates
+
+
+async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(stage: Stage) -> None:
+    stage.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
+    pod_name = head_name("a", "uid-a", 1)
+    created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
+    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
+    for slot in (0, 1):
+        role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
+        stage.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
+    stage.executor.words = [Problem("FailedMount", "no such secret")]
+    async with stage.running() as settle:
+        stage.queue.add(A)
+        assert await settle() == ["a", "a"]
+    assert stage.executor.asked == [pod_name]
+    [said] = stage.executor.plans[-1][2].events
+    assert (said.reason, said.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
+    assert [pod.asked_at for pod in stage.observe(A).pods] == [NOW, None, None]
+    stage.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
+    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
+    assert not any(pod.asked_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
 
 
 async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:

@@ -116,6 +116,7 @@ def test_an_elastic_job_trains_on_and_says_why_it_does_not_grow() -> None:
         (403, 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: ray', "QuotaExceeded"),
         (403, 'error looking up service account ns/sa: serviceaccount "sa" not found', "ServiceAccountNotFound"),
         (403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", "AdmissionDenied"),
+        (500, 'Internal error occurred: failed calling webhook "x": no route', "AdmissionWebhookFailed"),
         (422, "spec.containers[0].image: Invalid value", "PodInvalid"),
         (403, "", "CreateRefused"),
     ],

@@ -35,13 +35,16 @@ def test_a_head_that_is_gone_without_a_trace_is_looked_for_once_more() -> None:
     workers = (make_worker(0), make_worker(1))
     wanted = plan(make_observed(*workers, status=RUNNING_STATUS))
     assert wanted.status is not None
-    assert wanted.status.pods == frozenset(pod.name for pod in workers)
+    assert wanted.status.pods == frozenset(pod.uid for pod in workers)
+    assert wanted.status.tests["/metadata/resourceVersion"] == "0", "also another cause may have been written already"
 
 
-def test_a_head_whose_end_was_seen_needs_no_second_look() -> None:
+def test_a_head_whose_end_was_seen_may_have_a_successor_of_the_same_name() -> None:
+    """It was made again in the same attempt, and its end is another one."""
     head = make_head(phase="Failed", is_running=False, exit_code=1)
     wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS))
-    assert wanted.status is not None and wanted.status.pods is None
+    assert wanted.status is not None
+    assert wanted.status.pods == frozenset({head.uid, make_worker(0).uid, make_worker(1).uid})
 
 
 @pytest.mark.parametrize("begun_by", ["a loss", "a resume"])
@@ -52,13 +55,13 @@ def test_before_the_next_attempt_a_head_is_looked_for_that_was_not_seen_yet(begu
     gone = make_worker(0, phase="Failed", is_running=False, exit_code=1)
     wanted = plan(make_observed(gone, status={**RUNNING_STATUS, **before}))
     assert wanted.status is not None and wanted.status.fields["attempt"] == 2
-    assert wanted.status.pods == frozenset({gone.name})
+    assert wanted.status.pods == frozenset({gone.uid})
 
 
 def test_a_worker_that_is_gone_without_a_trace_is_looked_for_once_more() -> None:
     wanted = plan(make_observed(make_head(), make_worker(0), status=RUNNING_STATUS))
     assert wanted.status is not None and wanted.status.fields["round"] == 1
-    assert wanted.status.pods == frozenset({make_head().name, make_worker(0).name})
+    assert wanted.status.pods == frozenset({make_head().uid, make_worker(0).uid})
 
 
 def test_a_driver_that_has_spoken_was_up_whatever_the_status_says_of_its_pod() -> None:

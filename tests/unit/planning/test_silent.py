@@ -1,0 +1,125 @@
+"""Pods that neither run nor say why: their events are asked for, seldom, and what they say is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from railhead.planning.observed import Asked, PodView, Problem
+from railhead.planning.plan import Plan
+from railhead.planning.planner import plan
+from railhead.planning.silent import find_words
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
+
+PENDING = {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "round": 0}
+MOUNT = Problem("FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
+
+
+def creating(pod: PodView, *, age: float, asked: float | None = None, problem: Problem | None = None) -> PodView:
+    """On a node for so many seconds without a word; asked about when it was so old."""
+    began = NOW - timedelta(seconds=age)
+    pod = replace(pod, phase="Pending", is_running=False, created_at=began)
+    return pod if asked is None else pod.explain(Asked(problem, began + timedelta(seconds=asked)))
+
+
+def look(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
+    return plan(make_observed(*pods, status=status, spec=make_spec(**spec)))
+
+
+def wait_of(decided: Plan) -> float | None:
+    return (decided.wake_at - NOW).total_seconds() if decided.wake_at else None
+
+
+@pytest.mark.parametrize(
+    ("age", "asked", "wait"),
+    [
+        (0, None, 15),
+        (14, None, 1),
+        (15, None, None),
+        (16, 15, 14),
+        (30, 15, None),
+        (31, 30, 29),
+        (400, 300, 200),
+        (4000, 3900, 200),
+    ],
+)
+def test_it_is_asked_about_after_a_while_and_ever_more_seldom(age: float, asked: float | None, wait: float) -> None:
+    head = creating(make_head(), age=age, asked=asked)
+    decided = look(head, make_worker(0), make_worker(1))
+    assert wait_of(decided) == wait
+    assert decided.ask == (head if wait is None else None)
+
+
+def test_one_pod_of_a_job_is_asked_about_the_head_before_the_workers() -> None:
+    head, workers = creating(make_head(), age=60), [creating(make_worker(n), age=60) for n in (1, 0)]
+    assert look(head, *workers).ask == head
+    assert look(make_head(), *workers).ask == workers[1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"node": ""},
+        {"is_running": True},
+        {"is_deleting": True},
+        {"problem": Problem("ImagePullBackOff", "no such image")},
+        {"exit_code": 1},
+    ],
+    ids=str,
+)
+def test_nobody_is_asked_about_a_pod_that_runs_or_says_why_it_does_not(changes: dict[str, Any]) -> None:
+    worker = replace(creating(make_worker(0), age=60), **changes)
+    assert look(make_head(), worker, make_worker(1)).ask is None
+
+
+def test_what_its_events_say_is_said_and_is_past_when_it_runs() -> None:
+    told = creating(make_head(), age=20, asked=15, problem=MOUNT)
+    decided = look(told, make_worker(0), make_worker(1))
+    assert decided.status is not None
+    [reconciling] = [c for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
+    assert (reconciling["reason"], reconciling["message"]) == (
+        "FailedMount",
+        f"Pod {told.name} cannot start: {MOUNT.message}",
+    )
+    [event] = decided.events
+    assert (event.type, event.reason, event.is_series) == ("Warning", "FailedMount", True)
+    assert wait_of(decided) == 10, "it is asked about again, for the cause may be another one by then"
+    told_status = {**PENDING, "conditions": decided.status.fields["conditions"]}
+    runs = replace(told, phase="Running", is_running=True, problem=None).explain(Asked(MOUNT, NOW))
+    late = creating(make_worker(0), age=0)
+    after = look(runs, late, make_worker(1), status=told_status)
+    assert after.status is not None
+    [reconciling] = [c for c in after.status.fields["conditions"] if c["type"] == "Reconciling"]
+    assert reconciling["reason"] == "Pending" and after.events == ()
+
+
+def test_a_group_that_trains_with_fewer_says_what_the_others_wait_for() -> None:
+    elastic = {"scaling": {"minWorkers": 1, "maxWorkers": 2}}
+    told = creating(make_worker(1), age=20, asked=15, problem=MOUNT)
+    decided = look(make_head(), make_worker(0), told, status=RUNNING_STATUS, **elastic)
+    assert decided.status is not None
+    messages = [c["message"] for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
+    assert messages == [
+        f"1 worker pods are still awaited: pod {told.name} cannot start: FailedMount; "
+        "they join right after a committed checkpoint"
+    ]
+    assert wait_of(decided) == 10
+
+
+def test_the_newest_event_that_tells_is_the_word() -> None:
+    events: list[dict[str, Any]] = [
+        {"reason": "FailedMount", "message": "old", "lastTimestamp": "2026-01-01T12:00:00Z"},
+        {"reason": "FailedAttachVolume", "message": "newer", "eventTime": "2026-01-01T12:00:01.5Z"},
+        {
+            "reason": "FailedCreatePodSandBox",
+            "eventTime": "2026-01-01T11:00:00Z",
+            "series": {"lastObservedTime": "2026-01-01T12:00:02.000000Z"},
+        },
+        {"reason": "Unhealthy", "message": "of something else", "lastTimestamp": "2026-01-01T13:00:00Z"},
+    ]
+    assert find_words(events) == Problem("FailedCreatePodSandBox", "FailedCreatePodSandBox")
+    assert find_words(events[:2]) == Problem("FailedAttachVolume", "newer")
+    assert find_words(events[3:]) is None and find_words([]) is None
