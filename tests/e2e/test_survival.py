@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.cluster import Cluster, wait_until
-from tests.e2e.jobs import make_job, read_starts, with_config
+from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
 
 
 def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster: Cluster) -> None:
@@ -18,6 +18,34 @@ def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster
     assert read_starts(cluster, "retried") == [0, 3]
     assert status["checkpoint"]["index"] == 4
     cluster.delete_job("retried")
+
+
+# The first start of rank 1 hangs after three epochs, with the others in its collective.
+HANGS = COUNTING.replace(
+    "    for epoch in range(first",
+    "    import threading\n    for epoch in range(first",
+).replace(
+    "        with tempfile",
+    "        if epoch == 3 and not first and rank == 1:\n            threading.Event().wait()\n        with tempfile",
+    1,
+)
+
+
+@pytest.mark.slow
+def test_training_that_hangs_is_ended_explained_and_goes_on_from_its_last_checkpoint(cluster: Cluster) -> None:
+    job = make_job("hangs", cluster.image, code=HANGS, progressDeadlineSeconds=15)
+    cluster.apply(with_config(job, epochs=5, seconds=0.2))
+    cluster.wait_phase("hangs", "Restarting")
+    failure = cluster.status("hangs")["failure"]
+    assert (failure["class"], failure["reason"], failure["exitCode"]) == ("Hang", "ProgressDeadlineExceeded", 70)
+    assert "steps.py" in failure["message"] and "in train_func" in failure["message"]
+    status = cluster.wait_end("hangs")
+    assert status["phase"] == "Succeeded", cluster.tell("hangs")
+    assert status["attempt"] == 2
+    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
+    assert read_starts(cluster, "hangs") == [0, 3]
+    assert status["checkpoint"]["index"] == 4
+    cluster.delete_job("hangs")
 
 
 @pytest.mark.node
