@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.jobs import make_job, with_config
 
 
@@ -73,3 +73,23 @@ def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
     assert (status["failure"]["class"], status["failure"]["reason"]) == ("Configuration", "StorageNotShared")
     assert re.search(r"worker pod unshared-\w+-1-w[01]-0 does not see, like 1 more", status["failure"]["message"])
     cluster.delete_job("unshared")
+
+
+def _find_mount(cluster: Cluster, name: str) -> list[Object]:
+    return [c for c in cluster.status(name).get("conditions") or [] if c["reason"] == "FailedMount"]
+
+
+@pytest.mark.node
+def test_a_volume_whose_secret_is_missing_is_said_and_used_when_it_is_there(cluster: Cluster) -> None:
+    """A kubelet tells of it in an event about the pod only."""
+    volume = {"name": "keys", "secret": {"secretName": "late-keys"}}
+    uses = {"name": "ray", "volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}
+    job = make_job("late", cluster.image, podTemplate={"spec": {"volumes": [volume], "containers": [uses]}})
+    cluster.apply(with_config(job, epochs=1))
+    [told] = wait_until("the word", lambda: _find_mount(cluster, "late"), seconds=90, tell=lambda: cluster.tell("late"))
+    message = told["message"]
+    assert message.startswith("Pod late-") and " cannot start: " in message and "late-keys" in message, message
+    cluster("create", "secret", "generic", "late-keys", "--from-literal=key=word")
+    assert cluster.wait_end("late")["phase"] == "Succeeded", cluster.tell("late")
+    cluster.delete_job("late")
+    cluster("delete", "secret", "late-keys")

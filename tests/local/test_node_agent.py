@@ -254,8 +254,10 @@ def test_a_killed_agent_takes_its_containers_along(
 def test_a_pod_waits_for_its_volume_says_so_and_begins_when_it_is_there(cluster: Cluster) -> None:
     name = f"late-{next(NUMBERS)}"
     pod = cluster.run("cat /out/word", volume={"configMap": {"name": name}})
-    waiting = wait_until("a word", lambda: cluster.state(pod).get("waiting", {}).get("message"))
-    assert waiting == f"volumes: ConfigMap {name} does not exist"
+    about = f"involvedObject.name={pod},reason=FailedMount"
+    events = f"/api/v1/namespaces/{NAMESPACE}/events"
+    [said] = wait_until("a word", lambda: cluster.server.list(events, fieldSelector=about))
+    assert (said["type"], said["message"]) == ("Warning", f"ConfigMap {name} does not exist")
     assert cluster.status(pod)["phase"] == "Pending"
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     cluster.create("ConfigMap", path, {"metadata": {"name": name}, "data": {"word": "here"}})

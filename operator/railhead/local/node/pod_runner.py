@@ -20,6 +20,7 @@ from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
 from railhead.local.node.container import RunningContainer, start_container
 from railhead.local.node.environment import MissingReference, NotPossible, build_command, build_environment, field_value
+from railhead.local.node.events import warn_of_pod
 from railhead.local.node.identity import give_identity
 from railhead.local.node.pod_state import (
     ContainerFacts,
@@ -177,7 +178,7 @@ class PodRunner:
                 if isinstance(error, NotPossible):
                     await self._wait_for("CreateContainerConfigError", str(error))
                 elif delay > RETRY_SECONDS:
-                    await self._wait_for("ContainerCreating", f"volumes: {error}")
+                    await warn_of_pod(self._client, self.pod, "FailedMount", str(error))
                 await self._pause(delay)
                 delay = min(delay * 2, RETRY_LIMIT_SECONDS)
 
