@@ -76,7 +76,8 @@ def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
 
 
 def _find_mount(cluster: Cluster, name: str) -> list[Object]:
-    return [c for c in cluster.status(name).get("conditions") or [] if c["reason"] == "FailedMount"]
+    found = cluster.status(name).get("conditions") or []
+    return [c for c in found if (c["type"], c["reason"]) == ("Reconciling", "FailedMount")]
 
 
 @pytest.mark.node
