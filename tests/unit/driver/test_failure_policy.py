@@ -11,7 +11,14 @@ import pickle
 from pathlib import Path
 
 import pytest
-from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayTaskError, RuntimeEnvSetupError
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    OutOfMemoryError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+)
 from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
 from ray.train.v2._internal.execution import callback as ray_callback
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
@@ -112,6 +119,8 @@ def test_startup_and_controller_errors() -> None:
     assert kinds(ControllerError(ValueError("odd"))) == (failure.CONTROLLER, [])
     unavailable = ActorUnavailableError("gone", None)
     assert kinds(ControllerError(unavailable)) == (failure.WORKERS, [failure.DIED])
+    killed = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
+    assert kinds(ControllerError(killed)) == (failure.WORKERS, [failure.KILLED_FOR_MEMORY])
     assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
 
 

@@ -128,6 +128,8 @@ def translate_error(error: BaseException) -> FailureFacts:
         return FailureFacts(failure.CONTROLLER, text=refusal.message, refusal=refusal)
     if inner is error:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):
         text = f"spec.runtimeEnv: Ray cannot make it: {_without_traceback(inner)}"
         return FailureFacts(failure.STARTUP, text=text, refusal=failure.refuse("RuntimeEnvNotUsable", text))
