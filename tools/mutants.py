@@ -137,7 +137,7 @@ MUTANTS = (
     ),
     Mutant(
         "exit code 0 is success, whatever the driver said",
-        "planning/observed.py",
+        "planning/pod_view.py",
         "return self.exit_code == 0 and outcome is not None and outcome.outcome == SUCCEEDED",
         "return self.exit_code == 0",
         ("tests/unit/planning/test_life.py",),
@@ -235,7 +235,7 @@ MUTANTS = (
     ),
     Mutant(
         "a pod on a dead node is waited for without end",
-        "planning/observed.py",
+        "planning/pod_view.py",
         "return at is not None and now >= at",
         "return False",
         ("tests/unit/planning/test_life.py",),

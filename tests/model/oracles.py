@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import names
-from railhead.planning.observed import UNANSWERED_SECONDS
+from railhead.planning.pod_view import UNANSWERED_SECONDS
 from railhead.planning.release import HOLD_SECONDS
 from railhead.planning.status_write import parse_time
 from tests.model.api_server import Entry, Object

@@ -76,12 +76,13 @@ def test_no_single_fault_at_any_request_changes_anything(theatre: Theatre, life:
 
 
 @pytest.mark.slow
-def test_requests_that_hang_change_nothing(theatre: Theatre) -> None:
-    theatre.try_all(lives.clean, HANG_AFTER, HANG_BEFORE)
+@by_name
+def test_requests_that_hang_change_nothing(theatre: Theatre, life: Life) -> None:
+    theatre.try_all(life, HANG_AFTER, HANG_BEFORE)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("life", [lives.clean, lives.loses_its_head], ids=lambda life: life.__name__)
+@by_name
 def test_an_operator_killed_after_any_request_changes_nothing(theatre: Theatre, life: Life) -> None:
     """One job at a time, so that nothing but this kill happens to it. Before a request is after the one before."""
     [calm] = theatre.play(life, None)

@@ -12,7 +12,8 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed
+from railhead.planning.pod_view import PodView
 from railhead.resources.settings import OperatorSettings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)

@@ -23,8 +23,8 @@ from railhead.controller.observe import owner_uid
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
-from railhead.planning.observed import PodView, Problem
 from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
+from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason, is_of_webhook
 from railhead.planning.silent import find_words
 from railhead.planning.status_write import build_operations

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from railhead.api import names
-from railhead.planning.observed import PodView, Problem
+from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_write import parse_time
 
 Object = dict[str, Any]

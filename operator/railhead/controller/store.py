@@ -19,7 +19,8 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Announced, Asked, Observed, PodView, Problem, Refusal
+from railhead.planning.observed import Announced, Observed, Refusal
+from railhead.planning.pod_view import Asked, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
 Object = dict[str, Any]

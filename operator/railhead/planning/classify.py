@@ -9,7 +9,8 @@ from __future__ import annotations
 from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
 from railhead.contract.exit_codes import CLASS_OF_CODE, CODE_OF_CLASS
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed
+from railhead.planning.pod_view import PodView
 from railhead.planning.status_write import format_time
 
 APPLICATION_BUDGET = frozenset({"Application", "OutOfMemory"})

@@ -12,8 +12,9 @@ from railhead.api.status import FailureStatus
 from railhead.planning.classify import DEADLINE, STARTUP
 from railhead.planning.clean_up import clean_up_due
 from railhead.planning.loss import fail_job, lose_attempt
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan, delete_all
+from railhead.planning.pod_view import PodView
 from railhead.planning.status_write import format_time, parse_time
 
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is

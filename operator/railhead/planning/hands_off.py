@@ -7,8 +7,9 @@ from datetime import timedelta
 from railhead.api import conditions as c
 from railhead.api.names import HEAD, MANAGER
 from railhead.planning.classify import DEADLINE
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.pod_view import PodView
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 from railhead.planning.success import last_checkpoint
 

@@ -12,8 +12,9 @@ from datetime import datetime
 
 from railhead.api import conditions as c
 from railhead.planning.backoff import refused_until
-from railhead.planning.observed import Observed, Problem
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan
+from railhead.planning.pod_view import Problem
 from railhead.planning.progress import show_progress
 from railhead.planning.release import release_due
 from railhead.planning.status_write import build_not_running, build_status_write

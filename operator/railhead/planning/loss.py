@@ -11,8 +11,9 @@ from railhead.api import names
 from railhead.api.status import FailureStatus
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, classify_loss
-from railhead.planning.observed import Observed, PodView
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.pod_view import PodView
 from railhead.planning.status_write import build_condition, build_status_write, format_time, look_first
 from railhead.planning.success import last_checkpoint
 

@@ -10,8 +10,9 @@ from railhead.api.status import FailureStatus
 from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.backoff import next_attempt_at
 from railhead.planning.classify import APPLICATION_BUDGET, NO_BUDGET, STARTUP
-from railhead.planning.observed import UNANSWERED_SECONDS, Observed, PodView
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Event, Plan, delete_all
+from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
 from railhead.planning.status_write import build_condition, build_status_write, parse_time
 
 ENDING_SECONDS = 5  # from a container's end to its pod's

@@ -11,8 +11,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from railhead.planning.observed import Observed, PodView, Problem
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
+from railhead.planning.pod_view import PodView, Problem
 
 FIRST_SECONDS, MOST_SECONDS = 15, 300
 # The kubelet's and the attach controller's; images and configuration are in the pod's status.

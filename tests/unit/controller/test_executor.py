@@ -12,9 +12,9 @@ from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
-from railhead.planning.observed import PodView, Problem
 from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 from tests.unit.builders import UID, make_observed
 from tests.unit.controller.fake_client import FakeClient

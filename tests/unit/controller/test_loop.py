@@ -18,8 +18,9 @@ from railhead.controller.loop import TROUBLE_RETRY_SECONDS, Loop
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
-from railhead.planning.observed import Observed, PodView, Problem
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
+from railhead.planning.pod_view import PodView, Problem
 from tests.unit.builders import NOW, SETTINGS
 from tests.unit.controller.fake_client import FakeClient
 from tests.unit.controller.raws import make_job, make_pod

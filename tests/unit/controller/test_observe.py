@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import observe_pod, owner_uid, slim_pod
-from railhead.planning.observed import PodView, Problem
+from railhead.planning.pod_view import PodView, Problem
 from tests.unit.builders import UID
 from tests.unit.controller.raws import Object, make_container, make_pod
 

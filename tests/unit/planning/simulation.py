@@ -11,9 +11,10 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.planning.observed import Announced, Observed, PodView, Problem, Refusal
+from railhead.planning.observed import Announced, Observed, Refusal
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView, Problem
 from tests.unit.builders import NOW, ended, make_observed, make_spec
 
 

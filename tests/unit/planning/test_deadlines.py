@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from railhead.api import names
-from railhead.planning.observed import Problem
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import Problem
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
-from railhead.planning.observed import Problem
+from railhead.planning.pod_view import Problem
 from tests.unit.builders import make_observed, make_spec
 from tests.unit.planning.simulation import Simulation
 

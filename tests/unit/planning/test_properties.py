@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
-from railhead.planning.observed import Observed, PodView, Problem
+from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_write import format_time
 from tests.unit.builders import NOW, UID, ended, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.observed import Problem
+from railhead.planning.pod_view import Problem
 from railhead.planning.refused import REASONS, find_reason
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation

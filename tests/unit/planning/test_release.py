@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api import names
-from railhead.planning.observed import Problem
+from railhead.planning.pod_view import Problem
 from railhead.planning.release import HOLD_SECONDS
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation

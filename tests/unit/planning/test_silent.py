@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.observed import Asked, PodView, Problem
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import Asked, PodView, Problem
 from railhead.planning.silent import find_words
 from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
 

@@ -8,7 +8,7 @@ from typing import Any
 from railhead.api.status import parse_status
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.planning.observed import PodView
+from railhead.planning.pod_view import PodView
 from tests.unit.builders import RUNNING_STATUS, UID, make_head, make_worker
 
 HEAD = make_head()

@@ -9,7 +9,7 @@ from typing import Any
 from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE, Report
-from railhead.planning.observed import PodView
+from railhead.planning.pod_view import PodView
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"

@@ -1,0 +1,112 @@
+"""The facts of one pod, as a frozen value with questions to ask of it. Made by `controller/observe.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from railhead.api import names
+from railhead.contract.outcome import SUCCEEDED, Outcome
+
+UNANSWERED_SECONDS = 30  # beyond the grace period
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a pod does not start: a CamelCase reason and the words of whoever refuses."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the events about a pod said; the problem is None when they told of none."""
+
+    problem: Problem | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class PodView:
+    """The facts of one pod that decisions are made from."""
+
+    name: str
+    uid: str
+    role: str
+    attempt: int
+    slot: int = -1
+    round: int = 0
+    phase: str = "Pending"
+    is_running: bool = False
+    is_deleting: bool = False
+    node: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+    problem: Problem | None = None
+    container: str = names.CONTAINER  # whose end the exit code and the message are
+    created_at: datetime | None = None
+    asked_at: datetime | None = None  # when the events about it were last looked for
+    gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
+
+    @property
+    def is_over(self) -> bool:
+        """All its containers have ended: nothing of it can act any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def has_ended(self) -> bool:
+        """Our container has. The phase follows a second later, or never while a sidecar runs."""
+        return self.is_over or self.exit_code is not None
+
+    def explain(self, asked: Asked | None) -> PodView:
+        """With what its events said, if it does not run and its status says nothing."""
+        if asked is None:
+            return self
+        return replace(self, asked_at=asked.at, problem=self.problem or (None if self.is_running else asked.problem))
+
+    @property
+    def is_live(self) -> bool:
+        return not self.has_ended and not self.is_deleting
+
+    @property
+    def is_up(self) -> bool:
+        return self.is_live and self.is_running
+
+    @property
+    def outcome(self) -> Outcome | None:
+        return Outcome.from_json(self.message) if self.message else None
+
+    def may_still_end(self, now: datetime) -> bool:
+        """Asked to go, and its grace period is not over: a driver may still commit a checkpoint."""
+        return self.is_deleting and not self.has_ended and self.gone_by is not None and now < self.gone_by
+
+    @property
+    def out_of_reach_at(self) -> datetime | None:
+        """From when on nobody waits for it: told to go, and not gone long after its grace period."""
+        if not self.is_deleting or self.is_over or self.gone_by is None:
+            return None
+        return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
+
+    def is_out_of_reach(self, now: datetime) -> bool:
+        """Its node does not answer. A head may go on there; the fence in the run's storage lets it commit nothing."""
+        at = self.out_of_reach_at
+        return at is not None and now >= at
+
+    @property
+    def last_words(self) -> str:
+        """Why it is not there any more, in a few words: the cluster's, else its own, else its exit code."""
+        if self.reason:
+            return self.reason
+        lines = self.outcome.message if self.outcome else self.message
+        code = f"exit code {self.exit_code}" if self.exit_code is not None else self.phase
+        last = next((line.strip() for line in reversed(lines.splitlines()) if line.strip()), "")
+        return f"{code}: {last[:300]}" if last else code
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Only by its own word: exit code 0 and a final report that says so."""
+        outcome = self.outcome
+        return self.exit_code == 0 and outcome is not None and outcome.outcome == SUCCEEDED
