@@ -82,7 +82,10 @@ class Stage:
 
     def children(self, job: str) -> list[str]:
         """What the job owns, as kind/name."""
-        uid = self.job(job)["metadata"]["uid"]
+        return self.children_of(self.job(job)["metadata"]["uid"])
+
+    def children_of(self, uid: str) -> list[str]:
+        """Also of a job that is gone."""
         found = []
         for plural in ("pods", "services", "secrets", "configmaps"):
             for item in self._ask("GET", f"/api/v1/namespaces/{self.namespace}/{plural}")["items"]:
