@@ -12,7 +12,7 @@ ON_JOBS = {
     *(("", "create", "", resource) for resource in ("services", "configmaps", "secrets", "events")),
     *(("", "delete", "", resource) for resource in ("services", "configmaps", "secrets")),
     ("", "get", "", "configmaps"),
-    *(("", verb, "", "events") for verb in ("get", "patch")),
+    *(("", verb, "", "events") for verb in ("get", "list", "patch")),
 }
 OWN = {
     *((NAMESPACE, verb, "", "secrets") for verb in ("get", "patch")),
