@@ -40,8 +40,8 @@ def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attem
     wait_until("attempt 2", lambda: stage.status("rests").get("attempt") == 2)
     stage.wait_pods("rests", 3)
     assert "restarts" not in stage.status("rests"), "nothing was lost"
-    reasons = {event["reason"] for event in stage.events("rests")}
-    assert {"Created", "Suspended", "Resumed"} <= reasons
+    told = {"Created", "Suspended", "Resumed"}
+    wait_until("the events", lambda: told <= {event["reason"] for event in stage.events("rests")})
 
 
 def test_a_job_created_suspended_has_no_pods_until_it_is_resumed(stage: Stage) -> None:
