@@ -21,13 +21,9 @@ def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster
 
 
 # The first start of rank 1 hangs after three epochs, with the others in its collective.
-HANGS = COUNTING.replace(
-    "    for epoch in range(first",
-    "    import threading\n    for epoch in range(first",
-).replace(
+HANGS = "import threading\n" + COUNTING.replace(
     "        with tempfile",
     "        if epoch == 3 and not first and rank == 1:\n            threading.Event().wait()\n        with tempfile",
-    1,
 )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import AUDIENCE, Report
+from railhead.kube.event import build_event
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
@@ -137,11 +137,8 @@ class Stage:
         """As a kubelet in an event about the pod."""
         metadata = pod["metadata"]
         about = {"kind": "Pod", "namespace": self.namespace, "name": metadata["name"], "uid": metadata["uid"]}
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = {"reason": reason, "message": message, "type": "Warning", "involvedObject": about, "lastTimestamp": now}
-        self._ask(
-            "POST", f"/api/v1/namespaces/{self.namespace}/events", {"metadata": {"generateName": "said-"}, **event}
-        )
+        event = build_event(about, type_="Warning", reason=reason, message=message, component="kubelet")
+        self._ask("POST", f"/api/v1/namespaces/{self.namespace}/events", event)
 
     def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
         """As a kubelet says that the pod's container has ended with these last words."""

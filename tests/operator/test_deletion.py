@@ -9,11 +9,11 @@ import pytest
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
+from tests.operator.lives import RAISED
 from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
 JOB = "leaves"
-RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
 
 
 def start(stage: Stage, *, is_bound: bool = False) -> None:

@@ -173,6 +173,14 @@ def test_what_others_refuse_is_said_in_their_words_and_past_when_they_do_not(
     assert "restarts" not in stage.status("refused")
 
 
+def run_all(stage: Stage, job: str, pods: dict[str, Object]) -> None:
+    """What kept one of them from starting is past, and is not said any more."""
+    for pod in pods.values():
+        stage.run_pod(pod)
+    stage.wait_phase(job, "Starting")
+    assert reconciling(stage, job)[0] == "Starting"
+
+
 def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
     stage.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
     pods = stage.wait_pods("nosecret", 2)
@@ -180,10 +188,7 @@ def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
     stage.hold_pod(head, "CreateContainerConfigError", 'secret "keys" not found')
     message = wait_reason(stage, "nosecret", "CreateContainerConfigError")
     assert message == f'Pod {head["metadata"]["name"]} cannot start: container ray: secret "keys" not found'
-    for pod in pods.values():
-        stage.run_pod(pod)
-    stage.wait_phase("nosecret", "Starting")
-    assert reconciling(stage, "nosecret")[0] == "Starting"
+    run_all(stage, "nosecret", pods)
 
 
 def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(stage: Stage) -> None:
@@ -195,10 +200,7 @@ def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(stag
     stage.say_of_pod(head, "FailedMount", words)
     message = wait_reason(stage, "novolume", "FailedMount")
     assert message == f"Pod {head['metadata']['name']} cannot start: {words}"
-    for pod in pods.values():
-        stage.run_pod(pod)
-    stage.wait_phase("novolume", "Starting")
-    assert reconciling(stage, "novolume")[0] == "Starting"
+    run_all(stage, "novolume", pods)
 
 
 @pytest.mark.slow  # the bound of 30 s, by the real clock

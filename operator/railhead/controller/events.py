@@ -1,16 +1,15 @@
-"""Kubernetes events about TrainJobs. The name of an event is a function of what it says: said again, it is counted."""
+"""Kubernetes events about TrainJobs. What is said again is counted."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError
+from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT
 from railhead.planning.plan import Event
 
@@ -24,42 +23,34 @@ class EventRecorder:
         self._client = client
 
     async def record(self, key: JobKey, uid: str, event: Event) -> None:
-        what = "" if event.is_series else event.message
-        digest = hashlib.sha256(f"{uid}/{event.reason}/{what}".encode()).hexdigest()[:16]
-        name = f"{key.name}.{digest}"
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": key.namespace},
-            "involvedObject": {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "namespace": key.namespace,
-                "name": key.name,
-                "uid": uid,
-            },
-            "type": event.type,
-            "reason": event.reason,
-            "message": event.message[:1024],
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "source": {"component": "railhead"},
-            "reportingComponent": names.MANAGER,
-            "reportingInstance": "railhead",
+        about = {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": uid,
         }
+        said = build_event(
+            about,
+            type_=event.type,
+            reason=event.reason,
+            message=event.message,
+            component="railhead",
+            identity="" if event.is_series else None,
+        )
+        body = {**said, "reportingComponent": names.MANAGER, "reportingInstance": "railhead"}
         try:
-            await self._post(key, name, body)
+            await self._post(key, body)
         except KubeError as error:
             log.warning("event %s of %s/%s was not posted: %s", event.reason, key.namespace, key.name, error)
 
-    async def _post(self, key: JobKey, name: str, body: dict[str, Any]) -> None:
+    async def _post(self, key: JobKey, body: dict[str, Any]) -> None:
         try:
             await self._client.create(EVENT, body, namespace=key.namespace)
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise
+            name = body["metadata"]["name"]
             known = await self._client.get(EVENT, name, namespace=key.namespace)
             again = {"message": body["message"], "lastTimestamp": body["lastTimestamp"]}
             again["count"] = int(known.get("count") or 1) + 1

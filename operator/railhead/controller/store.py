@@ -156,7 +156,7 @@ class Store:
             del self._pods[uid]
 
     def pods(self, uid: str) -> tuple[PodView, ...]:
-        return tuple(pod.explain(self._asked.get(pod.uid)) for pod in self._pods.get(uid, {}).values())
+        return tuple(self._pods.get(uid, {}).values())
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known of one job at this moment; None when there is no such job."""
@@ -173,7 +173,7 @@ class Store:
             spec=record.spec,
             error=record.error,
             status=record.status,
-            pods=self.pods(record.uid),
+            pods=tuple(pod.explain(self._asked.get(pod.uid)) for pod in self.pods(record.uid)),
             settings=settings,
             version=record.version,
             source=self._source(record),

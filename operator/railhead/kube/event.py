@@ -1,0 +1,29 @@
+"""The body of a Kubernetes event. Its name is a function of what it says: said again, it is the same object."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+
+def build_event(
+    about: Mapping[str, str], *, type_: str, reason: str, message: str, component: str, identity: str | None = None
+) -> dict[str, Any]:
+    """About the object of this reference, by whom it is said; `identity` takes the message's place in the name."""
+    digest = hashlib.sha256(f"{about['uid']}/{reason}/{message if identity is None else identity}".encode())
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{about['name']}.{digest.hexdigest()[:16]}", "namespace": about["namespace"]},
+        "involvedObject": dict(about),
+        "type": type_,
+        "reason": reason,
+        "message": message[:1024],
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        "source": {"component": component},
+    }
