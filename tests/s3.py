@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 
-from railhead.local.control_plane.servers import free_port
+from railhead.local.ports import free_port
 from tests.waiting import wait_until
 
 BUCKET = "experiments"

@@ -29,7 +29,7 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.node.process import find_descendants, read_parents
-from railhead.local.control_plane.servers import free_port
+from railhead.local.ports import free_port
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000

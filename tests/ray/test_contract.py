@@ -85,6 +85,16 @@ def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.Monk
     assert [policy.make_decision(error) for _ in range(2)] == [FailureDecision.RETRY, FailureDecision.RAISE]
 
 
+def test_the_gcs_takes_the_word_that_a_node_is_dead() -> None:
+    used_by = "driver/train_controller/lost_nodes.py"
+    want_parameters(find("ray._private.grpc_utils", "init_grpc_channel", used_by=used_by), "address", used_by=used_by)
+    request = find("ray.core.generated.gcs_service_pb2", "UnregisterNodeRequest", used_by=used_by)(node_id=b"1")
+    request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
+    request.node_death_info.reason_message = "gone"
+    service = find("ray.core.generated.gcs_service_pb2_grpc", "NodeInfoGcsServiceServicer", used_by=used_by)
+    assert callable(service.UnregisterNode)
+
+
 @pytest.mark.parametrize(
     ("module", "name", "attribute"),
     [

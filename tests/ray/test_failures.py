@@ -57,6 +57,38 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(tmp_path: Path) -> None:
         assert "Infrastructure: lost node" in log
 
 
+# On its first start it waits to be lost; on its second it writes down whom Ray believes to be alive.
+BELIEVING = """
+import pathlib, threading
+import ray, ray.train
+
+def train_func(config):
+    mark = pathlib.Path(config["mark"])
+    rank = ray.train.get_context().get_world_rank()
+    if mark.exists():
+        alive = sum(node["Alive"] for node in ray.nodes())
+        ray.train.report({"alive": alive})
+        return
+    print(f"rank {rank} waits", flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_ray_is_told_of_a_lost_node_and_puts_nothing_there(tmp_path: Path) -> None:
+    mark = tmp_path / "lost"
+    job = make_job(framework="Python", train_loop_config={"mark": str(mark)})
+    never = {"RAY_health_check_period_ms": "600000"}  # by itself Ray would not see it within this test
+    with Pods(tmp_path / "pods", job, source={"user.py": BELIEVING}) as pods:
+        pods.start(env=never)
+        pods.wait_until(lambda: "rank 0 waits" in pods.read_log() and "rank 1 waits" in pods.read_log())
+        mark.touch()
+        pods.kill("w1-0")
+        pods.start_worker(1, round_=1, env=never)
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.read_outcome().metrics == {"alive": "3"}, "the head and the two pods that live"
+        assert "railhead: Ray is told that the node " in pods.read_log()
+
+
 def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(tmp_path: Path) -> None:
     config = {"epochs": 5, "seconds": 0.2}
     source = {"user.py": REPORTING, "queue.py": "raise RuntimeError('not the standard library')"}

@@ -249,7 +249,7 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
     """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
     import ray
-    from railhead.driver.train_controller.failure_policy import find_lost_nodes
+    from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None

@@ -25,8 +25,8 @@ from pathlib import Path
 from types import FrameType
 
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.servers import free_port
 from railhead.local.install import NAMESPACE, Kubectl, allow_node, install, make_operator_kubeconfig
+from railhead.local.ports import free_port
 from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, python_command, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 

@@ -38,6 +38,7 @@ from railhead.driver.errors import (
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import callback, failure, failure_policy
 from railhead.driver.train_controller.failure_policy import Judge, translate_error
+from railhead.driver.train_controller.lost_nodes import LostNode
 
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
 
@@ -153,7 +154,9 @@ def test_judge_counts_what_the_user_allowed_and_leaves_a_verdict(tmp_path: Path)
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ("10.0.0.9",))
+    monkeypatch.setattr(
+        failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True),)
+    )
     judge = Judge(max_failures=0, spool_folder=str(tmp_path))
     assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
 

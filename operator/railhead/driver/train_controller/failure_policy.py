@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Optional
 
@@ -26,16 +24,11 @@ from railhead.driver.errors import (
     may_be_of_storage,
     read_note,
 )
-from railhead.driver.node.hosts import is_listening
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, Verdict
+from railhead.driver.train_controller.lost_nodes import tell_ray, wait_for_lost_nodes
 
-# How long a node may take to be seen dead after one of its processes was: the kernel ends
-# a container's processes one after the other.
-NODE_PATIENCE = 1.5  # seconds
-PROBE_TIMEOUT = 2.0
-PROBES_AT_A_TIME = 32
 # Actors of Ray's own without code of the user's: where `report` and other collectives meet, and where
 # shards of a dataset come from. Older Rays may start a new group's on a node that is lost and not yet
 # known to be; and any process may crash. The function sees it as an error of what it called.
@@ -102,12 +95,13 @@ class Judge:
 
 
 def collect_facts(error: BaseException) -> FailureFacts:
-    """Ray's exception and the present state of the group's nodes, as facts."""
+    """Ray's exception and the present state of the group's nodes, as facts. The next group is for those that live."""
     facts = translate_error(error)
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
-    lost = wait_for_lost_nodes(group.CURRENT.node_of_rank)
-    return FailureFacts(facts.source, facts.errors, lost, facts.text)
+    lost = wait_for_lost_nodes(group.CURRENT.node_of_rank.values())
+    tell_ray(lost)
+    return FailureFacts(facts.source, facts.errors, tuple(node.address for node in lost), facts.text)
 
 
 def translate_error(error: BaseException) -> FailureFacts:
@@ -177,39 +171,6 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         return RankError(rank, failure.DIED, _cut(cause))
     kind = failure.STORAGE if _is_of_an_upload(cause) else failure.RAISED
     return RankError(rank, kind, describe_exception(cause))
-
-
-def wait_for_lost_nodes(node_of_rank: dict[int, str]) -> tuple[str, ...]:
-    """Nodes of the group that are gone now or within NODE_PATIENCE, as addresses."""
-    deadline = time.monotonic() + NODE_PATIENCE
-    while node_of_rank:
-        lost = find_lost_nodes(set(node_of_rank.values()))
-        if lost or time.monotonic() > deadline:
-            return lost
-        time.sleep(0.25)
-    return ()
-
-
-def find_lost_nodes(node_ids: set[str]) -> tuple[str, ...]:
-    """Dead for Ray, or without a raylet that takes a connection: Ray can take long to notice."""
-    import ray
-
-    try:
-        nodes = {node["NodeID"]: node for node in ray.nodes()}
-    except Exception:
-        return ()
-    with ThreadPoolExecutor(PROBES_AT_A_TIME) as pool:
-        found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
-    return tuple(name for name in found if name)
-
-
-def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> str:
-    """The lost node's address, or an empty string for one that answers."""
-    if node is None:
-        return node_id[:8]
-    address = str(node["NodeManagerAddress"])
-    is_there = node["Alive"] and is_listening(address, node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
-    return "" if is_there else address
 
 
 def _is_actor_error(error: BaseException) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Optional
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.train_controller import elastic, group
 from railhead.driver.train_controller.elastic import Bounds
-from railhead.driver.train_controller.failure_policy import find_lost_nodes
+from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
 
 def install_scaling_policy(bounds: Bounds) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 import subprocess
 import time
@@ -12,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from railhead.local.control_plane.identities import write_identities
+from railhead.local.ports import free_port
 from railhead.local.processes import Identity, end, identify, spawn
 
 READY_SECONDS = 90.0
@@ -30,13 +30,6 @@ NOT_NEEDED = (
 
 class NotReady(RuntimeError):
     """A server ended or did not become ready; the text ends with its last words."""
-
-
-def free_port() -> int:
-    """A port that nobody has on any address: pods here have loopback addresses of their own."""
-    with socket.socket() as listener:
-        listener.bind(("", 0))
-        return int(listener.getsockname()[1])
 
 
 class ControlPlane:

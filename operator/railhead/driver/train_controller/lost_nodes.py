@@ -1,0 +1,105 @@
+"""Nodes that are gone: found by a probe of their raylets, and told to Ray's control store (GCS).
+
+Ray's own health check finds a raylet that refuses connections after some 15 s, and one whose
+packets vanish, as those to a deleted pod do, after a minute. Until then Ray would start a part
+of the next worker group there and wait for it. Its patience is for a starved raylet, which
+still takes connections: a probe tells the two apart.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Iterable, Optional
+
+from railhead.driver.node.hosts import is_listening
+
+# How long a node may take to be seen dead after one of its processes was: the kernel ends
+# a container's processes one after the other.
+NODE_PATIENCE = 1.5  # seconds
+PROBE_TIMEOUT = 2.0
+PROBES_AT_A_TIME = 32
+ANSWER_TIMEOUT = 5.0
+
+
+@dataclass(frozen=True)
+class LostNode:
+    """`node_id`: Ray's, in hex; `address`: of its pod; `is_known`: Ray has seen it too."""
+
+    node_id: str
+    address: str
+    is_known: bool
+
+
+def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
+    """Those of these nodes that are gone now or within NODE_PATIENCE."""
+    wanted = set(node_ids)
+    deadline = time.monotonic() + NODE_PATIENCE
+    while wanted:
+        lost = find_lost_nodes(wanted)
+        if lost or time.monotonic() > deadline:
+            return lost
+        time.sleep(0.25)
+    return ()
+
+
+def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
+    """Dead for Ray, or without a raylet that takes a connection."""
+    import ray
+
+    try:
+        nodes = {node["NodeID"]: node for node in ray.nodes()}
+    except Exception:
+        return ()
+    with ThreadPoolExecutor(PROBES_AT_A_TIME) as pool:
+        found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
+    return tuple(lost for lost in found if lost)
+
+
+def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNode]:
+    if node is None:
+        return LostNode(node_id, node_id[:8], is_known=True)
+    address = str(node["NodeManagerAddress"])
+    if not node["Alive"]:
+        return LostNode(node_id, address, is_known=True)
+    is_there = is_listening(address, node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
+    return None if is_there else LostNode(node_id, address, is_known=False)
+
+
+def tell_ray(lost: Iterable[LostNode]) -> None:
+    """Takes nodes that Ray still believes in out of its books, if a second probe finds them gone too. Never raises.
+
+    A raylet that lives after all reads of its own death and ends, and its pod is replaced. What
+    cannot be told, such as by an image without grpcio, Ray finds out in its own time.
+    """
+    unknown = {node.node_id for node in lost if not node.is_known}
+    for node in find_lost_nodes(unknown) if unknown else ():
+        if node.is_known:
+            continue
+        try:
+            _unregister(node)
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            advice = "; put grpcio into spec.image" if isinstance(error, ImportError) else ""
+            print(
+                f"railhead: Ray could not be told that the node {node.address} is lost ({why}{advice}); "
+                "it finds out by its own health check",
+                flush=True,
+            )
+        else:
+            print(f"railhead: Ray is told that the node {node.address} is lost", flush=True)
+
+
+def _unregister(node: LostNode) -> None:
+    """What a raylet asks of the GCS when it ends. tests/ray holds the contract, per Ray version."""
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    import ray
+
+    request = gcs_service_pb2.UnregisterNodeRequest(node_id=bytes.fromhex(node.node_id))
+    request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
+    request.node_death_info.reason_message = "its raylet takes no connection"
+    with init_grpc_channel(ray.get_runtime_context().gcs_address) as channel:
+        gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).UnregisterNode(request, timeout=ANSWER_TIMEOUT)

@@ -1,0 +1,34 @@
+"""Ports of servers that are started by number: nothing else may come to have them meanwhile."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from railhead.api import names
+from railhead.local import ports
+from railhead.local.ports import PORTS, free_port
+
+
+def test_no_outgoing_connection_gets_such_a_port() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if lowest < 32768:
+        pytest.skip("this machine was set to give outgoing connections lower ports than Linux does by itself")
+    assert free_port() in PORTS and PORTS.stop <= lowest
+
+
+def test_no_jobs_head_gets_such_a_port() -> None:
+    assert not {names.head_port(f"{number:08x}", attempt) for number in range(5000) for attempt in (1, 9)} & set(PORTS)
+
+
+def test_a_port_that_somebody_has_on_any_address_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.9", free_port()))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
+        monkeypatch.setattr(ports, "TRIES", 1)
+        with pytest.raises(OSError, match="no free port among 1 tried"):
+            free_port()
