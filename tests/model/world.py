@@ -267,16 +267,17 @@ class World:
     def _has_group(self, head: Object, driver: Driver) -> bool:
         if not self._has_owner(head):
             return False  # on its way out, whatever it still does goes to a run of its own
+        return self._count_joined(head) >= driver.workers
+
+    def _count_joined(self, head: Object) -> int:
         attempt = head["metadata"]["labels"][names.LABEL_ATTEMPT]
-        up = [
-            p
-            for p in self.pods(names.WORKER)
-            if p["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt
+        return sum(
+            p["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt
             and p["metadata"]["ownerReferences"] == head["metadata"]["ownerReferences"]
             and p["status"].get("phase") == "Running"
             and (p["metadata"]["name"] in self.silent) == (head["metadata"]["name"] in self.silent)
-        ]
-        return len(up) >= driver.workers
+            for p in self.pods(names.WORKER)
+        )
 
     def _checkpoint(self, driver: Driver) -> Object | None:
         if not driver.commits:
@@ -295,7 +296,7 @@ class World:
                 attempt=driver.attempt,
                 state=driver.state,
                 reports=driver.commits,
-                joined=driver.workers,
+                joined=self._count_joined(head),
                 time="2026-01-01T00:00:00Z",
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",

@@ -175,9 +175,20 @@ class Observed:
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
 
     @property
+    def joined(self) -> int:
+        """Worker pods that are part of Ray, by the driver's last word in this attempt."""
+        progress = self.status.progress
+        return progress.joined if progress.attempt == self.attempt else 0
+
+    @property
     def were_all_up(self) -> bool:
-        """The status says so; a pod that is missing now was lost, not merely not made yet."""
-        return self.was_head_up and self.status.workers.ready >= self.desired_workers
+        """The status or the driver says so; a pod that is missing now was lost, not merely not made yet.
+
+        The driver's word may be older than a later round, or than a resize.
+        """
+        is_first_group = self.status.round == 0 and not self.is_elastic
+        told = max(self.status.workers.ready, self.joined if is_first_group else 0)
+        return self.was_head_up and told >= self.desired_workers
 
     @property
     def has_committed(self) -> bool:

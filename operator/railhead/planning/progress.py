@@ -77,12 +77,6 @@ def _fields(observed: Observed, *, joined: int) -> dict[str, Any]:
     }
 
 
-def _joined(observed: Observed) -> int:
-    """By the driver's word about this attempt."""
-    progress = observed.status.progress
-    return progress.joined if progress.attempt == observed.attempt else 0
-
-
 def _starting(observed: Observed) -> Plan:
     """Enough pods are up; Ray and the worker group are coming up (again)."""
     was_running = observed.status.phase == "Running"
@@ -96,7 +90,7 @@ def _starting(observed: Observed) -> Plan:
         build_not_running(observed, c.RECONCILING, reason=phase, message=message),
         phase=phase,
         **(wait_again(observed) if was_running else {}),
-        **_fields(observed, joined=_joined(observed) if observed.is_elastic else observed.status.workers.joined),
+        **_fields(observed, joined=observed.joined if observed.is_elastic else observed.status.workers.joined),
     )
     return Plan(status=status)
 
@@ -112,7 +106,7 @@ def _tell_start(observed: Observed) -> str:
 
 
 def _training(observed: Observed) -> Plan:
-    joined = _joined(observed) if observed.is_elastic else observed.desired_workers
+    joined = observed.joined if observed.is_elastic else observed.desired_workers
     on = (
         f"{observed.workers_up} of {observed.desired_workers}" if observed.is_elastic else f"{observed.desired_workers}"
     )

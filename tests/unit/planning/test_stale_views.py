@@ -71,3 +71,16 @@ def test_a_driver_that_has_spoken_was_up_whatever_the_status_says_of_its_pod() -
     assert wanted.status is not None
     assert wanted.status.fields["failure"]["reason"] == "PodGone"
     assert not wanted.creates
+
+
+def test_a_worker_that_the_driver_has_seen_is_lost_and_not_merely_not_made_yet() -> None:
+    """The operator's pass hung while all pods came up, trained, and one of them was lost."""
+    status = {**RUNNING_STATUS, "head": {}, "workers": {"desired": 2}, "phase": "Pending"}
+    status["progress"] = {**RUNNING_STATUS["progress"], "joined": 2}
+    pods = (make_head(), make_worker(0))
+    lost = plan(make_observed(*pods, status=status))
+    assert lost.status is not None and lost.status.fields["round"] == 1
+    assert [create.name for create in lost.creates] == [make_worker(1, round_=1).name]
+    unmade = plan(make_observed(*pods, status={**status, "round": 1}))
+    assert unmade.status is not None and "round" not in unmade.status.fields, "the word may be older than round 1"
+    assert [create.name for create in unmade.creates] == [make_worker(1, round_=1).name]
