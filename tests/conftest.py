@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from tools.older_kubernetes import resolve_kubernetes
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.control_plane.servers import ALL, FIRST
+from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
 # A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
@@ -30,6 +31,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --kubeconfig: install the operator with this image",
     )
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = (report for found in terminalreporter.stats.values() for report in found)
+    lines = sum_up(report for report in reports if isinstance(report, pytest.TestReport))
+    if lines:
+        terminalreporter.section("faults and schedules tried")
+        for line in lines:
+            terminalreporter.line(line)
+
+
+@pytest.fixture
+def tried(record_property: Callable[[str, object], None]) -> Tried:
+    return note_tried(record_property)
 
 
 def say(text: str) -> None:

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Fault, Faults
 from tests.model.play import Scenario, play, summarize
 from tests.model.scenarios import SCENARIOS
+from tests.tried import Tried
 
 by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-
-
-@pytest.fixture(scope="module")
-def tried() -> Iterator[list[int]]:
-    counts: list[int] = []
-    yield counts
-    print(f"\n{sum(counts)} faults were tried, one at a time")
 
 
 def at(number: int, fault: Fault) -> Faults:
@@ -26,18 +18,22 @@ def at(number: int, fault: Fault) -> Faults:
 
 
 @by_name
-async def test_a_single_fault_at_any_write_changes_nothing(scenario: Scenario, tried: list[int]) -> None:
+async def test_a_single_fault_at_any_write_changes_nothing(scenario: Scenario, tried: Tried) -> None:
     without = Faults()
     wanted = summarize(await play(scenario, without))
     assert without.writes > 5
-    for number in range(without.writes):
-        for fault in (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, CODES[number % len(CODES)]):
-            faults = at(number, fault)
-            told = f"{scenario.name}: {fault} at write {number}"
-            try:
-                found = summarize(await play(scenario, faults))
-            except AssertionError as error:
-                raise AssertionError(f"{told}: {error}") from error
-            assert len(faults.done) == 1, told
-            assert found == wanted, told
-            tried.append(1)
+    tries = [
+        (number, fault)
+        for number in range(without.writes)
+        for fault in (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, CODES[number % len(CODES)])
+    ]
+    for number, fault in tries:
+        faults = at(number, fault)
+        told = f"{scenario.name}: {fault} at write {number}"
+        try:
+            found = summarize(await play(scenario, faults))
+        except AssertionError as error:
+            raise AssertionError(f"{told}: {error}") from error
+        assert len(faults.done) == 1, told
+        assert found == wanted, told
+    tried("faults of the model, one at a time", len(tries))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from tests.operator.proxy import (
 )
 from tests.operator.running import RunningOperator
 from tests.operator.theatre import Theatre
+from tests.tried import Tried
 
 AWAY_SECONDS = 60.0
 RETURN_SECONDS = 30.0  # from the API server's return until the status is right
@@ -60,9 +62,16 @@ def theatre(
                 yield theatre
             finally:
                 proxied.stop()
-        print(f"\n{sum(theatre.tried.values())} crash points were tried, 0 diverged: {theatre.tried}")
     finally:
         operator.start()
+
+
+@pytest.fixture(autouse=True)
+def count(theatre: Theatre, tried: Tried) -> Iterator[None]:
+    before = Counter(theatre.tried)
+    yield
+    for fault, count in (theatre.tried - before).items():
+        tried(f"requests on a real API server with the fault {fault!r}", count)
 
 
 def test_a_lost_answer_or_a_lost_request_anywhere_changes_nothing(theatre: Theatre) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ class Theatre:
     proxy: FaultyProxy
     make_stage: Callable[[ApiServer, RunningOperator], Stage]
     starts: int = 0
-    tried: dict[str, int] = field(default_factory=dict)
+    tried: Counter[str] = field(default_factory=Counter)
 
     def keep_operator(self) -> None:
         if self.operator.has_ended:
@@ -69,5 +70,4 @@ class Theatre:
         trouble = scene.ledger.trouble
         assert scene.summarize() == wanted, f"{life.__name__}: {trouble}\n{scene.ledger.asked}"
         if trouble is not None and trouble.done:
-            told = str(trouble.fault)
-            self.tried[told] = self.tried.get(told, 0) + 1
+            self.tried[str(trouble.fault)] += 1

@@ -1,0 +1,32 @@
+"""The sum of what was tried, at the end of a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from tests.tried import note_tried, sum_up
+
+
+def make_reports(name: str, counts: dict[str, int], *, outcome: Literal["passed", "failed"]) -> list[pytest.TestReport]:
+    """Of one test: its call, and its teardown with all that it has noted."""
+    noted: list[tuple[str, object]] = []
+    note = note_tried(lambda key, value: noted.append((key, value)))
+    for what, count in counts.items():
+        note(what, count)
+    place = ("test_x.py", 1, name)
+    return [
+        pytest.TestReport(f"test_x.py::{name}", place, {}, outcome, None, "call", user_properties=noted),
+        pytest.TestReport(f"test_x.py::{name}", place, {}, "passed", None, "teardown", user_properties=noted),
+    ]
+
+
+def test_counts_are_summed_and_a_failed_test_is_told() -> None:
+    assert sum_up([]) == []
+    good = make_reports("a", {"kills": 3, "hangs": 1}, outcome="passed") + make_reports(
+        "b", {"kills": 4}, outcome="passed"
+    )
+    assert sum_up(good) == ["1 hangs: 0 diverged", "7 kills: 0 diverged"]
+    bad = make_reports("c", {"kills": 2}, outcome="failed")
+    assert sum_up(good + bad)[1] == "9 kills: 1 tests FAILED, read there what diverged"
