@@ -234,6 +234,13 @@ MUTANTS = (
         ("tests/unit/planning/test_properties.py", CRASHES),
     ),
     Mutant(
+        "what the driver has seen is not known to have been there",
+        "planning/observed.py",
+        "self.joined if is_first_group else 0",
+        "0",
+        ("tests/unit/planning/test_stale_views.py",),
+    ),
+    Mutant(
         "a pod on a dead node is waited for without end",
         "planning/pod_view.py",
         "return at is not None and now >= at",
