@@ -21,6 +21,7 @@ from tests.waiting import NotInTime
 
 JOB = "life"
 REPORT_PAUSE_SECONDS = 1.0
+LOOK_PAUSE_SECONDS = 0.05  # the operator needs the processors too
 RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
 Life = Callable[["Scene"], Iterator[None]]
 
@@ -200,6 +201,7 @@ def play(scenes: list[tuple[Scene, Life]], *, each_round: Callable[[], None], se
             scene.look(jobs.get(namespace), [p for p in pods if p["metadata"]["namespace"] == namespace])
             if next(life, "over") == "over":
                 del going[namespace]
+        time.sleep(LOOK_PAUSE_SECONDS)
         if time.monotonic() > deadline:
             told = [f"{s.ledger.trouble}: {s.summarize()}" for s, _ in going.values()]
             raise NotInTime(
