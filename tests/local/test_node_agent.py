@@ -16,12 +16,13 @@ import pytest
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl, build_node_role
 from railhead.local.processes import MARKER, Identity, end, end_marked, identify, is_alive, python_command, spawn
-from tests.api.server import ApiServer
+from tests.api.server import MERGE_PATCH, ApiServer
 from tests.waiting import wait_until
 
 Object = dict[str, Any]
 NAMESPACE = "node-agent"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+NODE = "/api/v1/nodes/local"
 GPU = "nvidia.com/gpu"
 NUMBERS = itertools.count(1)
 # $$$$ is what Kubernetes makes $$ of: the shell's own pid.
@@ -138,11 +139,12 @@ def agent(
     agent = RunningAgent(control_plane, tmp_path_factory.mktemp("node"))
     agent.start()
     try:
+        wait_until("the node", lambda: cluster.server.request("GET", NODE).status == 200)
         yield agent
     finally:
         agent.stop()
         cluster.server.request("DELETE", PODS, gracePeriodSeconds="0")
-        cluster.server.request("DELETE", "/api/v1/nodes/local")
+        cluster.server.request("DELETE", NODE)
 
 
 @pytest.fixture(autouse=True)
@@ -279,3 +281,21 @@ def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: Cluster, agent: Run
     cluster.wait_phase(reader, "Succeeded")
     assert cluster.logs(reader) == "kept\n"
     assert (agent.folder / "volumes" / NAMESPACE / name / "file").read_text() == "kept\n"
+
+
+def test_a_node_that_was_taken_for_lost_is_ready_again_and_takes_pods(cluster: Cluster) -> None:
+    """As the controller manager does to one whose Lease it could not see renewed for 40 seconds."""
+    ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "stopped posting"}
+    lost = {"status": {"conditions": [ready]}}
+    assert cluster.server.request("PATCH", f"{NODE}/status", lost, content_type=MERGE_PATCH).status == 200
+
+    def is_ready(node: Object) -> bool:
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
+
+    def has_been_noticed() -> bool:
+        node = cluster.server.request("GET", NODE).body
+        return bool(node["spec"].get("taints")) or is_ready(node)
+
+    wait_until("the taint, or already the agent's word", has_been_noticed)
+    cluster.wait_phase(cluster.run("echo here"), "Succeeded")
+    assert is_ready(cluster.server.request("GET", NODE).body)

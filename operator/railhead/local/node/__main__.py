@@ -57,7 +57,12 @@ async def run(options: argparse.Namespace) -> None:
         ) as port:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
-            lives = (agent.informer.run(), agent.services.run(), keep_alive(client, config), provisioner.run())
+            lives = (
+                agent.informer.run(),
+                agent.services.run(),
+                keep_alive(client, config, port=port),
+                provisioner.run(),
+            )
             try:
                 await run_together(*lives, stop.wait())
             finally:

@@ -1,4 +1,4 @@
-"""The Node object: registered once, kept alive by its Lease."""
+"""The Node object: registered, kept alive by its Lease, and ready again after others took it for lost."""
 
 from __future__ import annotations
 
@@ -73,22 +73,32 @@ async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None
     await client.patch(NODE, config.name, body, type_="strategic", subresource="status")
 
 
-async def keep_alive(client: KubeClient, config: NodeConfig) -> None:
+async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> None:
     """Renews the Lease by which the control plane knows that the node lives; never returns by itself."""
-    lease: dict[str, Any] = {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": config.name, "namespace": LEASE_NAMESPACE},
-        "spec": {"holderIdentity": config.name, "leaseDurationSeconds": 40},
-    }
     while True:
-        lease["spec"]["renewTime"] = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         try:
-            try:
-                await client.create(LEASE, lease, namespace=LEASE_NAMESPACE)
-            except Conflict:
-                body = {"spec": lease["spec"]}
-                await client.patch(LEASE, config.name, body, type_="merge", namespace=LEASE_NAMESPACE)
+            await _renew_lease(client, config.name)
+            await _be_ready(client, config, port=port)
         except KubeError as error:
-            log.warning("lease: %s", error)
+            log.warning("lease of the node: %s", error)
         await asyncio.sleep(RENEW_SECONDS)
+
+
+async def _renew_lease(client: KubeClient, name: str) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
+    metadata = {"name": name, "namespace": LEASE_NAMESPACE}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    try:
+        await client.create(LEASE, lease, namespace=LEASE_NAMESPACE)
+    except Conflict:
+        await client.patch(LEASE, name, {"spec": spec}, type_="merge", namespace=LEASE_NAMESPACE)
+
+
+async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:
+    """A node that was silent for 40 s, as one whose API server was away, is Unknown until it says otherwise."""
+    node = await client.get(NODE, config.name)
+    conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", ())}
+    if conditions.get("Ready") != "True":
+        await register(client, config, port=port)
+        log.warning("the node was taken for lost, and is ready again")
