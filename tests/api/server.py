@@ -6,6 +6,7 @@ import http.client
 import json
 import ssl
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -63,6 +64,14 @@ class ApiServer:
         assert answer.status == 200, answer.message
         found: list[dict[str, Any]] = answer.body["items"]
         return found
+
+    def watch(self, path: str, *, since: str, seconds: int) -> Sequence[dict[str, Any]]:
+        """What the API server tells of changes after this version, until it ends the watch by itself."""
+        query = urlencode({"watch": "1", "resourceVersion": since, "timeoutSeconds": str(seconds)})
+        self._connection.request("GET", f"{path}?{query}")
+        response = self._connection.getresponse()
+        assert response.status == 200, response.read()
+        return [json.loads(line) for line in response.read().splitlines()]
 
     def close(self) -> None:
         self._connection.close()

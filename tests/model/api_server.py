@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +29,7 @@ KINDS = {
     "trainjobs": "TrainJob",
 }
 GRACE_SECONDS = 30
+FOREGROUND = "foregroundDeletion"  # the finalizer of who is deleted after its children
 ENDED = ("Succeeded", "Failed")
 
 
@@ -119,11 +120,16 @@ class ModelApiServer:
         obj = {**old, part: obj[part]}  # the other part is not this request's affair
         if place[0] == "events":  # neither spec nor status
             obj = {**old, **body}
+        elif not subresource and "finalizers" in body.get("metadata", {}):
+            obj["metadata"] = {**old["metadata"], "finalizers": body["metadata"]["finalizers"]}
         if obj == old:
             return old  # no change, no new version
-        obj["metadata"] = dict(old["metadata"])
-        if place[0] == "trainjobs" and part == "spec":
+        obj["metadata"] = dict(obj["metadata"])
+        if place[0] == "trainjobs" and obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] += 1
+        if obj["kind"] != "Pod" and "deletionTimestamp" in obj["metadata"] and not obj["metadata"]["finalizers"]:
+            self.remove(place)
+            return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "finalizers"}}
         return self._store(place, obj, "MODIFIED")
 
     def delete(self, place: Place, options: Object) -> Object:
@@ -133,8 +139,13 @@ class ModelApiServer:
             words = f"the UID in the precondition ({wanted}) does not match the UID in record"
             raise _error(409, "Conflict", words)
         grace = self._grace(obj, options.get("gracePeriodSeconds"))
-        if not obj["metadata"].get("deletionTimestamp"):
+        is_first = not obj["metadata"].get("deletionTimestamp")
+        if is_first:
             self.deletes[place[0], place[2]] += 1
+        foreground = [FOREGROUND] if options.get("propagationPolicy") == "Foreground" else []
+        finalizers = list(dict.fromkeys([*obj["metadata"].get("finalizers", []), *foreground]))
+        if finalizers and obj["kind"] != "Pod":
+            return self._stamp(place, obj, finalizers) if is_first else obj
         if grace <= 0:
             return self.remove(place)
         known = obj["metadata"].get("deletionGracePeriodSeconds")
@@ -146,6 +157,16 @@ class ModelApiServer:
         }
         return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
 
+    def _stamp(self, place: Place, obj: Object, finalizers: Sequence[str]) -> Object:
+        """It stays until nobody has a finalizer on it any more."""
+        stamp = {
+            "deletionTimestamp": format_time(self.now()),
+            "deletionGracePeriodSeconds": 0,
+            "finalizers": [*finalizers],
+            "generation": obj["metadata"]["generation"] + 1,
+        }
+        return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
+
     def bind(self, name: str, node: str, *, namespace: str) -> None:
         """The scheduler has found a node for the pod."""
         place = ("pods", namespace, name)
@@ -154,28 +175,36 @@ class ModelApiServer:
         self._store(place, stamped, "MODIFIED")
 
     def remove(self, place: Place) -> Object:
-        """Gone at once; what it owns follows by `collect`."""
-        obj = self.objects.pop(place)
+        """Gone at once, a pod in two steps; what it owns follows by `collect`."""
+        obj = self.objects[place]
+        if obj["kind"] == "Pod" and obj["metadata"].get("deletionGracePeriodSeconds") != 0:
+            stamp = {"deletionTimestamp": format_time(self.now()), "deletionGracePeriodSeconds": 0}
+            obj = self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
+        del self.objects[place]
         self.version += 1
-        stamp: Object = {"resourceVersion": str(self.version)}
-        if obj["kind"] == "Pod":
-            stamp |= {"deletionTimestamp": format_time(self.now()), "deletionGracePeriodSeconds": 0}
-        gone = {**obj, "metadata": {**obj["metadata"], **stamp}}
+        gone = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         self._tell(place, "DELETED", gone)
         return gone
 
     def collect(self) -> bool:
-        """The garbage collector: children of owners that are gone, also of those that came after their owner went."""
-        uids = {obj["metadata"]["uid"] for obj in self.objects.values()}
+        """The garbage collector: children of owners that are gone, also of those that came after their owner went,
+        and of those that wait for them."""
+        waiting = {obj["metadata"]["uid"]: place for place, obj in self.objects.items() if _waits_for_children(obj)}
+        uids = {obj["metadata"]["uid"] for obj in self.objects.values()} - waiting.keys()
         orphans = [
             place
             for place, obj in self.objects.items()
-            if not obj["metadata"].get("deletionTimestamp")
-            and any(owner["uid"] not in uids for owner in obj["metadata"].get("ownerReferences") or [])
+            if not obj["metadata"].get("deletionTimestamp") and any(uid not in uids for uid in _owners_of(obj))
         ]
         for place in orphans:
             self.delete(place, {})
-        return bool(orphans)
+        owning = {uid for obj in self.objects.values() for uid in _owners_of(obj)}
+        childless = [place for uid, place in waiting.items() if uid not in owning]
+        for place in childless:
+            left = [each for each in self.objects[place]["metadata"]["finalizers"] if each != FOREGROUND]
+            merge = {"metadata": {"finalizers": left}}
+            self.patch(place, merge, subresource="", content_type="application/merge-patch+json")
+        return bool(orphans or childless)
 
     def _grace(self, obj: Object, asked: int | None) -> int:
         """Only of pods, and only while there may be a process to wait for."""
@@ -210,6 +239,14 @@ def _parse(path: str) -> tuple[Place, str]:
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource = (*parts, "", "")[:3]
     return (plural, namespace, name), subresource
+
+
+def _owners_of(obj: Object) -> list[str]:
+    return [owner["uid"] for owner in obj["metadata"].get("ownerReferences") or []]
+
+
+def _waits_for_children(obj: Object) -> bool:
+    return "deletionTimestamp" in obj["metadata"] and FOREGROUND in obj["metadata"].get("finalizers", [])
 
 
 def _error(status: int, reason: str, message: str) -> KubeError:

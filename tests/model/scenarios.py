@@ -195,4 +195,5 @@ SCENARIOS = (
         "failed and cleaned up", (end_head("Configuration"),), spec={"ttlSecondsAfterFinished": 0}, phase="Failed"
     ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
+    Scenario("deleted after its children", (Act(committed(2), lambda w: w.delete_job(policy="Foreground")),)),
 )

@@ -95,8 +95,8 @@ class World:
         place = ("trainjobs", NAMESPACE, name)
         self.api.patch(place, {"spec": spec}, subresource="", content_type="application/merge-patch+json")
 
-    def delete_job(self, name: str = "digits") -> None:
-        self.api.delete(("trainjobs", NAMESPACE, name), {})
+    def delete_job(self, name: str = "digits", *, policy: str = "Background") -> None:
+        self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
         self.claim = 0  # the next job has a run of its own
 
     def job(self, name: str = "digits") -> Object | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from railhead.kube.errors import KubeError
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.model.api_server import ModelApiServer, Object
@@ -58,6 +60,7 @@ class Teller:
                 "generation": metadata.get("generation") if answer.get("kind") == "TrainJob" else None,
                 "is new version": version != self._versions.get(name) if code < 400 else None,
                 "is deleting": "deletionTimestamp" in metadata,
+                "finalizers": metadata.get("finalizers"),
                 "grace": metadata.get("deletionGracePeriodSeconds"),
                 "status": answer.get("status") if answer.get("kind") == "TrainJob" else None,
                 "scaling": (answer.get("spec") or {}).get("scaling", {}).get("desiredWorkers"),
@@ -99,6 +102,10 @@ def tell_of_jobs(tell: Teller) -> Object:
     patch("a test that does not hold", uid, {"op": "test", "path": "/status/attempt", "value": 3}, phase)
     patch("a test of what is not there", {"op": "test", "path": "/status/round/deep", "value": 0}, phase)
     patch("another uid", {**uid, "value": "00000000-0000-0000-0000-000000000000"}, phase)
+    version = {"op": "test", "path": "/metadata/resourceVersion", "value": job["metadata"]["resourceVersion"]}
+    patch("the version of the creation", version, phase)
+    version["value"] = tell("as it is now", "GET", path)["metadata"]["resourceVersion"]
+    patch("the version of now", version, phase, {"op": "add", "path": "/status/round", "value": 0})
     patch("tests only", uid, {"op": "test", "path": "/status/phase", "value": "Pending"})
     patch("the same again", phase)
     patch("removes what is not there", {"op": "remove", "path": "/status/resize"})
@@ -119,7 +126,7 @@ def tell_of_pods(tell: Teller, owner: Object) -> None:
     """Pods: preconditions, grace, and selectors."""
     pods = f"/api/v1/namespaces/{tell.namespace}/pods"
     reference = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "name": "twin", "controller": True}
-    references = [{**reference, "uid": owner["metadata"]["uid"]}]
+    references = [{**reference, "uid": owner["metadata"]["uid"], "blockOwnerDeletion": True}]
 
     def make(name: str, node: str | None = None, **labels: str) -> Object:
         container = {"name": "main", "image": "registry.example/train:1"}
@@ -161,14 +168,80 @@ def tell_of_pods(tell: Teller, owner: Object) -> None:
     assert kept
 
 
+def tell_of_finalizers(tell: Teller) -> None:
+    """A job that somebody holds back after its deletion."""
+    jobs = JOBS.format(tell.namespace)
+    spec = {
+        "image": "registry.example/train:1",
+        "trainer": {"trainFunc": "steps:train_func"},
+        "scaling": {"numWorkers": 1},
+        "run": {"storagePath": "/runs"},
+        "managedBy": "other.example/operator",
+    }
+    path = f"{jobs}/held"
+    metadata = {"name": "held", "finalizers": ["example.com/keep"]}
+    body = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    tell("held is made", "POST", jobs, body)
+    tell("is deleted", "DELETE", path, options)
+    tell("again", "DELETE", path, options)
+    tell("is still there", "GET", path)
+    tell("has its name", "POST", jobs, body)
+    phase = [{"op": "add", "path": "/status/phase", "value": "Pending"}]
+    tell("may change", "PATCH", f"{path}/status", phase, JSON_PATCH)
+    tell("is let go", "PATCH", path, {"metadata": {"finalizers": []}}, MERGE_PATCH)
+    tell("is not there any more", "GET", path)
+
+
+def tell_all(tell: Teller) -> None:
+    tell_of_pods(tell, tell_of_jobs(tell))
+    tell_of_finalizers(tell)
+
+
 def test_the_model_answers_as_the_real_one_does(stage: Stage) -> None:
-    real = Teller(ask_real(stage.server), stage.namespace)
-    api = ModelApiServer(lambda: NOW)
-    model = Teller(ask_model(api), stage.namespace)
+    real, model = (
+        Teller(ask_real(stage.server), stage.namespace),
+        Teller(ask_model(ModelApiServer(lambda: NOW)), stage.namespace),
+    )
     for tell in (real, model):
-        tell_of_pods(tell, tell_of_jobs(tell))
+        tell_all(tell)
     for one, other in zip(real.told, model.told, strict=True):
         assert other == one
+
+
+@pytest.mark.parametrize("plural", ["pods", "trainjobs"])
+def test_a_watch_tells_what_the_model_has_in_its_log(stage: Stage, plural: str) -> None:
+    """From a version on: each change once and in order, with the object as it was then."""
+    path = {"pods": f"/api/v1/namespaces/{stage.namespace}/pods", "trainjobs": JOBS.format(stage.namespace)}[plural]
+    since = stage.server.request("GET", path).body["metadata"]["resourceVersion"]
+    api = ModelApiServer(lambda: NOW)
+    for ask in (ask_real(stage.server), ask_model(api)):
+        tell_all(Teller(ask, stage.namespace))
+    told = stage.server.watch(path, since=since, seconds=2)
+    assert [describe(e["type"], e["object"]) for e in told] == [
+        describe(e.type, e.object) for e in api.log if e.plural == plural
+    ]
+    versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in told]
+    assert versions == sorted(set(versions))
+
+
+def describe(type_: str, obj: Object) -> Object:
+    metadata = obj["metadata"]
+    shown = ("name", "deletionGracePeriodSeconds", "finalizers")
+    status = obj.get("status") or {}
+    return {
+        "type": type_,
+        **{key: metadata.get(key) for key in shown},
+        "is deleting": "deletionTimestamp" in metadata,
+        "generation": metadata["generation"] if obj["kind"] == "TrainJob" else None,
+        "phase": status.get("phase"),
+    }
+
+
+def test_a_watch_from_before_what_is_remembered_is_told_so(stage: Stage) -> None:
+    """For the operator that is a list anew: the action `relist` of the model."""
+    [gone] = stage.server.watch("/apis/railhead.dev/v1alpha1/trainjobs", since="1", seconds=2)
+    assert (gone["type"], gone["object"]["code"], gone["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
 def test_what_a_deleted_owner_leaves_is_collected(stage: Stage) -> None:
@@ -182,3 +255,26 @@ def test_what_a_deleted_owner_leaves_is_collected(stage: Stage) -> None:
     assert not [place for place in api.objects if place[0] == "pods"]
     path = f"/api/v1/namespaces/{stage.namespace}/pods/kept"
     wait_until("the garbage collector", lambda: stage.server.request("GET", path).status == 404)
+
+
+def test_who_is_deleted_in_the_foreground_goes_after_its_children(stage: Stage) -> None:
+    job, pods = f"{JOBS.format(stage.namespace)}/twin", f"/api/v1/namespaces/{stage.namespace}/pods"
+    since = stage.server.request("GET", pods).body["metadata"]["resourceVersion"]
+    api = ModelApiServer(lambda: NOW)
+    for ask in (ask_real(stage.server), ask_model(api)):
+        tell = Teller(ask, stage.namespace)
+        tell_of_pods(tell, tell_of_jobs(tell))
+        tell("the owner goes", "DELETE", job, {"propagationPolicy": "Foreground"})
+    while api.collect():
+        pass
+    wait_until("the garbage collector", lambda: stage.server.request("GET", job).status == 404)
+    gone = {
+        plural: {e["object"]["metadata"]["name"]: int(e["object"]["metadata"]["resourceVersion"]) for e in told}
+        for plural, told in (
+            ("pods", stage.server.watch(pods, since=since, seconds=2)),
+            ("trainjobs", stage.server.watch(JOBS.format(stage.namespace), since=since, seconds=2)),
+        )
+    }
+    assert gone["pods"]["kept"] < gone["trainjobs"]["twin"]
+    last = [e.object["metadata"]["name"] for e in api.log if e.type == "DELETED"][-2:]
+    assert last == ["kept", "twin"] and not api.objects
