@@ -45,18 +45,24 @@ class ApiServer:
     ) -> Answer:
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": content_type, "Accept": accept}
+        response, text = self._ask(method, target, json.dumps(body) if body is not None else None, headers)
+        is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
+        return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
+
+    def _ask(
+        self, method: str, target: str, body: str | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         if time.monotonic() - self._used > IDLE_SECONDS:
             self._connection.close()  # the next request opens it again
         try:
-            self._connection.request(method, target, json.dumps(body) if body is not None else None, headers)
+            self._connection.request(method, target, body, headers)
             response = self._connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException):
             self._connection.close()  # or every later request would fail for this one
             raise
         self._used = time.monotonic()
-        is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
-        return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
+        return response, text
 
     def list(self, path: str, **query: str) -> list[dict[str, Any]]:
         """The items of a list. Raises AssertionError when it is refused."""
@@ -68,10 +74,9 @@ class ApiServer:
     def watch(self, path: str, *, since: str, seconds: int) -> Sequence[dict[str, Any]]:
         """What the API server tells of changes after this version, until it ends the watch by itself."""
         query = urlencode({"watch": "1", "resourceVersion": since, "timeoutSeconds": str(seconds)})
-        self._connection.request("GET", f"{path}?{query}")
-        response = self._connection.getresponse()
-        assert response.status == 200, response.read()
-        return [json.loads(line) for line in response.read().splitlines()]
+        response, text = self._ask("GET", f"{path}?{query}", None, {})
+        assert response.status == 200, text
+        return [json.loads(line) for line in text.splitlines()]
 
     def close(self) -> None:
         self._connection.close()

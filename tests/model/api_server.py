@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -145,26 +145,19 @@ class ModelApiServer:
         foreground = [FOREGROUND] if options.get("propagationPolicy") == "Foreground" else []
         finalizers = list(dict.fromkeys([*obj["metadata"].get("finalizers", []), *foreground]))
         if finalizers and obj["kind"] != "Pod":
-            return self._stamp(place, obj, finalizers) if is_first else obj
+            more = {"finalizers": finalizers, "generation": obj["metadata"]["generation"] + 1}
+            return self._mark(place, obj, grace=0, **more) if is_first else obj
         if grace <= 0:
             return self.remove(place)
         known = obj["metadata"].get("deletionGracePeriodSeconds")
         if known is not None and known <= grace:
             return obj  # it is on its way out already, and not more slowly
-        stamp = {
-            "deletionTimestamp": format_time(self.now() + timedelta(seconds=grace)),
-            "deletionGracePeriodSeconds": grace,
-        }
-        return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
+        return self._mark(place, obj, grace=grace)
 
-    def _stamp(self, place: Place, obj: Object, finalizers: Sequence[str]) -> Object:
-        """It stays until nobody has a finalizer on it any more."""
-        stamp = {
-            "deletionTimestamp": format_time(self.now()),
-            "deletionGracePeriodSeconds": 0,
-            "finalizers": [*finalizers],
-            "generation": obj["metadata"]["generation"] + 1,
-        }
+    def _mark(self, place: Place, obj: Object, *, grace: int, **more: Any) -> Object:
+        """It is told to go, and stays for its grace or for who has a finalizer on it; `more` is metadata too."""
+        at = format_time(self.now() + timedelta(seconds=grace))
+        stamp = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace, **more}
         return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
 
     def bind(self, name: str, node: str, *, namespace: str) -> None:
@@ -178,8 +171,7 @@ class ModelApiServer:
         """Gone at once, a pod in two steps; what it owns follows by `collect`."""
         obj = self.objects[place]
         if obj["kind"] == "Pod" and obj["metadata"].get("deletionGracePeriodSeconds") != 0:
-            stamp = {"deletionTimestamp": format_time(self.now()), "deletionGracePeriodSeconds": 0}
-            obj = self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
+            obj = self._mark(place, obj, grace=0)
         del self.objects[place]
         self.version += 1
         gone = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}

@@ -71,23 +71,23 @@ class Teller:
         return answer
 
 
-def tell_of_jobs(tell: Teller) -> Object:
-    """A TrainJob from its creation on, with all the patches that the operator and users make."""
-    jobs = JOBS.format(tell.namespace)
+def build_job(name: str, **metadata: Any) -> Object:
+    """The operator that runs beside leaves it alone."""
     spec = {
         "image": "registry.example/train:1",
         "trainer": {"trainFunc": "steps:train_func"},
         "scaling": {"minWorkers": 1, "maxWorkers": 4},
         "run": {"storagePath": "/runs"},
-        "managedBy": "other.example/operator",  # the operator that runs beside leaves it alone
+        "managedBy": "other.example/operator",
     }
-    body = {
-        "apiVersion": "railhead.dev/v1alpha1",
-        "kind": "TrainJob",
-        "metadata": {"name": "twin"},
-        "spec": spec,
-        "status": {"attempt": 7},
-    }
+    metadata = {"name": name, **metadata}
+    return {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+
+
+def tell_of_jobs(tell: Teller) -> Object:
+    """A TrainJob from its creation on, with all the patches that the operator and users make."""
+    jobs = JOBS.format(tell.namespace)
+    body = {**build_job("twin"), "status": {"attempt": 7}}
     job = tell("a status given at the creation is dropped", "POST", jobs, body)
     tell("a second one of the name", "POST", jobs, body)
     tell("one that is not there", "GET", f"{jobs}/nobody")
@@ -171,16 +171,8 @@ def tell_of_pods(tell: Teller, owner: Object) -> None:
 def tell_of_finalizers(tell: Teller) -> None:
     """A job that somebody holds back after its deletion."""
     jobs = JOBS.format(tell.namespace)
-    spec = {
-        "image": "registry.example/train:1",
-        "trainer": {"trainFunc": "steps:train_func"},
-        "scaling": {"numWorkers": 1},
-        "run": {"storagePath": "/runs"},
-        "managedBy": "other.example/operator",
-    }
     path = f"{jobs}/held"
-    metadata = {"name": "held", "finalizers": ["example.com/keep"]}
-    body = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    body = build_job("held", finalizers=["example.com/keep"])
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
     tell("held is made", "POST", jobs, body)
     tell("is deleted", "DELETE", path, options)
@@ -199,10 +191,8 @@ def tell_all(tell: Teller) -> None:
 
 
 def test_the_model_answers_as_the_real_one_does(stage: Stage) -> None:
-    real, model = (
-        Teller(ask_real(stage.server), stage.namespace),
-        Teller(ask_model(ModelApiServer(lambda: NOW)), stage.namespace),
-    )
+    real = Teller(ask_real(stage.server), stage.namespace)
+    model = Teller(ask_model(ModelApiServer(lambda: NOW)), stage.namespace)
     for tell in (real, model):
         tell_all(tell)
     for one, other in zip(real.told, model.told, strict=True):
