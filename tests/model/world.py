@@ -9,9 +9,10 @@ from typing import Any
 
 from railhead.api import names
 from railhead.contract import environment as e
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report
+from railhead.contract.report import Report, State
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW
 
@@ -33,7 +34,7 @@ class Driver:
     attempt: int
     first_index: int
     workers: int
-    state: str = "STARTING"
+    state: State = "STARTING"
     known: str = ""  # checkpoints that the status told of at its start
     commits: int = 0
     epoch: int = -1
@@ -279,12 +280,12 @@ class World:
             for p in self.pods(names.WORKER)
         )
 
-    def _checkpoint(self, driver: Driver) -> Object | None:
+    def _checkpoint(self, driver: Driver) -> Checkpoint | None:
         if not driver.commits:
             return None
         epoch = self.commits[-1][1]
         index = driver.first_index + driver.commits - 1
-        return {"uri": f"/runs/c{epoch}", "index": index, "time": "2026-01-01T00:00:00Z", "metrics": {}}
+        return Checkpoint(f"/runs/c{epoch}", index, "2026-01-01T00:00:00Z")
 
     def _report(self, head: Object, driver: Driver) -> None:
         [owner] = head["metadata"]["ownerReferences"]

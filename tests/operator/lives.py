@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from railhead.api import names
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.proxy import Ledger
@@ -103,7 +104,8 @@ class Scene:
 
     def succeed(self, attempt: int) -> Iterator[None]:
         """The driver's last word, and what the operator makes of it."""
-        self.stage.end_pod(self.head(attempt), code=0, outcome=Outcome(SUCCEEDED, checkpoint=checkpoint(9), reports=2))
+        last = Outcome(SUCCEEDED, checkpoint=Checkpoint(**checkpoint(9)), reports=2)
+        self.stage.end_pod(self.head(attempt), code=0, outcome=last)
         yield from self.until(lambda: self.status.get("phase") == "Succeeded" and len(self.pods) == 1)
 
     def summarize(self) -> Object:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import AUDIENCE, Report
+from railhead.contract.report import AUDIENCE
 from railhead.kube.event import build_event
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.running import RunningOperator
@@ -183,7 +183,7 @@ class Stage:
             "time": "2026-01-01T00:00:01Z",
             **fields,
         }
-        body = json.dumps(Report(**values).to_dict()).encode()
+        body = json.dumps(values).encode()
         return self.operator.post(body, token=token, ca=self.authority_of(job))
 
     def _pod_path(self, pod: Object) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import TERMINATED
 from railhead.contract.outcome import Outcome
 from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
-LAST = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
+LAST: dict[str, Any] = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
 
 
 def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attempt(stage: Stage) -> None:
@@ -24,7 +27,7 @@ def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attem
     wait_until("the head is told", lambda: stage.head("rests")["metadata"].get("deletionTimestamp"))
     told = {name for name, pod in stage.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
     assert told == {head["metadata"]["name"]}
-    last_words = Outcome("Preemption", reason="Terminated", checkpoint=LAST)
+    last_words = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
     stage.end_pod(head, code=TERMINATED, outcome=last_words)
     wait_until(
         "the workers are told",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.stage import Stage
@@ -28,7 +29,7 @@ def play(stage: Stage, name: str, **spec: Any) -> None:
         assert stage.report(name, token=token, **told, checkpoint=checkpoint) == 202
         stage.wait_reports(name, number + 1)
     stage.wait_phase(name, "Running")
-    last = {**checkpoint, "index": 1, "uri": "/runs/x/checkpoint_1"}
+    last = Checkpoint("/runs/x/checkpoint_1", 1, "2026-01-01T00:00:02Z")
     stage.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, checkpoint=last, metrics={"loss": "0.1"}, reports=4))
     wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.events(name)})
     stage.wait_pods(name, 1)

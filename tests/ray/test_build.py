@@ -92,7 +92,7 @@ def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
         outcome, log = pods.read_outcome(), pods.read_log()
         assert outcome.metrics == {"total": "90", "lr": "0.5"}
         assert outcome.checkpoint is not None
-        assert outcome.checkpoint["uri"].startswith(f"{pods.storage}/{job.run_name}/checkpoint_")
+        assert outcome.checkpoint.uri.startswith(f"{pods.storage}/{job.run_name}/checkpoint_")
         assert log.count("builds in the driver") == 1
         for rank in (0, 1):
             assert f"(rank {rank}) greeting is hello" in log

@@ -70,7 +70,7 @@ def read_epochs(run: Path) -> dict[str, int]:
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:
     code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
     assert code == exit_codes.APPLICATION, pods.read_log()
-    assert first.checkpoint["index"] == 3
+    assert first.checkpoint.index == 3
     assert (first.best_checkpoint["index"], first.best_checkpoint["metrics"]) == (1, {"epoch": "1", "loss": "1"})
     run = tmp_path / "runs" / pods.job.run_name
     assert sorted(read_epochs(run).values()) == [1, 2, 3], "the two best and the newest"

@@ -166,7 +166,7 @@ def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_p
     assert last["warning"]["message"].endswith("the run goes on from c1")
     assert last["resumed_from"] == {"uri": f"{path}/{job.run_name}/c1"}
     told = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}
-    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 4
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 4
     assert told.get(3, "c1") == "c1" and min(told) >= 3, "numbers are never used again"
 
 

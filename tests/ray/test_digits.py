@@ -30,19 +30,20 @@ def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
         log = pods.read_log()
         assert pods.reports[-1]["state"] == "FINISHED"
         assert pods.reports[-1]["joined"] == 2
-    assert (outcome.reports, (outcome.checkpoint or {})["index"]) == (EPOCHS, EPOCHS - 1)
+    assert outcome.checkpoint is not None and outcome.best_checkpoint is not None
+    assert (outcome.reports, outcome.checkpoint.index) == (EPOCHS, EPOCHS - 1)
     for rank in range(2):
         seen = {epoch for epoch in range(EPOCHS) if f"(rank {rank}) epoch {epoch} rank {rank} loss" in log}
         assert seen == set(range(EPOCHS))
     accuracy = float((outcome.metrics or {})["accuracy"])
     assert accuracy >= 0.95
-    best = outcome.best_checkpoint or {}
-    assert float(best["metrics"]["accuracy"]) >= accuracy and Path(best["uri"], "state.pt").is_file()
+    best = outcome.best_checkpoint
+    assert float(best.metrics["accuracy"]) >= accuracy and Path(best.uri, "state.pt").is_file()
     spec = importlib.util.spec_from_file_location("digits", EXAMPLE)
     assert spec is not None and spec.loader is not None
     example = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(example)
     model = example.build_model()
-    state = torch.load(Path((outcome.checkpoint or {})["uri"], "state.pt"), weights_only=True)
+    state = torch.load(Path(outcome.checkpoint.uri, "state.pt"), weights_only=True)
     model.load_state_dict(state["model"])
     assert example.measure_accuracy(model, example.split_digits()[1]) == pytest.approx(accuracy, abs=1e-4)

@@ -90,7 +90,7 @@ def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path
         assert "train.py" not in read_command(pid_file.read_text())
         assert max(r["joined"] for r in pods.reports) == 2, "a lost node beside its replacement does not count"
     assert first.checkpoint is not None
-    done = first.checkpoint["index"]
+    done = first.checkpoint.index
     job = make_script_job("python", "train.py", str(done + 3))
     with Pods(tmp_path / "2", job, source=SOURCE, storage=storage) as pods:
         pods.start(attempt=2, checkpoint_index=done, env={"PID_FILE": str(pid_file)})
@@ -102,8 +102,8 @@ def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path
         assert f"(rank {rank}) last words of {rank}" in log
     assert f"the result has epoch {done + 2} and the data" in log
     assert outcome.checkpoint is not None
-    assert outcome.checkpoint["index"] == done + 2
-    assert outcome.checkpoint["uri"].startswith(f"{storage}/{job.run_name}/checkpoint_")
+    assert outcome.checkpoint.index == done + 2
+    assert outcome.checkpoint.uri.startswith(f"{storage}/{job.run_name}/checkpoint_")
     assert pods.reports[-1]["resumed_from"]["uri"].startswith(storage)
     assert all(r["warning"] is None for r in pods.reports)
 

@@ -45,7 +45,7 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(tmp_path: Path) -> None:
         outcome = pods.read_outcome()
         assert outcome.outcome == "Succeeded"
         assert outcome.checkpoint is not None
-        assert outcome.checkpoint["index"] == 11
+        assert outcome.checkpoint.index == 11
         assert outcome.metrics == {"epoch": "11"}
         states = [r["state"] for r in pods.reports]
         assert "RESTARTING" in states
@@ -101,7 +101,7 @@ def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(t
         first = pods.read_outcome()
     assert first.outcome == "Preemption"
     assert first.checkpoint is not None
-    done = first.checkpoint["index"]
+    done = first.checkpoint.index
     job = make_job(framework="Python", train_loop_config={**config, "epochs": done + 3})
     with Pods(tmp_path / "2", job, source=source, storage=str(tmp_path / "runs")) as pods:
         pods.start(attempt=2, checkpoint_index=done)
@@ -112,7 +112,7 @@ def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(t
         assert pods.reports[-1]["resumed_from"]["uri"].startswith(str(tmp_path / "runs"))
         outcome = pods.read_outcome()
         assert outcome.checkpoint is not None
-        assert outcome.checkpoint["index"] == done + 2
+        assert outcome.checkpoint.index == done + 2
 
 
 # Both ranks' part of a checkpoint has one name, so that the test can be in its way.

@@ -83,15 +83,15 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
     assert (ended.outcome, ended.reason) == ("Fenced", "Fenced")
     assert ended.message == "attempt 2 has taken over the run; attempt 1 commits and deletes nothing more"
     assert ended.checkpoint is not None and outcome.checkpoint is not None
-    assert outcome.checkpoint["index"] >= told + 12
+    assert outcome.checkpoint.index >= told + 12
     first = int(log.partition("begins with epoch ")[2].split()[0])
-    assert first == ended.checkpoint["index"] + 1, "from the very last one that the old head has committed"
+    assert first == ended.checkpoint.index + 1, "from the very last one that the old head has committed"
     run = Path(storage, new.job.run_name)
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
     kept = {each["checkpoint_dir_name"]: each["metrics"]["epoch"] for each in snapshot["checkpoint_results"]}
     assert sorted(kept.values()) == [first + 10, first + 11]
     assert {name: int((run / name / "epoch").read_text()) for name in kept} == kept
-    assert Path(outcome.checkpoint["uri"]).name == max(kept, key=kept.__getitem__)
+    assert Path(outcome.checkpoint.uri).name == max(kept, key=kept.__getitem__)
 
 
 @pytest.mark.parametrize(

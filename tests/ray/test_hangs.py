@@ -36,7 +36,7 @@ def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Pat
         assert pods.wait_ended(timeout=120) == exit_codes.HANG, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
-    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 0
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
     assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:6 in wait_for_ever, inside threading", outcome.message)
     assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:15 in train_func, inside ray", outcome.message)
     assert "spec.progressDeadlineSeconds" in outcome.message

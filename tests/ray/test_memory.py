@@ -53,7 +53,7 @@ def test_a_rank_that_is_killed_for_memory_is_named_and_its_checkpoint_is_kept(tm
     assert (outcome.outcome, outcome.reason) == ("OutOfMemory", "OutOfMemory")
     hungry = re.search(r"rank ([01]) is hungry", log)
     assert hungry and outcome.message.startswith(f"rank {hungry[1]}: ") and "running low on memory" in outcome.message
-    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 0
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
 
 
 @pytest.mark.slow

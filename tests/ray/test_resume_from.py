@@ -68,7 +68,7 @@ def test_a_run_begins_from_a_foreign_checkpoint_and_leaves_it_alone(
         outcome, log, last = pods.read_outcome(), pods.read_log(), pods.reports[-1]
     assert log.count("begins with epoch 41\n") == 1
     assert last["resumed_from"] == {"uri": str(foreign)}
-    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 2
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
     run = tmp_path / "runs" / job.run_name
     assert (foreign / "epoch").read_text() == "40", "it is not this run's to delete"
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())

@@ -45,10 +45,10 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
         pods.start()
         assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
-    assert outcome.checkpoint is not None and outcome.checkpoint["index"] == 2
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
     assert outcome.best_checkpoint is not None, log
-    assert outcome.best_checkpoint["index"] == 1, "the second epoch has the best validated score"
-    assert outcome.best_checkpoint["metrics"]["score"] == "0.75"
+    assert outcome.best_checkpoint.index == 1, "the second epoch has the best validated score"
+    assert outcome.best_checkpoint.metrics["score"] == "0.75"
     assert "trainer.validationFunction user:validate: user.WrongEpoch: no data for this one (user.py, line " in log
 
 

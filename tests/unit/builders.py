@@ -10,6 +10,7 @@ from railhead.api import names
 from railhead.api.job import parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
 from railhead.planning.observed import Observed
@@ -71,8 +72,8 @@ def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) ->
 def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
     """The pod after its driver has said how it ended."""
     code = CODE_OF_CLASS.get(outcome, 0)
-    told = {key: changes.pop(key, None) for key in ("checkpoint", "best_checkpoint")}
-    word = Outcome(outcome=outcome, reason=outcome, message=message, **told).to_json()
+    newest, best = (Checkpoint.from_dict(changes.pop(key, None)) for key in ("checkpoint", "best_checkpoint"))
+    word = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best).to_json()
     gone = replace(
         pod,
         phase="Succeeded" if code == 0 else "Failed",

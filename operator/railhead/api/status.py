@@ -13,16 +13,12 @@ from pydantic import Field, ValidationError
 
 from railhead.api.base import StatusModel
 from railhead.api.conditions import Condition
+from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
+from railhead.contract.failure import CLASS_NAMES
 
-# Of what a driver says; planning/driver_words.py cuts its words to them.
-MAX_METRICS = 64
-MAX_KEY = 128
-MAX_VALUE = 256
-MAX_URI = 2048
-MAX_TIME = 64
 MAX_MESSAGE = 1024
 
-Metrics = dict[Annotated[str, Field(max_length=MAX_KEY)], Annotated[str, Field(max_length=MAX_VALUE)]]
+Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
 
 
@@ -130,8 +126,7 @@ class FailureStatus(StatusModel):
         default="",
         alias="class",
         max_length=32,
-        description="Application, Configuration, Infrastructure, OutOfMemory, Preemption, Startup, Hang, "
-        "DeadlineExceeded or Fenced.",
+        description=f"{', '.join(CLASS_NAMES[:-1])} or {CLASS_NAMES[-1]}.",
     )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)

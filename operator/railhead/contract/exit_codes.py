@@ -1,26 +1,19 @@
-"""Exit codes of the head pod's container: how an attempt ended, in one number.
+"""Exit codes of the head pod's container: how an attempt ended, in one number. Read from `contract.failure`.
 
 The termination message says the same with words (`outcome.Outcome`); the code is what is
-left when the message is lost. The range 64-113 is free of shells', signals' and Python's
-own meanings.
+left when the message is lost.
 """
 
-SUCCEEDED = 0
-APPLICATION = 64
-CONFIGURATION = 65
-INFRASTRUCTURE = 66
-OUT_OF_MEMORY = 67
-TERMINATED = 68  # asked to end by SIGTERM; the last checkpoint is committed
-FENCED = 69  # a later attempt has taken over the run; nothing more was committed or deleted
-HANG = 70  # training reported nothing for too long
+from railhead.contract.failure import POLICIES, SUCCEEDED_CODE, FailureClass
 
-CLASS_OF_CODE = {
-    APPLICATION: "Application",
-    CONFIGURATION: "Configuration",
-    INFRASTRUCTURE: "Infrastructure",
-    OUT_OF_MEMORY: "OutOfMemory",
-    TERMINATED: "Preemption",
-    FENCED: "Fenced",
-    HANG: "Hang",
-}
+SUCCEEDED = SUCCEEDED_CODE
+APPLICATION = FailureClass.APPLICATION.exit_code
+CONFIGURATION = FailureClass.CONFIGURATION.exit_code
+INFRASTRUCTURE = FailureClass.INFRASTRUCTURE.exit_code
+OUT_OF_MEMORY = FailureClass.OUT_OF_MEMORY.exit_code
+TERMINATED = FailureClass.PREEMPTION.exit_code
+FENCED = FailureClass.FENCED.exit_code
+HANG = FailureClass.HANG.exit_code
+
+CLASS_OF_CODE = {row.exit_code: kind.value for kind, row in POLICIES.items() if row.exit_code is not None}
 CODE_OF_CLASS = {name: code for code, name in CLASS_OF_CODE.items()}

@@ -7,8 +7,11 @@ operator from the pod's status. `Succeeded` is only ever said because this says 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any, Optional
+from dataclasses import asdict, dataclass, field, replace
+from typing import Dict, Iterator, Optional
+
+from railhead.contract.checkpoint import Checkpoint
+from railhead.contract.failure import Failure, FailureClass
 
 LIMIT_BYTES = 4096  # the kubelet cuts a longer termination message
 MESSAGE_CHARS = 1500
@@ -20,10 +23,10 @@ class Outcome:
     """How one attempt ended.
 
     Attributes:
-        outcome: `Succeeded`, or a failure class (`contract.exit_codes.CLASS_OF_CODE`).
+        outcome: `Succeeded`, or a `contract.failure.FailureClass`.
         reason: CamelCase word for the status (for example `TrainFunctionRaised`).
         message: a sentence for the user; the field at fault and what to do.
-        checkpoint: the newest committed checkpoint ({uri, index, time, metrics}) or None.
+        checkpoint: the newest committed checkpoint, or None.
         best_checkpoint: the one with the best score, as in `contract.report.Report`.
         metrics: the last reported metrics, as text.
         reports: how many reports of all ranks were seen in this attempt.
@@ -32,32 +35,58 @@ class Outcome:
     outcome: str
     reason: str = ""
     message: str = ""
-    checkpoint: Optional[dict[str, Any]] = None
-    best_checkpoint: Optional[dict[str, Any]] = None
-    metrics: dict[str, str] = field(default_factory=dict)
+    checkpoint: Optional[Checkpoint] = None
+    best_checkpoint: Optional[Checkpoint] = None
+    metrics: Dict[str, str] = field(default_factory=dict)
     reports: int = 0
 
+    @property
+    def has_succeeded(self) -> bool:
+        return self.outcome == SUCCEEDED
+
+    @property
+    def failure(self) -> Optional[Failure]:
+        """What ended the attempt; None after success."""
+        if self.has_succeeded:
+            return None
+        return Failure(FailureClass.parse(self.outcome), self.reason or self.outcome, self.message)
+
     def to_json(self) -> str:
-        """At most `LIMIT_BYTES` of JSON: metrics go first, then the message is cut."""
-        values = asdict(self)
-        values["message"] = _middle_cut(self.message, MESSAGE_CHARS)
-        text = json.dumps(values)
-        if len(text.encode()) > LIMIT_BYTES:
-            values["metrics"] = {}
-            for key in ("checkpoint", "best_checkpoint"):
-                if values[key]:
-                    values[key] = dict(values[key], metrics={})
-            text = json.dumps(values)
-        room = MESSAGE_CHARS
-        while len(text.encode()) > LIMIT_BYTES and room > 1:
-            room //= 2
-            values["message"] = _middle_cut(self.message, room)
-            text = json.dumps(values)
-        if len(text.encode()) > LIMIT_BYTES:
-            text = json.dumps({**values, "best_checkpoint": None})
-        if len(text.encode()) > LIMIT_BYTES:
-            text = json.dumps({"outcome": self.outcome, "reason": self.reason[:64], "message": ""})
+        """At most `LIMIT_BYTES` of JSON: what an attempt can be judged without goes first."""
+        text = ""
+        for shorter in self._ever_shorter():
+            text = json.dumps(shorter._to_dict())
+            if len(text.encode()) <= LIMIT_BYTES:
+                return text
         return text
+
+    def _ever_shorter(self) -> Iterator[Outcome]:
+        """Without metrics, with less of the message, without the best checkpoint, with the class and reason only."""
+        cut = replace(self, message=shorten_middle(self.message, MESSAGE_CHARS))
+        yield cut
+        best = self.best_checkpoint
+        cut = replace(
+            cut,
+            metrics={},
+            checkpoint=replace(self.checkpoint, metrics={}) if self.checkpoint else None,
+            best_checkpoint=replace(best, metrics={}) if best else None,
+        )
+        room = MESSAGE_CHARS
+        while room > 1:
+            yield cut
+            room //= 2
+            cut = replace(cut, message=shorten_middle(self.message, room))
+        yield cut
+        yield replace(cut, best_checkpoint=None)
+        yield Outcome(self.outcome, self.reason[:64])
+
+    def _to_dict(self) -> Dict[str, object]:
+        best = self.best_checkpoint
+        return {
+            **asdict(self),
+            "checkpoint": self.checkpoint.to_dict() if self.checkpoint else None,
+            "best_checkpoint": best.to_dict() if best else None,
+        }
 
     @staticmethod
     def from_json(text: str) -> Optional[Outcome]:
@@ -68,16 +97,16 @@ class Outcome:
                 outcome=str(values["outcome"]),
                 reason=str(values.get("reason", "")),
                 message=str(values.get("message", "")),
-                checkpoint=values.get("checkpoint") or None,
-                best_checkpoint=values.get("best_checkpoint"),
+                checkpoint=Checkpoint.from_dict(values.get("checkpoint") or None),
+                best_checkpoint=Checkpoint.from_dict(values.get("best_checkpoint")),
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
 
 
-def _middle_cut(text: str, room: int) -> str:
+def shorten_middle(text: str, room: int) -> str:
     """Keeps the beginning and the end: an error's name stands first, its cause last."""
     if len(text) <= room:
         return text

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import (
     APPLICATION,
     CLASS_OF_CODE,
@@ -78,8 +79,8 @@ def build_outcome(ending: Ending, progress: Progress) -> Outcome:
         outcome=ending.outcome,
         reason=ending.reason,
         message=ending.message,
-        checkpoint=progress.checkpoint,
-        best_checkpoint=progress.best_checkpoint,
+        checkpoint=Checkpoint.from_dict(progress.checkpoint),
+        best_checkpoint=Checkpoint.from_dict(progress.best_checkpoint),
         metrics=progress.metrics,
         reports=progress.reports,
     )

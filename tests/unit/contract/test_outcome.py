@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import LIMIT_BYTES, Outcome
 
 
-def make_checkpoint(*, length: int = 40, **metrics: str) -> dict[str, Any]:
-    return {"uri": "/" + "u" * length, "index": 3, "time": "t", "metrics": metrics}
+def make_checkpoint(*, length: int = 40, **metrics: str) -> Checkpoint:
+    return Checkpoint("/" + "u" * length, 3, "t", metrics)
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text(max_size=300)), st.integers(0, 3000), st.integers(0, 3000))
@@ -35,5 +36,5 @@ def test_metrics_go_first_then_the_best_checkpoint_and_never_the_newest(length: 
     checkpoint = make_checkpoint(length=length, **metrics)
     read = Outcome.from_json(Outcome("Application", "", "m" * 1400, checkpoint, checkpoint, metrics).to_json())
     assert read is not None
-    assert read.checkpoint == {**checkpoint, "metrics": {}} and read.metrics == {}
+    assert read.checkpoint == replace(checkpoint, metrics={}) and read.metrics == {}
     assert (read.best_checkpoint is not None) == has_best

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from typing import Any
 
 from railhead.api.status import parse_status
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.controller.report.parse import parse_report
 from railhead.planning.pod_view import PodView
 from tests.unit.builders import RUNNING_STATUS, UID, make_head, make_worker
 
@@ -17,8 +18,9 @@ SPEAKER = Speaker(namespace="default", pod=HEAD.name, pod_uid=HEAD.uid)
 
 def make_report(**changes: Any) -> Report:
     """A good report of the head of the first attempt."""
-    report = Report(namespace="default", name="digits", uid=UID, attempt=1, state="RUNNING", reports=4, joined=2)
-    return replace(report, **changes)
+    job = {"namespace": "default", "name": "digits", "uid": UID}
+    values = {**job, "attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, **changes}
+    return parse_report(json.dumps(values).encode())
 
 
 def make_facts(*pods: PodView, uid: str = UID, **status: Any) -> JobFacts:

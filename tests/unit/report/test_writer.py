@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -220,9 +221,11 @@ async def test_closing_does_not_stop_at_a_report_that_cannot_be_written(stage: S
     assert len(stage.learnt) == 1
 
 
+BROKEN = replace(make_report(), run_uri=cast(str, 7))  # no handler lets this in
+
+
 async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: Stage) -> None:
-    broken = make_report(resumed_from="no object")  # no handler lets this in
-    stage.writer.put(broken)
+    stage.writer.put(BROKEN)
     await stage.settle()
     stage.writer.put(make_report(reports=8))
     await stage.pass_period()
@@ -231,7 +234,7 @@ async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: 
 
 async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
     stage.jobs[JobKey("default", "other")] = make_facts()
-    stage.writer.put(make_report(resumed_from="no object"))
+    stage.writer.put(BROKEN)
     stage.writer.put(make_report(name="other", reports=8))
     await stage.writer.close()
     assert stage.written == [8]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import ssl
 import tempfile
@@ -14,10 +13,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, Report
+from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH
 from railhead.controller.config import split_address
 from railhead.controller.report.authority import JobFacts, refusal
 from railhead.controller.report.certificate import Certificates
+from railhead.controller.report.parse import parse_report
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError
@@ -47,10 +47,10 @@ class ReportHandler:
             return _answer(401, "a bearer token is needed")
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                report = Report.from_dict(json.loads(await request.read()))
+                report = parse_report(await request.read())
         except TimeoutError:
             return _answer(408, "the body took too long")
-        except (ValueError, UnicodeDecodeError, RecursionError) as error:
+        except ValueError as error:
             return _answer(400, str(error)[:200])
         try:
             speaker = await self._reviews.speaker(token.strip())

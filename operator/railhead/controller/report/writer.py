@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from railhead.api.job import JobKey
-from railhead.api.status import MAX_TIME, JobStatus
+from railhead.api.status import JobStatus
+from railhead.contract.checkpoint import MAX_TIME
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
@@ -53,7 +54,7 @@ def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     wanted |= changed_best(report.best_checkpoint, status, attempt=report.attempt)
     if run := uri_of(report.run_uri):
         wanted["runURI"] = run
-    if resumed := uri_of((report.resumed_from or {}).get("uri")):
+    if resumed := uri_of(report.resumed_from.uri if report.resumed_from else ""):
         wanted["resumedFrom"] = {"uri": resumed}
     return {key: value for key, value in wanted.items() if current.get(key) != value}
 

@@ -16,10 +16,11 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, cast
 from urllib.parse import urlsplit
 
-from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report
+from railhead.contract.checkpoint import Checkpoint
+from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report, ResumedFrom, RunWarning, State
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -75,15 +76,15 @@ class Publisher:
             base = self._report
         return replace(
             base,
-            state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
+            state=base.state if base.state in ("FINISHED", "ERRORED") else cast(State, progress.state),
             reports=progress.reports,
             workers=len(progress.processes),
             metrics=progress.metrics,
-            checkpoint=progress.checkpoint,
-            best_checkpoint=progress.best_checkpoint,
+            checkpoint=Checkpoint.from_dict(progress.checkpoint),
+            best_checkpoint=Checkpoint.from_dict(progress.best_checkpoint),
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
-            warning=progress.warning,
+            warning=RunWarning(**progress.warning) if progress.warning else None,
         )
 
     def begin_stop(self) -> None:
@@ -133,7 +134,7 @@ class Publisher:
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Whether it need not be sent again."""
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = json.dumps(replace(report, time=now).to_dict()).encode()
+        body = replace(report, time=now).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -180,8 +181,8 @@ class Publisher:
         self._say(f"a report was not taken by the operator ({problem}); training is not affected")
 
 
-def _describe(uri: str) -> Optional[dict[str, str]]:
-    return {"uri": uri} if uri else None
+def _describe(uri: str) -> Optional[ResumedFrom]:
+    return ResumedFrom(uri) if uri else None
 
 
 def compute_backoff(failures: int) -> float:
