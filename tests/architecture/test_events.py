@@ -9,19 +9,18 @@ from pathlib import Path
 
 from railhead.contract.report import LOSSES
 from railhead.controller.observe import STUCK
-from railhead.planning import progress, refused, resume_from, silent, suspend
+from railhead.planning.decisions import resume_source, suspend
+from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
 NAMED = {"SUSPENDED": suspend.SUSPENDED}
 # Reasons that come from somewhere else: with what the planner passes on.
 PASSED_ON = {
-    *refused.REASONS,
-    progress.UNSCHEDULABLE,
+    *reasons.THAT_PASS,
     *STUCK,
-    *silent.REASONS,
     *LOSSES,
-    *(resume_from.NOT_FOUND, resume_from.RUNS, resume_from.NOTHING),
+    *(resume_source.NOT_FOUND, resume_source.RUNS, resume_source.NOTHING),
     *("RunNameDiffers", "StoragePathDiffers"),
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
+from railhead.api.times import format_time
 from railhead.kube.errors import KubeError, classify_response
-from railhead.planning.status_write import format_time
 
 Object = dict[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name

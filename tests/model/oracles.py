@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import names
+from railhead.api.times import parse_time
+from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import UNANSWERED_SECONDS
-from railhead.planning.release import HOLD_SECONDS
-from railhead.planning.status_write import parse_time
 from tests.model.api_server import Entry, Object
 from tests.model.world import World, changes_of, is_live, role_of
 

@@ -13,6 +13,7 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
+from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView
 from railhead.resources.settings import OperatorSettings
@@ -45,12 +46,21 @@ def make_observed(*pods: PodView, status: dict[str, Any] | None = None, **change
         generation=1,
         is_deleting=False,
         spec=make_spec(),
-        error=None,
         status=parse_status(status) if status is not None else JobStatus(),
         pods=pods,
         settings=SETTINGS,
     )
     return replace(observed, **changes)
+
+
+def make_job(*pods: PodView, status: dict[str, Any] | None = None, **changes: Any) -> Job:
+    """The same with its spec understood."""
+    return to_job(make_observed(*pods, status=status, **changes))
+
+
+def to_job(observed: Observed) -> Job:
+    assert isinstance(observed.spec, TrainJobSpec)
+    return Job.of(observed, observed.spec)
 
 
 def make_head(attempt: int = 1, **changes: Any) -> PodView:

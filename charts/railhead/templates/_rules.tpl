@@ -23,11 +23,10 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create, get, list, patch]
-{{- if .Values.jobNetworkPolicies }}
+# Also without jobNetworkPolicies: spec.ttlSecondsAfterFinished removes those of a time when they were switched on.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [create, delete]
-{{- end }}
+  verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}delete]
 {{- end -}}
 
 {{/* What has no namespace. */}}

@@ -6,7 +6,7 @@ both `Failed` and `Stalled`, because generic tools know only the latter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -21,6 +21,7 @@ STALLED = "Stalled"
 SUSPENDED = "Suspended"
 RESUMABLE = "Resumable"
 CHECKPOINT_FALLBACK = "CheckpointFallback"
+MAX_CONDITIONS = 32
 ORDER = (RECONCILING, STALLED, RUNNING, SUSPENDED, COMPLETE, FAILED, RESUMABLE, CHECKPOINT_FALLBACK)
 
 
@@ -37,16 +38,20 @@ class Condition(StatusModel):
     last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
 
 
-def merge_conditions(old: Iterable[Condition], new: Iterable[Condition]) -> list[Condition]:
-    """The new conditions; each keeps its transition time when its status did not change.
+def merge_conditions(
+    old: Iterable[Condition], new: Iterable[Condition], *, remove: Collection[str] = ()
+) -> list[Condition]:
+    """The old conditions with the new ones in the place of those of their types, without the types to remove.
 
-    An old condition that the new ones do not name is gone.
+    A condition keeps its transition time while its status does not change. Ours come first, in `ORDER`; those of
+    other controllers keep their places behind them, as many as there is room for.
     """
-    before = {c.type: c for c in old}
-    merged = []
+    before = {condition.type: condition for condition in old}
+    merged = {type_: condition for type_, condition in before.items() if type_ not in remove}
     for condition in new:
         earlier = before.get(condition.type)
         if earlier is not None and earlier.status == condition.status and earlier.last_transition_time:
             condition = condition.model_copy(update={"last_transition_time": earlier.last_transition_time})
-        merged.append(condition)
-    return sorted(merged, key=lambda c: ORDER.index(c.type) if c.type in ORDER else len(ORDER))
+        merged[condition.type] = condition
+    places = {type_: place for place, type_ in enumerate(ORDER)}
+    return sorted(merged.values(), key=lambda each: places.get(each.type, len(ORDER)))[:MAX_CONDITIONS]

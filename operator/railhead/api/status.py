@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from railhead.api.base import StatusModel
-from railhead.api.conditions import Condition
+from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
 from railhead.contract.failure import CLASS_NAMES
 
@@ -153,8 +153,9 @@ class JobStatus(StatusModel):
     )
     conditions: list[Condition] = Field(
         default_factory=list,
-        max_length=16,
-        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback.",
+        max_length=MAX_CONDITIONS,
+        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback; "
+        "those of other controllers are kept.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

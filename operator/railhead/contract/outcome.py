@@ -49,7 +49,10 @@ class Outcome:
         """What ended the attempt; None after success."""
         if self.has_succeeded:
             return None
-        return Failure(FailureClass.parse(self.outcome), self.reason or self.outcome, self.message)
+        kind = FailureClass.parse(self.outcome)
+        if kind.policy.exit_code is None:
+            kind = FailureClass.INFRASTRUCTURE  # only the operator decides on the others, and some cost nobody anything
+        return Failure(kind, self.reason or self.outcome, self.message)
 
     def to_json(self) -> str:
         """At most `LIMIT_BYTES` of JSON: what an attempt can be judged without goes first."""

@@ -20,13 +20,14 @@ from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import owner_uid
+from railhead.controller.pod_events import find_problem
+from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
+from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
 from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.refused import SOURCE_NOT_FOUND, find_reason, is_of_webhook
-from railhead.planning.silent import find_words
 from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
@@ -49,7 +50,7 @@ class LostCompare(Exception):
     """The job is not any more what the plan was made from; observe again."""
 
 
-class Refused(Exception):
+class ChildRejected(Exception):
     """The API server will not have a child of this job (quota, admission, a bad template)."""
 
     def __init__(self, problem: Problem) -> None:
@@ -71,7 +72,7 @@ class Executor:
 
         Raises:
             LostCompare: the status was not written; nothing was done.
-            Refused: a child was refused; what could be made was made.
+            ChildRejected: a child was refused; what could be made was made.
             KubeError: no answer; anything may or may not have been done.
         """
         if plan.status is not None:
@@ -84,21 +85,21 @@ class Executor:
         try:
             await self._all(self._make(key, uid, c) for c in parents)
             await self._all(self._make(key, uid, c) for c in pods)
-        except Refused:
+        except ChildRejected:
             await self._tell(key, uid, plan)  # what was decided stands all the same
             raise
         if plan.last is not None:
             await self._write_status(key, uid, plan.last)
         await self._tell(key, uid, plan)
 
-    async def ask(self, key: JobKey, pod: PodView) -> Problem | None:
-        """What the events about the pod say of why it does not start."""
+    async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
+        """Why the pod does not start, by the events about it."""
         about = f"involvedObject.uid={pod.uid},type=Warning"
         try:
             page = await self.client.list(EVENT, namespace=key.namespace, field_selector=about)
         except Denied:
             return None  # rights that somebody cut to their taste; all else goes on
-        return find_words(page.get("items") or [])
+        return find_problem(page.get("items") or [])
 
     async def _tell(self, key: JobKey, uid: str, plan: Plan) -> None:
         for event in plan.events:
@@ -235,14 +236,14 @@ class Executor:
                 raise result
 
 
-def _refuse(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> Refused:
+def _refuse(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:
     reason = find_reason(create.kind, status, why)
-    return Refused(Problem(reason, f"{create.kind} {create.name} was refused: {why}"[:MAX_WORDS]))
+    return ChildRejected(Problem(reason, f"{create.kind} {create.name} was refused: {why}"[:MAX_WORDS]))
 
 
-def _refuse_source(key: JobKey, copied: CopyConfigMap, what: str) -> Refused:
+def _refuse_source(key: JobKey, copied: CopyConfigMap, what: str) -> ChildRejected:
     words = f"{copied.field}: ConfigMap {key.namespace}/{copied.source} {what}"
-    return Refused(Problem(SOURCE_NOT_FOUND, words))
+    return ChildRejected(Problem(SOURCE_NOT_FOUND, words))
 
 
 def _at(obj: Object, pointer: str) -> Any:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api.job import JobKey
-from railhead.controller.executor import Executor, LostCompare, Refused
+from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import KubeError, RetryAfter
@@ -65,14 +65,15 @@ class Loop:
         try:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
-            problem = await self.executor.ask(key, wanted.ask) if wanted.ask else None
+            pod = wanted.look_up_events_of
+            problem = await self.executor.look_up_events(key, pod) if pod else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
             self.queue.fail(key)
             return "lost"
-        except Refused as refused:
-            log.warning("%s/%s: %s", key.namespace, key.name, refused)
-            self.store.note_refusal(observed.uid, refused.problem, at=self.now())
+        except ChildRejected as rejected:
+            log.warning("%s/%s: %s", key.namespace, key.name, rejected)
+            self.store.note_rejection(observed.uid, rejected.problem, at=self.now())
             self.queue.succeed(key)
             self.queue.add(key)  # the next pass says it, and when it is tried again
             return "refused"
@@ -86,11 +87,11 @@ class Loop:
             return "error"
         if wanted.announced is not None:
             self.store.note_announced(observed.uid, wanted.announced, at=self.now())
-        if wanted.ask is not None:
-            self.store.note_asked(wanted.ask, problem, at=self.now())
-            self.queue.add(key)  # the next pass says it, and when it is asked again
+        if pod is not None:
+            self.store.note_pod_events(pod, problem, at=self.now())
+            self.queue.add(key)  # the next pass reports it, and when they are looked up again
         if wanted.creates:
-            self.store.forget_refusal(observed.uid)
+            self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)
         if wanted.wake_at is not None:
             self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from railhead.api import names
+from railhead.api.times import parse_time
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_write import parse_time
 
 Object = dict[str, Any]
 # A container that waits for one of these has not started and will not without somebody's help.

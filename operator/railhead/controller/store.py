@@ -19,8 +19,8 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
-from railhead.planning.observed import Announced, Observed, Refusal
-from railhead.planning.pod_view import Asked, PodView, Problem
+from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
+from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
 Object = dict[str, Any]
@@ -35,8 +35,7 @@ class JobRecord:
     generation: int
     version: int
     is_deleting: bool
-    spec: TrainJobSpec | None
-    error: InvalidSpec | None
+    spec: TrainJobSpec | InvalidSpec
     status: JobStatus
 
 
@@ -47,9 +46,9 @@ class Store:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
         self._keys: dict[str, JobKey] = {}
-        self._refusals: dict[str, Refusal] = {}
-        self._announced: dict[str, Announced] = {}
-        self._asked: dict[str, Asked] = {}  # by the pod's uid
+        self._rejections: dict[str, Rejection] = {}
+        self._announced: dict[str, AnnouncedCommit] = {}
+        self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._buried = Buried()
 
     def job(self, key: JobKey) -> JobRecord | None:
@@ -79,7 +78,7 @@ class Store:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
             self._buried.add(old.uid, version_of(raw))  # its deletion may never be told
-        spec, error = self._spec(raw, old if old and (old.uid, old.generation) == (uid, generation) else None)
+        spec = old.spec if old and (old.uid, old.generation) == (uid, generation) else _parse(raw)
         self._keys[uid] = key
         self._jobs[key] = JobRecord(
             key=key,
@@ -88,7 +87,6 @@ class Store:
             version=version_of(raw),
             is_deleting=bool(metadata.get("deletionTimestamp")),
             spec=spec,
-            error=error,
             status=parse_status(raw.get("status")),
         )
         self._announced.setdefault(uid, _newest(self._jobs[key].status))
@@ -104,39 +102,39 @@ class Store:
         self._forget(uid)
 
     def _forget(self, uid: str) -> None:
-        self._refusals.pop(uid, None)
+        self._rejections.pop(uid, None)
         self._announced.pop(uid, None)
 
     def note_announced(self, uid: str, index: int, *, at: datetime) -> None:
         """An event has told of this commit of a known job."""
         if uid in self._keys:
-            self._announced[uid] = Announced(index, at)
+            self._announced[uid] = AnnouncedCommit(index, at)
 
     def take_as_announced(self) -> None:
         """What is committed now was told of by whoever led before."""
         for record in self._jobs.values():
             self._announced[record.uid] = _newest(record.status)
 
-    def note_refusal(self, uid: str, problem: Problem, *, at: datetime) -> None:
+    def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server would not have a child of a known job; `at` is the time by its clock."""
         record = self._jobs.get(self._keys[uid]) if uid in self._keys else None
         if record is not None:
-            before = self._refusal(record)
+            before = self._rejection(record)
             tries = before.tries + 1 if before else 1
-            self._refusals[uid] = Refusal(problem, record.status.attempt, tries=tries, at=at)
+            self._rejections[uid] = Rejection(problem, record.status.attempt, tries=tries, at=at)
 
-    def _refusal(self, record: JobRecord) -> Refusal | None:
+    def _rejection(self, record: JobRecord) -> Rejection | None:
         """Of the job's present attempt."""
-        found = self._refusals.get(record.uid)
+        found = self._rejections.get(record.uid)
         return found if found is not None and found.attempt == record.status.attempt else None
 
-    def note_asked(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
-        """What the events about a pod have said."""
-        self._asked[pod.uid] = Asked(problem, at)
+    def note_pod_events(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
+        """What the events about a pod say."""
+        self._pod_events[pod.uid] = PodEvents(problem, at)
 
-    def forget_refusal(self, uid: str) -> None:
+    def forget_rejection(self, uid: str) -> None:
         """All that was wanted could be made."""
-        self._refusals.pop(uid, None)
+        self._rejections.pop(uid, None)
 
     def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
         """A pod came, changed or went; the key of its job."""
@@ -151,7 +149,7 @@ class Store:
     def _forget_pod(self, uid: str, name: str) -> None:
         gone = self._pods[uid].pop(name, None)
         if gone is not None:
-            self._asked.pop(gone.uid, None)
+            self._pod_events.pop(gone.uid, None)
         if not self._pods[uid]:
             del self._pods[uid]
 
@@ -171,33 +169,30 @@ class Store:
             generation=record.generation,
             is_deleting=record.is_deleting,
             spec=record.spec,
-            error=record.error,
             status=record.status,
-            pods=tuple(pod.explain(self._asked.get(pod.uid)) for pod in self.pods(record.uid)),
+            pods=tuple(pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.uid)),
             settings=settings,
             version=record.version,
             source=self._source(record),
-            refusal=self._refusal(record),
+            rejection=self._rejection(record),
             announced=self._announced.get(record.uid),
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:
         """The status of the job that spec.resumeFrom names, always one of the same namespace."""
-        wanted = record.spec.resume_from if record.spec else None
+        wanted = None if isinstance(record.spec, InvalidSpec) else record.spec.resume_from
         if wanted is None or wanted.train_job is None:
             return None
         found = self._jobs.get(JobKey(record.key.namespace, wanted.train_job))
         return found.status if found else None
 
-    @staticmethod
-    def _spec(raw: Object, same: JobRecord | None) -> tuple[TrainJobSpec | None, InvalidSpec | None]:
-        if same is not None:
-            return same.spec, same.error
-        try:
-            return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name"))), None
-        except InvalidSpec as error:
-            return None, error
+
+def _parse(raw: Object) -> TrainJobSpec | InvalidSpec:
+    try:
+        return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name")))
+    except InvalidSpec as error:
+        return error
 
 
-def _newest(status: JobStatus) -> Announced:
-    return Announced(status.checkpoint.index if status.checkpoint else -1)
+def _newest(status: JobStatus) -> AnnouncedCommit:
+    return AnnouncedCommit(status.checkpoint.index if status.checkpoint else -1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.queue import KeyedQueue
@@ -67,7 +68,7 @@ class Views:
         record = self._store.job(key)
         if record is None:
             return None
-        deadline = record.spec.progress_deadline_seconds if record.spec else None
+        deadline = None if isinstance(record.spec, InvalidSpec) else record.spec.progress_deadline_seconds
         return JobFacts(record.uid, record.status, self._store.pods(record.uid), deadline)
 
     @property

@@ -1,16 +1,20 @@
-"""Which children an attempt needs, as creates in the order in which they depend on each other."""
+"""Which children a job has, as one list: what creates them, what removes them and what the rights are tested with.
+
+A new kind is one row here, one in `kube/kinds.py` and its rights in the chart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
-from railhead.planning.observed import Observed
-from railhead.planning.plan import CopyConfigMap, Create
-from railhead.planning.resume_from import find_initial_checkpoint
+from railhead.api import names
+from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
+from railhead.planning.job import Job
+from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
 from railhead.resources.network_policy import build_network_policy
-from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
 from railhead.resources.secret import build_secret
@@ -18,57 +22,87 @@ from railhead.resources.service import build_service
 from railhead.resources.source import build_source_copy
 
 
-def job_ref(observed: Observed) -> JobRef:
-    return JobRef(namespace=observed.namespace, name=observed.name, uid=observed.uid)
+@dataclass(frozen=True)
+class Child:
+    """A child that the pods of a job refer to.
+
+    Attributes:
+        name: of the object, from name and uid of the job.
+        create: how it is created.
+        is_wanted: whether a new attempt needs it.
+        may_exist: whether it is removed with the job's children: also what an operator with other settings created.
+    """
+
+    kind: ChildKind
+    name: Callable[[str, str], str]
+    create: Callable[[Job], Create | CopyConfigMap]
+    is_wanted: Callable[[Job], bool] = lambda job: True
+    may_exist: Callable[[Job], bool] = lambda job: True
 
 
-def prerequisites(observed: Observed) -> tuple[Create | CopyConfigMap, ...]:
-    """What every pod of the job refers to; made again before each attempt, idempotent by name."""
-    job = job_ref(observed)
-    assert observed.spec is not None
-    return (
-        Create("ConfigMap", build_bundle_config_map(observed.settings, namespace=job.namespace)),
-        Create("Secret", build_secret(job)),
-        Create("Service", build_service(job)),
-        Create("ConfigMap", build_input(job, observed.spec, settings=observed.settings)),
-        *_source_copy(observed),
-        *_network_policy(observed),
-    )
+def _copies_source(job: Job) -> bool:
+    return job.spec.source is not None and job.spec.source.config_map is not None
 
 
-def _network_policy(observed: Observed) -> tuple[Create, ...]:
-    if not observed.settings.has_network_policies:
-        return ()
-    return (Create("NetworkPolicy", build_network_policy(job_ref(observed))),)
-
-
-def _source_copy(observed: Observed) -> tuple[CopyConfigMap, ...]:
+def _copy_source(job: Job) -> CopyConfigMap:
     """A change of the user's ConfigMap must not change a running job, nor give two attempts different code."""
-    source = observed.spec.source.config_map if observed.spec and observed.spec.source else None
-    if source is None:
-        return ()
+    assert job.spec.source is not None and job.spec.source.config_map is not None
+    source = job.spec.source.config_map
     keys = tuple(item.key for item in source.items or [])
-    return (CopyConfigMap(source.name, keys, build_source_copy(job_ref(observed)), field="spec.source.configMap"),)
+    return CopyConfigMap(source.name, keys, build_source_copy(job.ref), field="spec.source.configMap")
 
 
-def head_pod(observed: Observed, *, attempt: int, workers: int) -> Create:
+CHILDREN = (
+    Child("Secret", names.secret_name, lambda job: Create("Secret", build_secret(job.ref))),
+    Child("Service", names.service_name, lambda job: Create("Service", build_service(job.ref))),
+    Child(
+        "ConfigMap",
+        names.input_name,
+        lambda job: Create("ConfigMap", build_input(job.ref, job.spec, settings=job.settings)),
+    ),
+    Child("ConfigMap", names.source_name, _copy_source, is_wanted=_copies_source, may_exist=_copies_source),
+    Child(
+        "NetworkPolicy",
+        names.network_policy_name,
+        lambda job: Create("NetworkPolicy", build_network_policy(job.ref)),
+        is_wanted=lambda job: job.settings.has_network_policies,
+    ),
+)
+
+
+def prerequisites(job: Job) -> tuple[Create | CopyConfigMap, ...]:
+    """What every pod of the job refers to; created again before each attempt, idempotent by name.
+
+    The bundle belongs to the namespace and stays when the job goes.
+    """
+    bundle = Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace))
+    return (bundle, *(child.create(job) for child in CHILDREN if child.is_wanted(job)))
+
+
+def removals(job: Job) -> tuple[Remove, ...]:
+    """All children but the pods."""
+    return tuple(Remove(child.kind, child.name(job.name, job.uid)) for child in CHILDREN if child.may_exist(job))
+
+
+def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     """`workers`: worker pods that there are to be."""
-    assert observed.spec is not None
     body = build_head_pod(
-        job_ref(observed),
-        observed.spec,
-        settings=observed.settings,
+        job.ref,
+        job.spec,
+        settings=job.settings,
         attempt=attempt,
-        status=observed.status.model_copy(update={"initial_checkpoint": find_initial_checkpoint(observed)}),
+        status=job.status,
+        initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,
     )
     return Create("Pod", body)
 
 
-def worker_pods(observed: Observed, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    assert observed.spec is not None
-    spec, job, settings = observed.spec, job_ref(observed), observed.settings
+def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
     return tuple(
-        Create("Pod", build_worker_pod(job, spec, settings=settings, attempt=attempt, slot=slot, round_=round_))
+        Create(
+            "Pod",
+            build_worker_pod(job.ref, job.spec, settings=job.settings, attempt=attempt, slot=slot, round_=round_),
+        )
         for slot in slots
     )

@@ -7,11 +7,12 @@ the plan is done. Creates are idempotent by name, deletes name the uid that they
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from railhead.planning.pod_view import PodView
+from railhead.planning.status_change import StatusChange
 
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
@@ -103,23 +104,48 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All that one pass wants. An empty plan means: nothing to do until something changes.
+class Effects:
+    """What a pass wants beside the status.
 
     Attributes:
+        wake_at: when the job is looked at again although nothing changes.
         announced: the commit that its events tell of.
-        ask: the pod whose events may tell why it does not start.
+        look_up_events_of: the pod whose events may tell why it does not start.
     """
 
-    status: StatusWrite | None = None
     creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
-    events: tuple[Event, ...] = ()
     removes: tuple[Remove, ...] = ()
-    last: StatusWrite | None = None  # when all else is done: what cannot be seen afterwards is remembered so
+    events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
     announced: int | None = None
-    ask: PodView | None = None
+    look_up_events_of: PodView | None = None
+
+
+@dataclass(frozen=True)
+class Decision(Effects):
+    """What a decision answers and amendments complete. An empty one means: nothing to do until something changes.
+
+    Attributes:
+        status: the intent, before anything else is done.
+        last: when all else is done; what cannot be seen afterwards is remembered so.
+    """
+
+    status: StatusChange | None = None
+    last: StatusChange | None = None
+
+    def waking(self, at: datetime | None) -> Decision:
+        """At the latest then."""
+        times = [each for each in (self.wake_at, at) if each is not None]
+        return replace(self, wake_at=min(times, default=None))
+
+
+@dataclass(frozen=True)
+class Plan(Effects):
+    """A decision whose status changes have become writes; what changes nothing is not in it."""
+
+    status: StatusWrite | None = None
+    last: StatusWrite | None = None
 
     @property
     def is_empty(self) -> bool:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from railhead.api import names
-from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.outcome import Outcome
 
 UNANSWERED_SECONDS = 30  # beyond the grace period
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a pod does not start: a CamelCase reason and the words of whoever refuses."""
+    """Why a pod does not start: a CamelCase reason, and the message of the component that rejects it."""
 
     reason: str
     message: str
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What the events about a pod said; the problem is None when they told of none."""
+class PodEvents:
+    """What the events about a pod say; the problem is None when they name none."""
 
     problem: Problem | None
     at: datetime
@@ -48,7 +49,7 @@ class PodView:
     problem: Problem | None = None
     container: str = names.CONTAINER  # whose end the exit code and the message are
     created_at: datetime | None = None
-    asked_at: datetime | None = None  # when the events about it were last looked for
+    events_read_at: datetime | None = None  # when the events about it were last read
     gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
 
     @property
@@ -61,11 +62,12 @@ class PodView:
         """Our container has. The phase follows a second later, or never while a sidecar runs."""
         return self.is_over or self.exit_code is not None
 
-    def explain(self, asked: Asked | None) -> PodView:
-        """With what its events said, if it does not run and its status says nothing."""
-        if asked is None:
+    def explain(self, events: PodEvents | None) -> PodView:
+        """With the problem that its events name, if it does not run and its status names none."""
+        if events is None:
             return self
-        return replace(self, asked_at=asked.at, problem=self.problem or (None if self.is_running else asked.problem))
+        problem = self.problem or (None if self.is_running else events.problem)
+        return replace(self, events_read_at=events.at, problem=problem)
 
     @property
     def is_live(self) -> bool:
@@ -75,7 +77,7 @@ class PodView:
     def is_up(self) -> bool:
         return self.is_live and self.is_running
 
-    @property
+    @cached_property
     def outcome(self) -> Outcome | None:
         return Outcome.from_json(self.message) if self.message else None
 
@@ -108,5 +110,4 @@ class PodView:
     @property
     def has_succeeded(self) -> bool:
         """Only by its own word: exit code 0 and a final report that says so."""
-        outcome = self.outcome
-        return self.exit_code == 0 and outcome is not None and outcome.outcome == SUCCEEDED
+        return self.exit_code == 0 and self.outcome is not None and self.outcome.has_succeeded

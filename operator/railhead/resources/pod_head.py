@@ -7,7 +7,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import JobStatus
+from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
 from railhead.resources.input import build_dataset_paths
@@ -28,6 +28,7 @@ def build_head_pod(
     attempt: int,
     status: JobStatus,
     worker_pods: int,
+    initial_checkpoint: InitialCheckpoint | None = None,
 ) -> dict[str, Any]:
     """The head of one attempt.
 
@@ -37,7 +38,7 @@ def build_head_pod(
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
-    paths, initial = build_dataset_paths(spec), status.initial_checkpoint
+    paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
     env = [
         {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},

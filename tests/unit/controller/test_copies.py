@@ -11,7 +11,7 @@ import pytest
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
-from railhead.controller.executor import Executor, Refused
+from railhead.controller.executor import ChildRejected, Executor
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
@@ -45,7 +45,7 @@ async def execute(wanted: Plan, script: Mapping[tuple[str, str], Any]) -> FakeCl
     executor = Executor(client, Nobody(), EventRecorder(client))
     try:
         await executor.execute(KEY, UID, wanted)
-    except (Refused, KubeError) as error:
+    except (ChildRejected, KubeError) as error:
         client.script[("error", "")] = [error]  # type: ignore[list-item]
     return client
 
@@ -127,7 +127,7 @@ async def test_a_source_that_cannot_be_had_is_said_and_no_pod_is_made(
     wanted = plan_first_attempt(**({"items": items} if items else {}))
     client = await execute(wanted, {("get", COPY): [copy], ("get", "code"): source})
     [error] = client.script[("error", "")]
-    assert isinstance(error, Refused)
+    assert isinstance(error, ChildRejected)
     assert words in str(error)
     assert client.names("create", "pods") == []
     assert error.problem.reason == reason

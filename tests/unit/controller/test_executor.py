@@ -10,7 +10,7 @@ import pytest
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
-from railhead.controller.executor import REQUESTS_AT_A_TIME, Executor, LostCompare, Refused
+from railhead.controller.executor import REQUESTS_AT_A_TIME, ChildRejected, Executor, LostCompare
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
@@ -240,7 +240,7 @@ async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
     client: FakeClient, executor: Executor, learnt: Learnt
 ) -> None:
     client.script = {("create", "head"): [EXISTS], ("get", "head"): [{"metadata": {"name": "head"}}]}
-    with pytest.raises(Refused, match=r"head .* not the job's"):
+    with pytest.raises(ChildRejected, match=r"head .* not the job's"):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
     assert learnt.pods == []
 
@@ -288,7 +288,7 @@ async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
     client: FakeClient, executor: Executor, learnt: Learnt, answer: KubeError, reason: str
 ) -> None:
     client.script = {("create", "head"): [answer]}
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was refused: {answer.message}")
     assert learnt.pods == ["worker"]  # the others are made all the same
@@ -310,16 +310,16 @@ WORDS = {"reason": "FailedMount", "message": 'secret "keys" not found', "lastTim
 
 async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: FakeClient, executor: Executor) -> None:
     client.script = {("list", "events"): [{"metadata": {"resourceVersion": "1"}, "items": [WORDS]}]}
-    assert await executor.ask(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
+    assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
     [asked] = client.asked
     assert "fieldSelector=involvedObject.uid%3Duid-head%2Ctype%3DWarning" in asked.path
 
 
 async def test_who_may_not_read_events_goes_on_without(client: FakeClient, executor: Executor) -> None:
     client.script = {("list", "events"): [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]}
-    assert await executor.ask(KEY, SILENT) is None
+    assert await executor.look_up_events(KEY, SILENT) is None
     with pytest.raises(RetryAfter):
-        await executor.ask(KEY, SILENT)
+        await executor.look_up_events(KEY, SILENT)
 
 
 async def test_the_token_is_made_here_and_nothing_else_changes(client: FakeClient, executor: Executor) -> None:

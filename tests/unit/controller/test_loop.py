@@ -13,7 +13,7 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
 from railhead.controller.events import EventRecorder
-from railhead.controller.executor import Executor, LostCompare, Refused
+from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.loop import TROUBLE_RETRY_SECONDS, Loop
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
@@ -59,7 +59,7 @@ class ScriptedExecutor(Executor):
         if errors := self.script.get(key):
             raise errors.pop(0)
 
-    async def ask(self, key: JobKey, pod: PodView) -> Problem | None:
+    async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
         self.asked.append(pod.name)
         return self.words.pop(0)
 
@@ -208,7 +208,7 @@ async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_ma
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The pass after it makes nothing; it says why and when that is tried again."""
-    stage.executor.script = {A: [Refused(QUOTA), LostCompare("changed"), Refused(QUOTA)]}
+    stage.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
     async with stage.running() as settle:
         stage.queue.add(A)
         assert await settle() == ["a", "a"]
@@ -216,13 +216,13 @@ async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_ma
         assert "default/a: QuotaExceeded: Pod head was refused: exceeded quota" in caplog.text
         stage.clock.pass_seconds(5)
         assert await settle() == ["a", "a"]
-        refusal = stage.observe(A).refusal
+        refusal = stage.observe(A).rejection
         assert refusal is not None and (refusal.problem, refusal.tries) == (QUOTA, 2)
         stage.clock.pass_seconds(9.9)
         assert await settle() == []
         stage.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert stage.observe(A).refusal is None
+        assert stage.observe(A).rejection is None
 
 
 async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeeds(stage: Stage) -> None:
@@ -286,10 +286,10 @@ async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(
     assert stage.executor.asked == [pod_name]
     [said] = stage.executor.plans[-1][2].events
     assert (said.reason, said.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
-    assert [pod.asked_at for pod in stage.observe(A).pods] == [NOW, None, None]
+    assert [pod.events_read_at for pod in stage.observe(A).pods] == [NOW, None, None]
     stage.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
     stage.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
-    assert not any(pod.asked_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
+    assert not any(pod.events_read_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
 
 
 async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:
@@ -310,7 +310,7 @@ async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: 
 
 
 async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
-    stage.executor.script = {A: [LostCompare("changed")], B: [Refused(QUOTA)], C: [RetryAfter(503, "", "away")]}
+    stage.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await stage.loop.pass_over(key)
     assert stage.counted == ["lost", "refused", "error", "done"]

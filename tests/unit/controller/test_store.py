@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
+from railhead.api.spec import TrainJobSpec
 from railhead.controller.store import Store
-from railhead.planning.observed import Announced
+from railhead.planning.observed import AnnouncedCommit
 from tests.unit.builders import NOW, SETTINGS, UID
 from tests.unit.controller.raws import SPEC, Object, make_job, make_pod
 
@@ -40,18 +42,18 @@ def test_a_job_is_news_once() -> None:
 def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this_operator_begins_to_lead() -> None:
     store = Store()
 
-    def announced() -> Announced | None:
+    def announced() -> AnnouncedCommit | None:
         observed = store.observe(KEY, now=NOW, settings=SETTINGS)
         return observed.announced if observed else None
 
     store.put_job(make_job(1, status={"checkpoint": {"index": 2, "uri": "/c2", "attempt": 1}}))
-    assert announced() == Announced(2)
+    assert announced() == AnnouncedCommit(2)
     store.put_job(make_job(2, status={"checkpoint": {"index": 5, "uri": "/c5", "attempt": 1}}))
-    assert announced() == Announced(2)
+    assert announced() == AnnouncedCommit(2)
     store.take_as_announced()
-    assert announced() == Announced(5)
+    assert announced() == AnnouncedCommit(5)
     store.note_announced(UID, 6, at=NOW)
-    assert announced() == Announced(6, NOW)
+    assert announced() == AnnouncedCommit(6, NOW)
     store.drop_job(KEY, UID, version=9)
     store.note_announced(UID, 7, at=NOW)
     assert announced() is None
@@ -66,7 +68,7 @@ def test_a_record_holds_what_the_planner_asks_for() -> None:
     assert observed is not None
     assert (observed.uid, observed.generation, observed.is_deleting) == (UID, 2, True)
     assert (observed.status.attempt, observed.status.phase) == (4, "Running")
-    assert observed.spec is not None
+    assert isinstance(observed.spec, TrainJobSpec)
     assert observed.spec.scaling.num_workers == 2
     assert [pod.name for pod in observed.pods] == ["head"]
     assert (observed.now, observed.settings) == (NOW, SETTINGS)
@@ -99,9 +101,8 @@ def test_a_bad_spec_is_an_error_and_no_exception(spec: Any) -> None:
     assert store.put_job(make_job(1, spec=spec)) == KEY
     record = store.job(KEY)
     assert record is not None
-    assert record.spec is None
-    assert record.error is not None
-    assert record.error.field.startswith("spec")
+    assert isinstance(record.spec, InvalidSpec)
+    assert record.spec.field.startswith("spec")
 
 
 def test_a_mended_spec_has_no_error_any_more() -> None:
@@ -111,7 +112,7 @@ def test_a_mended_spec_has_no_error_any_more() -> None:
     store.put_job(make_job(3, generation=2))
     record = store.job(KEY)
     assert record is not None
-    assert (record.error, record.spec is None) == (None, False)
+    assert isinstance(record.spec, TrainJobSpec)
 
 
 def test_a_deleted_job_is_gone_and_a_late_answer_does_not_bring_it_back() -> None:

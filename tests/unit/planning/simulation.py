@@ -11,7 +11,7 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.planning.observed import Announced, Observed, Refusal
+from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
@@ -33,14 +33,14 @@ class Simulation:
     stuck: set[str] = field(default_factory=set)
     bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
     refuses: Callable[[str, dict[str, Any]], Problem | None] = lambda kind, body: None
-    refusal: Refusal | None = None
-    announced: Announced | None = None
+    refusal: Rejection | None = None
+    announced: AnnouncedCommit | None = None
     last: Plan = field(default_factory=Plan)
 
     def observe(self) -> Observed:
         pods = self.pods.values()
         refusal = self._known_refusal()
-        observed = make_observed(*pods, status=self.status, spec=self.spec, now=self.now, refusal=refusal)
+        observed = make_observed(*pods, status=self.status, spec=self.spec, now=self.now, rejection=refusal)
         return replace(observed, announced=self.announced)
 
     def pass_over(self) -> Plan:
@@ -58,12 +58,12 @@ class Simulation:
             self._delete(delete.name, delete.uid)
         self._create_all(wanted)
         if wanted.announced is not None:
-            self.announced = Announced(wanted.announced, at=self.now)
+            self.announced = AnnouncedCommit(wanted.announced, at=self.now)
         self.events += [event.reason for event in wanted.events]
         self.counts["events"] += len(wanted.events)
         return wanted
 
-    def _known_refusal(self) -> Refusal | None:
+    def _known_refusal(self) -> Rejection | None:
         """Of the present attempt."""
         return self.refusal if self.refusal and self.refusal.attempt == self.status["attempt"] else None
 
@@ -73,7 +73,7 @@ class Simulation:
             self.counts["refusals"] += 1
             known = self._known_refusal()
             tries = known.tries + 1 if known else 1
-            self.refusal = Refusal(refused[0], self.status["attempt"], tries=tries, at=self.now)
+            self.refusal = Rejection(refused[0], self.status["attempt"], tries=tries, at=self.now)
         elif wanted.creates:
             self.refusal = None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.planning.observed import Announced
+from railhead.planning.observed import AnnouncedCommit
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
 
@@ -15,7 +15,7 @@ def commit(sim: Simulation, index: int) -> None:
 
 
 def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
-    sim = Simulation(announced=Announced(-1))
+    sim = Simulation(announced=AnnouncedCommit(-1))
     sim.run_until_training()
     assert REASON not in sim.events
     commit(sim, 0)
@@ -34,7 +34,7 @@ def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
 
 
 def test_the_last_one_is_told_with_the_end() -> None:
-    sim = Simulation(announced=Announced(-1))
+    sim = Simulation(announced=AnnouncedCommit(-1))
     sim.run_until_training()
     commit(sim, 0)
     sim.end_head("Succeeded", checkpoint={"uri": "/runs/c7", "index": 7, "time": "", "metrics": {}})
@@ -44,7 +44,7 @@ def test_the_last_one_is_told_with_the_end() -> None:
 
 
 def test_the_last_one_before_a_rest_is_told() -> None:
-    sim = Simulation(announced=Announced(-1))
+    sim = Simulation(announced=AnnouncedCommit(-1))
     sim.run_until_training()
     commit(sim, 0)
     commit(sim, 1)
@@ -54,7 +54,7 @@ def test_the_last_one_before_a_rest_is_told() -> None:
 
 
 def test_what_an_operator_finds_at_its_start_was_told() -> None:
-    sim = Simulation(announced=Announced(3))
+    sim = Simulation(announced=AnnouncedCommit(3))
     sim.run_until_training()
     commit(sim, 3)
     assert REASON not in sim.events

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from railhead.api import names
+from railhead.api.times import parse_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
-from railhead.planning.status_write import parse_time
-from tests.unit.builders import make_spec
+from tests.unit.builders import UID, make_spec
 from tests.unit.planning.simulation import Simulation
 
 
@@ -43,10 +44,12 @@ def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
     before = dict(sim.status)
     wanted = clean(sim)
     assert not sim.pods
+    service = names.service_name("digits", UID)
     assert {(r.kind, r.name.split("-", 2)[-1]) for r in wanted.removes} == {
-        ("Service", wanted.removes[0].name.split("-", 2)[-1]),
+        ("Service", service.split("-", 2)[-1]),
         ("Secret", "auth"),
         ("ConfigMap", "input"),
+        ("NetworkPolicy", service.split("-", 2)[-1]),
     }
     assert wanted.status is None and not wanted.events
     assert {key for key in sim.status if sim.status[key] != before.get(key)} == {"cleanUpTime"}
@@ -73,14 +76,16 @@ def test_a_job_that_goes_on_is_not_cleaned_up() -> None:
     assert "cleanUpTime" not in sim.status
 
 
-def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too() -> None:
+@pytest.mark.parametrize("has_network_policies", [True, False])
+def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_network_policies: bool) -> None:
+    """Policies also after `--job-network-policies` was switched off: an operator before this one may have made them."""
     sim = finished(source={"configMap": {"name": "code"}})
     sim.later(7200)
     sim.spec = make_spec(source={"configMap": {"name": "code"}}, ttlSecondsAfterFinished=3600)
     observed = sim.observe()
-    settings = replace(observed.settings, has_network_policies=True)
+    settings = replace(observed.settings, has_network_policies=has_network_policies)
     wanted = plan(replace(observed, settings=settings))
-    assert [r.kind for r in wanted.removes] == ["Service", "Secret", "ConfigMap", "ConfigMap", "NetworkPolicy"]
+    assert [r.kind for r in wanted.removes] == ["Secret", "Service", "ConfigMap", "ConfigMap", "NetworkPolicy"]
 
 
 def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None:

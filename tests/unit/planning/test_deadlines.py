@@ -23,6 +23,9 @@ def test_a_job_whose_time_is_over_fails_and_its_head_is_told_first() -> None:
     failure = wanted.status.fields["failure"]
     assert (failure["class"], failure["reason"]) == ("DeadlineExceeded", "ActiveDeadlineExceeded")
     assert "spec.activeDeadlineSeconds" in failure["message"]
+    assert wanted.deletes == ()
+    known = {**RUNNING_STATUS, **wanted.status.fields}
+    wanted = plan(make_observed(*ALL, status=known, spec=make_spec(activeDeadlineSeconds=3600)))
     assert [delete.name for delete in wanted.deletes] == [ALL[0].name]
 
 
@@ -40,6 +43,7 @@ def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended()
     head = sim.head.name
     sim.later(600)
     sim.pass_over()
+    sim.pass_over()
     sim.pods[head] = replace(sim.pods[head], gone_by=sim.now + timedelta(seconds=75))
     sim.settle()
     assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
@@ -56,6 +60,7 @@ def test_a_head_that_does_not_end_keeps_no_worker_of_a_job_whose_time_is_over() 
     head = sim.head.name
     sim.stuck.add(head)
     sim.later(600)
+    sim.pass_over()
     sim.pass_over()
     sim.pods[head] = replace(sim.pods[head], gone_by=sim.now + timedelta(seconds=75))
     sim.settle()

@@ -8,7 +8,7 @@ from typing import Any
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.pod_view import Problem
-from tests.unit.builders import make_observed, make_spec
+from tests.unit.builders import make_job, make_spec
 from tests.unit.planning.simulation import Simulation
 
 
@@ -42,7 +42,7 @@ def test_pods_of_several_workers_are_counted_as_pods() -> None:
     sim = Simulation(spec=elastic(4, workersPerPod=2))
     sim.settle()
     assert worker_slots(sim) == [0, 1]
-    assert make_observed(spec=sim.spec).least_workers == 1
+    assert make_job(spec=sim.spec).least_workers == 1
 
 
 def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() -> None:
@@ -95,7 +95,7 @@ def test_with_fewer_than_the_least_there_is_no_training() -> None:
     sim.lose(_workers(sim)[0][0])
     sim.report("RESTARTING")
     sim.settle()
-    assert not make_observed(*sim.pods.values(), status=sim.status, spec=sim.spec).are_enough_up
+    assert not make_job(*sim.pods.values(), status=sim.status, spec=sim.spec).are_enough_up
 
 
 def test_more_workers_are_made_at_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,11 +12,11 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
+from railhead.api.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
-from railhead.planning.status_write import format_time
-from tests.unit.builders import NOW, UID, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, UID, ended, make_head, make_observed, make_spec, make_worker, to_job
 from tests.unit.planning.simulation import Simulation
 
 small = st.integers(min_value=-1, max_value=4)
@@ -44,7 +45,7 @@ def pods(draw: st.DrawFn) -> PodView:
         "finished_at": draw(st.one_of(st.none(), st.just(NOW), st.just(NOW + timedelta(hours=3)))),
         "role": draw(st.sampled_from([pod.role, pod.role, "", "other"])),
     }
-    return PodView(**{**pod.__dict__, **changes})
+    return replace(pod, **changes)
 
 
 statuses = st.fixed_dictionaries(
@@ -101,8 +102,8 @@ def observations(draw: st.DrawFn) -> Observed:
     observed = make_observed(*draw(st.lists(pods(), max_size=6)), status=draw(statuses), spec=spec)
     changes: dict[str, Any] = {"is_deleting": draw(st.booleans()) and draw(st.booleans())}
     if draw(st.integers(0, 9)) == 0:
-        changes |= {"spec": None, "error": draw(st.sampled_from([None, InvalidSpec("spec.image", "missing")]))}
-    return Observed(**{**observed.__dict__, **changes})
+        changes |= {"spec": InvalidSpec("spec.image", "missing")}
+    return replace(observed, **changes)
 
 
 @settings(max_examples=600, deadline=None)
@@ -204,5 +205,6 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions:
     else:
         assert len(sim.live_heads) == 1
         assert (
-            len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live]) == sim.observe().wanted_workers
+            len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live])
+            == to_job(sim.observe()).wanted_workers
         )

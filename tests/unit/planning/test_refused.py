@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.controller.rejection import find_reason
+from railhead.planning.facts.reasons import REJECTIONS
 from railhead.planning.pod_view import Problem
-from railhead.planning.refused import REASONS, find_reason
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
 
@@ -122,7 +123,7 @@ def test_an_elastic_job_trains_on_and_says_why_it_does_not_grow() -> None:
     ],
 )
 def test_the_reason_is_found_in_the_servers_words(status: int, message: str, reason: str) -> None:
-    assert find_reason("Pod", status, message) == reason and reason in REASONS
+    assert find_reason("Pod", status, message) == reason and reason in REJECTIONS
 
 
 def test_only_pods_come_from_the_template() -> None:

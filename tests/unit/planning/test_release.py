@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api import names
+from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import Problem
-from railhead.planning.release import HOLD_SECONDS
 from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
 

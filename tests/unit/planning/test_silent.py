@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from railhead.controller.pod_events import find_problem
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
-from railhead.planning.pod_view import Asked, PodView, Problem
-from railhead.planning.silent import find_words
+from railhead.planning.pod_view import PodEvents, PodView, Problem
 from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
 
 PENDING = {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "round": 0}
@@ -22,7 +22,7 @@ def creating(pod: PodView, *, age: float, asked: float | None = None, problem: P
     """On a node for so many seconds without a word; asked about when it was so old."""
     began = NOW - timedelta(seconds=age)
     pod = replace(pod, phase="Pending", is_running=False, created_at=began)
-    return pod if asked is None else pod.explain(Asked(problem, began + timedelta(seconds=asked)))
+    return pod if asked is None else pod.explain(PodEvents(problem, began + timedelta(seconds=asked)))
 
 
 def look(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
@@ -50,13 +50,13 @@ def test_it_is_asked_about_after_a_while_and_ever_more_seldom(age: float, asked:
     head = creating(make_head(), age=age, asked=asked)
     decided = look(head, make_worker(0), make_worker(1))
     assert wait_of(decided) == wait
-    assert decided.ask == (head if wait is None else None)
+    assert decided.look_up_events_of == (head if wait is None else None)
 
 
 def test_one_pod_of_a_job_is_asked_about_the_head_before_the_workers() -> None:
     head, workers = creating(make_head(), age=60), [creating(make_worker(n), age=60) for n in (1, 0)]
-    assert look(head, *workers).ask == head
-    assert look(make_head(), *workers).ask == workers[1]
+    assert look(head, *workers).look_up_events_of == head
+    assert look(make_head(), *workers).look_up_events_of == workers[1]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_one_pod_of_a_job_is_asked_about_the_head_before_the_workers() -> None:
 )
 def test_nobody_is_asked_about_a_pod_that_runs_or_says_why_it_does_not(changes: dict[str, Any]) -> None:
     worker = replace(creating(make_worker(0), age=60), **changes)
-    assert look(make_head(), worker, make_worker(1)).ask is None
+    assert look(make_head(), worker, make_worker(1)).look_up_events_of is None
 
 
 def test_what_its_events_say_is_said_and_is_past_when_it_runs() -> None:
@@ -88,7 +88,7 @@ def test_what_its_events_say_is_said_and_is_past_when_it_runs() -> None:
     assert (event.type, event.reason, event.is_series) == ("Warning", "FailedMount", True)
     assert wait_of(decided) == 10, "it is asked about again, for the cause may be another one by then"
     told_status = {**PENDING, "conditions": decided.status.fields["conditions"]}
-    runs = replace(told, phase="Running", is_running=True, problem=None).explain(Asked(MOUNT, NOW))
+    runs = replace(told, phase="Running", is_running=True, problem=None).explain(PodEvents(MOUNT, NOW))
     late = creating(make_worker(0), age=0)
     after = look(runs, late, make_worker(1), status=told_status)
     assert after.status is not None
@@ -120,6 +120,6 @@ def test_the_newest_event_that_tells_is_the_word() -> None:
         },
         {"reason": "Unhealthy", "message": "of something else", "lastTimestamp": "2026-01-01T13:00:00Z"},
     ]
-    assert find_words(events) == Problem("FailedCreatePodSandBox", "FailedCreatePodSandBox")
-    assert find_words(events[:2]) == Problem("FailedAttachVolume", "newer")
-    assert find_words(events[3:]) is None and find_words([]) is None
+    assert find_problem(events) == Problem("FailedCreatePodSandBox", "FailedCreatePodSandBox")
+    assert find_problem(events[:2]) == Problem("FailedAttachVolume", "newer")
+    assert find_problem(events[3:]) is None and find_problem([]) is None

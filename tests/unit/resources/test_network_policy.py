@@ -9,7 +9,7 @@ from railhead.planning.children import prerequisites
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_worker import build_worker_pod
-from tests.unit.builders import SETTINGS, UID, make_observed, make_spec
+from tests.unit.builders import SETTINGS, UID, make_observed, make_spec, to_job
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
@@ -49,5 +49,5 @@ def test_it_goes_with_the_job() -> None:
 def test_it_is_made_before_the_pods_when_it_is_asked_for() -> None:
     observed = make_observed()
     asked = replace(observed, settings=replace(observed.settings, has_network_policies=True))
-    assert "NetworkPolicy" not in {child.kind for child in prerequisites(observed)}
-    assert [child.kind for child in prerequisites(asked)].count("NetworkPolicy") == 1
+    assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed))}
+    assert [child.kind for child in prerequisites(to_job(asked))].count("NetworkPolicy") == 1

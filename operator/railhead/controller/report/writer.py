@@ -13,14 +13,13 @@ from typing import Any
 
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
-from railhead.contract.checkpoint import MAX_TIME
 from railhead.contract.report import Report
 from railhead.controller.report.authority import JobFacts
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
-from railhead.planning.driver_words import changed_best, count_of, metrics_of, newer_checkpoint, uri_of, warning_of
-from railhead.planning.status_write import build_operations
+from railhead.planning.facts.report import change_by_report, cut_count
+from railhead.planning.status_write import build_fields, build_operations
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
@@ -31,38 +30,13 @@ CLOSE_SECONDS = 3.0
 
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     """The status fields that this report changes, as JSON; None takes a field away. Pure."""
-    current = status.model_dump(by_alias=True, mode="json")
-    current["progress"] = {key: value for key, value in current["progress"].items() if value is not None}
-    wanted: dict[str, Any] = {
-        "progress": {
-            "attempt": report.attempt,
-            "state": report.state,
-            "reports": count_of(report.reports),
-            "joined": count_of(report.joined),
-            "workers": count_of(report.workers),
-            "metrics": metrics_of(report.metrics),
-            "updateTime": report.time[:MAX_TIME],
-        }
-    }
-    if warning := warning_of(report.warning):
-        wanted["progress"]["warning"] = warning
-    if {**wanted["progress"], "updateTime": current["progress"].get("updateTime")} == current["progress"]:
-        del wanted["progress"]  # a word that is only to say that the driver is there
-    checkpoint = newer_checkpoint(report.checkpoint, status, attempt=report.attempt, time=report.time)
-    if checkpoint:
-        wanted["checkpoint"] = checkpoint
-    wanted |= changed_best(report.best_checkpoint, status, attempt=report.attempt)
-    if run := uri_of(report.run_uri):
-        wanted["runURI"] = run
-    if resumed := uri_of(report.resumed_from.uri if report.resumed_from else ""):
-        wanted["resumedFrom"] = {"uri": resumed}
-    return {key: value for key, value in wanted.items() if current.get(key) != value}
+    return build_fields(status, change_by_report(report, status))
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:
     """Does the status know of a later word of this attempt? Each word holds the whole state. Pure."""
     known = status.progress
-    return known.attempt == report.attempt and count_of(report.reports) < known.reports
+    return known.attempt == report.attempt and cut_count(report.reports) < known.reports
 
 
 def is_for_nobody(error: KubeError) -> bool:

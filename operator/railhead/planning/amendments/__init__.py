@@ -1,0 +1,1 @@
+"""What a pass adds to any decision; planner.py has their order."""

@@ -1,0 +1,48 @@
+"""A rejected child: reported at once by the condition Reconciling, and created again after 5, 10, 20, 30, 30 ... s,
+while other pods wait for it after 5, 10, 10 ... s.
+
+Nothing at all is created for the job until then, whatever the pass has decided. No restart is
+counted: nothing was lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.planning.conditions import stand_still
+from railhead.planning.decisions.progress import show_progress
+from railhead.planning.facts.backoff import rejected_until
+from railhead.planning.facts.partial_gang import give_up_due
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import Problem
+from railhead.planning.status_write import changes_anything
+
+
+def hold_back_creates(job: Job, decision: Decision) -> Decision:
+    """The decision without what it would create, while the API server's last rejection is young."""
+    rejection = job.rejection
+    if rejection is None or not decision.creates:
+        return decision
+    due = give_up_due(job)
+    at = rejected_until(job, rejection, is_held=due is not None)
+    if at <= job.now:
+        return decision
+    if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
+        held = replace(decision, creates=())  # the next pass reports why
+    elif job.is_elastic and job.are_enough_up:
+        held = replace(show_progress(job), deletes=decision.deletes)  # it trains all the same
+    else:
+        held = replace(_report(job, rejection.problem), deletes=decision.deletes)
+    return held.waking(at).waking(due)
+
+
+def _report(job: Job, problem: Problem) -> Decision:
+    """Once, and again when it is something else."""
+    reason, message = problem.reason, problem.message
+    if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
+        return Decision()
+    status = stand_still(job, types.RECONCILING, reason=reason, message=message)
+    event = Event("Warning", reason, message, is_series=True)
+    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))

@@ -1,0 +1,16 @@
+"""A changed spec is acknowledged also when nothing else changes: tools wait for status.observedGeneration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Decision
+from railhead.planning.status_change import StatusChange
+
+
+def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
+    """The decision with a status change, in which every write has the generation."""
+    if decision.status is not None or observed.status.observed_generation == observed.generation:
+        return decision
+    return replace(decision, status=StatusChange())

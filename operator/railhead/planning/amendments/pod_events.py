@@ -1,0 +1,37 @@
+"""Pods that have a node, do not run and do not report why: the kubelet does so in an event about the pod only.
+
+That event is looked up after 15 s, and again after twice the time, at most every 5 minutes,
+for one pod of the job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from railhead.planning.facts.reasons import POD_EVENTS
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision
+from railhead.planning.pod_view import PodView
+
+FIRST_SECONDS, MOST_SECONDS = 15, 300
+
+
+def look_up_pod_events(job: Job, decision: Decision) -> Decision:
+    """The decision with the look-up, or with the time when it is due. Of pods that are about to go nobody asks."""
+    if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
+        return decision
+    pod = _find_unexplained(job)
+    if pod is None or pod.created_at is None:
+        return decision
+    waited = (pod.events_read_at - pod.created_at).total_seconds() if pod.events_read_at else FIRST_SECONDS
+    after = timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))
+    due = (pod.events_read_at or pod.created_at) + after
+    return replace(decision, look_up_events_of=pod) if due <= job.now else decision.waking(due)
+
+
+def _find_unexplained(job: Job) -> PodView | None:
+    for pod in job.not_started:
+        if pod.node and (pod.problem is None or pod.problem.reason in POD_EVENTS):
+            return pod
+    return None

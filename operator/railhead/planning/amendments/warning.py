@@ -1,0 +1,57 @@
+"""What the driver warns of, as a condition: Resumable is False while the run is not the job's own, and
+CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost.
+
+Training continues meanwhile. The condition rides along with every status change of the job, and
+one event is sent when it comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.status import DriverWarning
+from railhead.contract.report import LOSSES
+from railhead.planning.conditions import make_condition
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.status_change import StatusChange
+
+TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK)
+_NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
+
+
+def add_warning(job: Job, decision: Decision) -> Decision:
+    """The decision whose status change, whatever it is for, brings the condition and its event, or takes it away."""
+    if decision.status is None or decision.status.is_guard:
+        return decision
+    warning = _find_warning(job)
+    status = _show(job, decision.status, warning)
+    if warning is None or job.status.reason_of(_type_of(warning)) == warning.reason:
+        return replace(decision, status=status)
+    event = Event("Warning", warning.reason, warning.message)
+    return replace(decision, status=status, events=(*decision.events, event))
+
+
+def _find_warning(job: Job) -> DriverWarning | None:
+    """The driver's, of this attempt; that of the attempt before until this one's fit() has begun."""
+    progress = job.status.progress
+    if progress.attempt == job.attempt and (progress.warning or progress.state not in _NOT_KNOWN_YET):
+        return progress.warning
+    before = next((each for each in job.status.conditions if each.type in TYPES), None)
+    return DriverWarning(reason=before.reason, message=before.message) if before else None
+
+
+def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> StatusChange:
+    cleared = status.without_conditions(TYPES)
+    if warning is None:
+        return cleared
+    type_ = _type_of(warning)
+    is_true = type_ == types.CHECKPOINT_FALLBACK
+    return cleared.with_conditions(
+        make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
+    )
+
+
+def _type_of(warning: DriverWarning) -> str:
+    return types.CHECKPOINT_FALLBACK if warning.reason in LOSSES else types.RESUMABLE

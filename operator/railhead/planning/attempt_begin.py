@@ -1,0 +1,68 @@
+"""Begins an attempt: the intent in the status, then everything that the attempt consists of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.names import MAX_ATTEMPT
+from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
+from railhead.api.times import format_time
+from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.conditions import stand_still
+from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.status_change import UNSET, Requirement
+
+
+def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: bool = False) -> Decision:
+    """Raises the attempt and creates its children. `again`: training has run since the job was started or resumed."""
+    attempt = min(attempt, MAX_ATTEMPT)
+    workers = job.wanted_workers
+    message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
+    status = replace(
+        stand_still(job, types.RECONCILING, reason=phase, message=message),
+        phase=phase,
+        attempt=attempt,
+        round=0,
+        head=HeadStatus(),
+        workers=WorkersStatus(desired=workers),
+        resize=None,
+        waiting=Waiting(since=format_time(job.now), again=again),
+        start_time=job.status.start_time or format_time(job.now),
+        initial_checkpoint=find_initial_checkpoint(job) or UNSET,
+    )
+    creates = (
+        *prerequisites(job),
+        head_pod(job, attempt=attempt, workers=workers),
+        *worker_pods(job, attempt=attempt, slots=range(workers), round_=0),
+    )
+    return Decision(status=status, creates=creates, events=(event,))
+
+
+def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
+    """The one after the present attempt, of which nothing acts any more; `reason` is the event's."""
+    attempt = job.attempt + 1
+    origin = f" from checkpoint {job.status.checkpoint.index}" if job.status.checkpoint else ""
+    event = Event("Normal", reason, f"Starting attempt {attempt}{origin}")
+    decision = begin_attempt(job, attempt=attempt, event=event, phase=phase, again=again)
+    return replace(
+        decision,
+        status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # for a head that was not seen
+        deletes=delete_all(job.pods),
+        events=(*_report_abandoned_pods(job), *decision.events),
+    )
+
+
+def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
+    """Somebody has to look at the node; the job does not wait for that."""
+    left = job.abandoned_pods
+    if not left:
+        return ()
+    pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in left[:3])
+    message = (
+        f"{len(left)} pods did not end within their grace period and are left behind: {pods}. If a head still runs "
+        "there, it commits and deletes nothing more (.railhead/ in the run's folder names the later attempt)"
+    )
+    return (Event("Warning", "PodsLeftBehind", message),)

@@ -1,0 +1,36 @@
+"""Conditions as decisions set them. Of those that say where a job stands, only the ones that are set remain."""
+
+from __future__ import annotations
+
+from railhead.api import conditions as types
+from railhead.api.conditions import Condition
+from railhead.api.times import format_time
+from railhead.planning.observed import Observed
+from railhead.planning.status_change import StatusChange
+
+# They exclude each other but for what one decision sets together; warnings live beside them.
+STANDING = frozenset({types.RECONCILING, types.STALLED, types.RUNNING, types.SUSPENDED, types.COMPLETE, types.FAILED})
+
+
+def make_condition(observed: Observed, type_: str, *, reason: str, message: str, is_true: bool = True) -> Condition:
+    return Condition(
+        type=type_,
+        status="True" if is_true else "False",
+        reason=reason[:128],
+        message=message[:4096],
+        observed_generation=observed.generation,
+        last_transition_time=format_time(observed.now),
+    )
+
+
+def stand(*conditions: Condition) -> StatusChange:
+    """Where the job stands now: these, and no other standing condition."""
+    return StatusChange().without_conditions(STANDING).with_conditions(*conditions)
+
+
+def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
+    """A condition that says why training does not run, and that it does not."""
+    return stand(
+        make_condition(observed, type_, reason=reason, message=message),
+        make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),
+    )

@@ -1,0 +1,30 @@
+"""spec.ttlSecondsAfterFinished: the children of a finished job go, the TrainJob stays.
+
+A GitOps tool that still has the TrainJob in its repository would make a deleted one again, and it
+would train again; so only what it has never heard of is removed.
+"""
+
+from __future__ import annotations
+
+from railhead.api.times import format_time
+from railhead.planning.children import removals
+from railhead.planning.decisions.finished import find_last_checkpoint, may_commit
+from railhead.planning.facts.deadlines import clean_up_due
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, delete_all
+from railhead.planning.status_change import StatusChange
+
+
+def decide_clean_up(job: Job) -> Decision | None:
+    """Once, after the time: what is not seen again, such as Secrets, is remembered as removed when it is."""
+    due = clean_up_due(job)
+    if due is None or due > job.now:
+        return None
+    head = job.head
+    if head is not None and (may_commit(job, head) or find_last_checkpoint(job)):
+        return None  # its last report comes first
+    deletes = delete_all(job.pods)
+    if job.status.clean_up_time:
+        return Decision(deletes=deletes)
+    done = StatusChange(clean_up_time=format_time(job.now))
+    return Decision(deletes=deletes, removes=removals(job), last=done)

@@ -1,0 +1,38 @@
+"""The limits that a user has set: of the whole job, of its start, and of a restart."""
+
+from __future__ import annotations
+
+from railhead.contract.failure import Failure, FailureClass
+from railhead.planning.attempt_end import fail_job, lose_attempt
+from railhead.planning.facts.deadlines import active_due, startup_due
+from railhead.planning.facts.failure_from_pod import explain_decision
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision
+
+
+def decide_active_deadline(job: Job) -> Decision | None:
+    """Is the time of the whole job over? Then it fails; `decide_finished` tells its head first."""
+    due = active_due(job)
+    if due is None or due > job.now:
+        return None
+    if job.head is not None and job.head.has_succeeded:
+        return None  # it has finished in time
+    limit = job.spec.active_deadline_seconds
+    message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) and had not finished"
+    failure = Failure(FailureClass.DEADLINE_EXCEEDED, "ActiveDeadlineExceeded", message)
+    return fail_job(job, explain_decision(job, failure))
+
+
+def decide_startup_deadline(job: Job) -> Decision | None:
+    """Has training been awaited for too long? Then all pods are given back, and the next attempt backs off."""
+    due = startup_due(job)
+    if due is None or due > job.now:
+        return None
+    waiting = job.status.waiting
+    field = "restartDeadlineSeconds" if waiting and waiting.again else "startDeadlineSeconds"
+    found = job.startup_problem
+    why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})" if found else ""
+    message = f"Training did not run within spec.{field}{why}"
+    reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
+    failure = explain_decision(job, Failure(FailureClass.STARTUP, reason, message), pod=found[0] if found else None)
+    return lose_attempt(job, failure, outcome=job.head.outcome if job.head else None)

@@ -1,0 +1,28 @@
+"""Begins a job's first attempt, or takes up again the one that its pods are in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api.names import HEAD
+from railhead.planning.attempt_begin import begin_attempt
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+
+
+def decide_first_attempt(job: Job) -> Decision | None:
+    """A job that was never started begins its first attempt.
+
+    When somebody wiped the status of a running job or set it back, its pods tell which attempt it is
+    in: that one is taken up again, and its children are found by their names. When the view of the
+    job is merely old, the compare refuses that, and nothing is done.
+    """
+    alive = job.acting_pods
+    later = max((pod.attempt for pod in alive), default=0) > job.attempt
+    if job.attempt > 0 and not later:
+        return None
+    heads = [pod.attempt for pod in alive if pod.role == HEAD and pod.attempt > job.attempt]
+    attempt = max([1, *(heads or [pod.attempt for pod in alive])])
+    event = Event("Normal", "Created", f"Starting 1 head pod and {job.wanted_workers} worker pods")
+    decision = begin_attempt(job, attempt=attempt, event=event, phase="Pending" if attempt == 1 else "Restarting")
+    return replace(decision, creates=(), events=()) if job.attempt > 0 else decision

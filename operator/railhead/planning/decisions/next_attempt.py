@@ -1,0 +1,73 @@
+"""Begins the next attempt once the backoff is over and nothing of the lost one can act any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.status import FailureStatus, Restarts
+from railhead.api.times import parse_time
+from railhead.contract.failure import FailureClass, Payer
+from railhead.planning.attempt_begin import begin_next_attempt
+from railhead.planning.conditions import make_condition, stand
+from railhead.planning.facts.backoff import next_attempt_at
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
+
+ENDING_SECONDS = 5  # from a container's end to its pod's
+PATIENCE_SECONDS = 30  # for pods to end; longer is reported
+
+
+def decide_next_attempt(job: Job) -> Decision | None:
+    """Waits, or raises the attempt and its counters in one write.
+
+    The next attempt waits until no pod of the lost one may still run: never two heads. A pod whose node does
+    not answer is waited for until its grace period is over and `UNANSWERED_SECONDS` more; if it is a head that
+    lives on, the fence in the run's storage keeps it from committing.
+    """
+    failure = job.status.failure
+    if failure is None or not job.is_attempt_lost:
+        return None
+    remains = job.acting_pods
+    if remains:
+        return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
+    at = next_attempt_at(job, failure, committed=job.has_committed)
+    if at > job.now:
+        return Decision(wake_at=at)
+    again = job.status.waiting is None or job.status.waiting.again
+    decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
+    return replace(decision, status=decision.status and replace(decision.status, restarts=_count(job, failure)))
+
+
+def _count(job: Job, failure: FailureStatus) -> Restarts:
+    """status.restarts with the lost attempt."""
+    restarts = job.status.restarts
+    policy = FailureClass.parse(failure.class_).policy
+    return Restarts(
+        application=restarts.application + (policy.payer is Payer.APPLICATION),
+        infrastructure=restarts.infrastructure + (policy.payer is Payer.INFRASTRUCTURE),
+        without_progress=0 if job.has_committed else restarts.without_progress + policy.counts_progress,
+        startup=restarts.startup + (policy.payer is Payer.STARTUP),
+    )
+
+
+def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:
+    """Deletes what remains, and reports what it waits for."""
+    since = min(since, job.now)
+    over_at, reported_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
+    # A pod whose container has ended ends by itself, and is evidence.
+    deletes = delete_all(pod for pod in remains if not pod.has_ended or job.now >= over_at)
+    if job.now < reported_at:
+        return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
+    if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
+        return Decision(deletes=deletes)  # reported already; which pods they are may change with every look
+    pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in remains[:3])
+    message = (
+        f"Attempt {job.attempt + 1} waits until {len(remains)} pods of attempt {job.attempt} "
+        f"have ended: {pods}; where a node does not answer at most {UNANSWERED_SECONDS} s longer than the grace period"
+    )
+    status = stand(make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
+    return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))

@@ -1,0 +1,116 @@
+"""Phase and conditions of a live attempt: Pending, Starting, Running, Restarting.
+
+Counts of ready pods alone cause no write where the number of workers is fixed; they ride
+along with the next one. Of an elastic job they are what a user wants to see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.conditions import Condition
+from railhead.api.scaling import START_WAIT_SECONDS
+from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
+from railhead.api.times import format_time
+from railhead.planning.conditions import make_condition, stand, stand_still
+from railhead.planning.facts.reasons import THAT_PASS
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.status_change import StatusChange
+
+
+def show_progress(job: Job) -> Decision:
+    """What the live attempt looks like, without anything to do."""
+    if job.were_all_up or job.are_enough_up:
+        return _training(job) if job.is_training else _starting(job)
+    return _pending(job)
+
+
+def _pending(job: Job) -> Decision:
+    """Not all pods are up. Only a pod that cannot start is worth a write."""
+    found = job.startup_problem
+    if found is None:
+        return _show_that_problem_is_past(job)
+    pod, problem = found
+    if job.status.reason_of(types.RECONCILING) == problem.reason:
+        return Decision()  # the message may change with every try; one write per reason is enough
+    message = f"Pod {pod.name} cannot start: {problem.message[:800]}"
+    status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
+    event = Event("Warning", problem.reason, message, is_series=True)
+    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))
+
+
+def _show_that_problem_is_past(job: Job) -> Decision:
+    """Of a pod that has found its place, or could be created after all; the others show it by coming up."""
+    if job.status.reason_of(types.RECONCILING) not in THAT_PASS:
+        return Decision()
+    phase: Phase = job.status.phase or "Pending"
+    message = f"All pods of attempt {job.attempt} have been made and are starting"
+    return Decision(status=replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase))
+
+
+def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
+    head, desired = job.head, job.desired_workers
+    return replace(
+        change,
+        head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
+        workers=WorkersStatus(desired=desired, ready=job.workers_up if job.is_elastic else desired, joined=joined),
+    )
+
+
+def _starting(job: Job) -> Decision:
+    """Enough pods are up; Ray and the worker group are coming up (again)."""
+    was_running = job.status.phase == "Running"
+    again = was_running or job.is_restart or job.status.round > 0
+    if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
+        return Decision()  # the driver's end is near or its report is old; the pods will tell
+    phase: Phase = "Restarting" if again else "Starting"
+    message = "The worker group is being formed again" if again else _describe_start(job)
+    status = replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase)
+    if was_running and job.status.waiting is None:
+        status = replace(status, waiting=Waiting(since=format_time(job.now), again=True))
+    return Decision(status=_count_pods(job, status, joined=job.joined if job.is_elastic else job.status.workers.joined))
+
+
+def _describe_start(job: Job) -> str:
+    if job.are_all_up:
+        return "All pods are up; Ray and the worker group are starting"
+    wait = job.spec.scaling.start_wait_seconds
+    return (
+        f"{job.workers_up} of {job.desired_workers} worker pods are up; training starts when all are, "
+        f"or after {START_WAIT_SECONDS if wait is None else wait} s with at least {job.least_workers}"
+    )
+
+
+def _training(job: Job) -> Decision:
+    joined = job.joined if job.is_elastic else job.desired_workers
+    pods = f"{job.workers_up} of {job.desired_workers}" if job.is_elastic else f"{job.desired_workers}"
+    message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
+    running = make_condition(job, types.RUNNING, reason="Training", message=message)
+    status = replace(stand(running, *_wait_for_workers(job)), phase="Running", waiting=None)
+    is_news = job.status.phase != "Running"
+    return Decision(
+        status=_count_pods(job, status, joined=joined),
+        events=(Event("Normal", "Started", message),) if is_news else (),
+    )
+
+
+def _wait_for_workers(job: Job) -> list[Condition]:
+    """An elastic job trains, and still wants more pods, or fewer."""
+    if not job.is_elastic:
+        return []
+    resize = job.status.resize
+    if resize is not None:
+        leaving = job.desired_workers - resize.worker_pods
+        message = f"{leaving} worker pods go right after the next committed checkpoint"
+        return [make_condition(job, types.RECONCILING, reason="Resizing", message=message)]
+    missing = job.desired_workers - job.workers_up
+    if missing <= 0:
+        return []
+    found = job.startup_problem
+    why = f": pod {found[0].name} cannot start: {found[1].reason}" if found else ""
+    if job.rejection is not None:
+        why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
+    message = f"{missing} worker pods are still awaited{why}; they join right after a committed checkpoint"
+    return [make_condition(job, types.RECONCILING, reason="WaitingForWorkers", message=message)]

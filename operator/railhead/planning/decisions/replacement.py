@@ -1,0 +1,71 @@
+"""Fills the slots of lost workers under a new round.
+
+A deleted pod leaves no trace to count, so the round is raised in the status before the
+replacement is created, and the replacement's name carries it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.status import Restarts, Waiting, WorkersStatus
+from railhead.api.times import format_time
+from railhead.planning.children import worker_pods
+from railhead.planning.conditions import stand_still
+from railhead.planning.decisions.progress import show_progress
+from railhead.planning.facts.backoff import replacement_at
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.status_change import Requirement, StatusChange
+
+
+def decide_replacement(job: Job) -> Decision | None:
+    """A worker slot without a live pod, although one was created: replaced in the same attempt."""
+    slots = job.empty_slots
+    if not slots:
+        return None
+    used = {pod.slot for pod in job.workers.lost if pod.round >= job.status.round}
+    if not job.were_all_up and not used.intersection(slots):
+        return None
+    at = replacement_at(job)
+    if at > job.now:
+        # An elastic job may well train meanwhile.
+        return (show_progress(job) if job.is_elastic else Decision()).waking(at)
+    round_ = job.status.round + 1
+    lost = [pod for pod in job.workers.lost if pod.slot in slots]
+    why = f": {lost[0].name} ({lost[0].last_words})" if lost else ""
+    message = f"{len(slots)} of {job.desired_workers} worker pods were lost{why}; replacing them (round {round_})"
+    status = replace(
+        _stand(job, message),
+        round=round_,
+        restarts=_count(job),
+        workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
+    )
+    if job.status.waiting is None:
+        status = replace(status, waiting=Waiting(since=format_time(job.now), again=True))
+    if {pod.slot for pod in lost} != set(slots):
+        status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
+    return Decision(
+        status=status,
+        creates=worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
+        deletes=delete_all(job.workers.lost),
+        events=(Event("Warning", "WorkerReplaced", message),),
+    )
+
+
+def _stand(job: Job, message: str) -> StatusChange:
+    """The group of an elastic job may continue without them: its driver reports, and `show_progress` shows it."""
+    if job.is_elastic:
+        return StatusChange()
+    return replace(stand_still(job, types.RECONCILING, reason="WorkerLost", message=message), phase="Restarting")
+
+
+def _count(job: Job) -> Restarts:
+    known = job.status.restarts
+    return Restarts(
+        application=known.application,
+        infrastructure=known.infrastructure + 1,
+        without_progress=known.without_progress,
+        startup=known.startup,
+    )

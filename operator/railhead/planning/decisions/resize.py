@@ -1,0 +1,49 @@
+"""Brings the number of worker pods of an elastic job to what the spec wants now.
+
+More pods are created at once; the driver takes them into the group right after a committed
+checkpoint. Fewer: the pods go right after a committed checkpoint, because the group loses
+what it has trained since the last one. Until then the intent is in the status.
+"""
+
+from __future__ import annotations
+
+from railhead.api.status import Resize, WorkersStatus
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.status_change import GUARD, Requirement, StatusChange
+
+
+def decide_resize(job: Job) -> Decision | None:
+    """Does spec.scaling.desiredWorkers want another number than the attempt has?"""
+    if not job.is_elastic or job.attempt == 0:
+        return None
+    surplus = delete_all(job.surplus_workers)
+    if surplus:
+        return Decision(status=GUARD.requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
+    wanted, resize = job.wanted_workers, job.status.resize
+    if wanted > job.desired_workers:
+        return _apply(job, wanted)
+    if wanted == job.desired_workers:
+        return _announce(None) if resize is not None else None
+    if not job.is_training:
+        return _apply(job, wanted)
+    if resize is None or resize.worker_pods != wanted:
+        return _announce(Resize(worker_pods=wanted, after_checkpoint=_newest_index(job)))
+    return _apply(job, wanted) if _newest_index(job) > resize.after_checkpoint else None
+
+
+def _apply(job: Job, wanted: int) -> Decision:
+    """Only the status: pods are created and removed by what it says, in the passes that follow."""
+    workers = WorkersStatus(desired=wanted, ready=job.status.workers.ready, joined=job.status.workers.joined)
+    message = f"From {job.desired_workers} to {wanted} worker pods (spec.scaling.desiredWorkers)"
+    status = StatusChange(workers=workers, resize=None).requiring(Requirement.SAME_SPEC)
+    return Decision(status=status, events=(Event("Normal", "Resized", message),))
+
+
+def _announce(resize: Resize | None) -> Decision:
+    """An older spec than the present one must not take pods away."""
+    return Decision(status=StatusChange(resize=resize).requiring(Requirement.SAME_SPEC))
+
+
+def _newest_index(job: Job) -> int:
+    return job.status.checkpoint.index if job.status.checkpoint else -1

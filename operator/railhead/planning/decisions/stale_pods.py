@@ -1,0 +1,17 @@
+"""Pods that have no place in the current attempt."""
+
+from __future__ import annotations
+
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, delete_all
+
+
+def decide_stale_pods(job: Job) -> Decision | None:
+    """Pods of an earlier attempt end before anything else is done: never two heads.
+
+    Those that have ended are only cleared away (the operator was ended before it could), and so is
+    the older of two pods of one slot (two operators, of which one had seen less).
+    """
+    earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
+    deletes = delete_all([*earlier, *job.workers.duplicates])
+    return Decision(deletes=deletes) if deletes or job.stale_pods else None

@@ -1,0 +1,52 @@
+"""The end that everybody hopes for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.status import HeadStatus, Progress, WorkersStatus
+from railhead.api.times import format_time
+from railhead.contract.outcome import Outcome
+from railhead.planning.conditions import stand_still
+from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.status_change import UNSET, Unset
+
+
+def decide_success(job: Job) -> Decision | None:
+    """The head ended well and reports it: the job is complete. The workers are left to `decide_finished`."""
+    head = job.head
+    if head is None or head.outcome is None or not head.has_succeeded:
+        return None
+    outcome = head.outcome
+    message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
+    status = replace(
+        stand_still(job, types.COMPLETE, reason="Succeeded", message=message),
+        phase="Succeeded",
+        completion_time=format_time(head.finished_at or job.now),
+        head=HeadStatus(pod=head.name, node=head.node),
+        workers=WorkersStatus(desired=job.desired_workers),
+        progress=_find_last_progress(job, outcome),
+    )
+    status = change_by_outcome(status, job.status, outcome, job.now)
+    return Decision(status=status, events=(Event("Normal", "Succeeded", message),))
+
+
+def _find_last_progress(job: Job, outcome: Outcome) -> Progress | Unset:
+    """The final progress, when the driver's last report has not come through (yet)."""
+    known = job.status.progress
+    is_of_attempt = known.attempt == job.attempt
+    if is_of_attempt and known.state == "FINISHED":
+        return UNSET
+    return Progress(
+        attempt=job.attempt,
+        state="FINISHED",
+        reports=cut_count(outcome.reports),
+        joined=job.desired_workers,
+        workers=known.workers if is_of_attempt else 0,
+        metrics=cut_metrics(outcome.metrics),
+        update_time=format_time(job.now),
+        warning=known.warning if is_of_attempt else None,
+    )

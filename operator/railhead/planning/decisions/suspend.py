@@ -1,0 +1,77 @@
+"""spec.suspend: the order of an end without a loss.
+
+The status comes first. Then the head alone is told: its driver waits for one more committed
+checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is
+Suspended when no pod can act any more. What has begun is finished, whatever the spec says by then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.status import HeadStatus, WorkersStatus
+from railhead.planning.conditions import stand_still
+from railhead.planning.decisions.finished import find_last_checkpoint
+from railhead.planning.facts.report import change_by_outcome
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.status_change import UNSET, Requirement
+
+SUSPENDING, SUSPENDED = "Suspending", "Suspended"
+
+
+def decide_suspend(job: Job) -> Decision | None:
+    """Is the job to rest, or on its way to it?"""
+    phase = job.status.phase
+    if phase == "Suspended":
+        # Nothing runs, also not what was created by an operator that knew less.
+        return Decision(deletes=delete_all(job.acting_pods)) if job.spec.suspend else None
+    if phase != "Suspending" and not job.spec.suspend:
+        return None
+    if job.head is not None and job.head.has_succeeded:
+        return None  # it has finished instead
+    return _end(job) if phase == "Suspending" else _begin(job)
+
+
+def _begin(job: Job) -> Decision:
+    """Reports it, and tells the head; a job without pods is there already."""
+    if not job.acting_pods:
+        return _rest(job)
+    grace = job.spec.suspend_grace_seconds
+    message = f"The driver is told to end after one more committed checkpoint, within {grace} s; then the pods go"
+    status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
+    return replace(_end(job), status=status.requiring(Requirement.SAME_SPEC))
+
+
+def _end(job: Job) -> Decision:
+    """The head, and when it has ended all others."""
+    head = job.head
+    if head is not None and not head.has_ended and not job.is_attempt_lost:
+        if not head.is_deleting:
+            return Decision(deletes=delete_all([head]))
+        if head.may_still_end(job.now):
+            return Decision(wake_at=head.gone_by)
+    remains = job.acting_pods
+    return Decision(status=find_last_checkpoint(job), deletes=delete_all(remains)) if remains else _rest(job)
+
+
+def _rest(job: Job) -> Decision:
+    """No pod can act any more."""
+    last = find_last_checkpoint(job)
+    found = last.checkpoint if last else UNSET
+    checkpoint = job.status.checkpoint if found is UNSET else found
+    then = f"goes on from checkpoint {checkpoint.index}" if checkpoint else "begins from the start"
+    message = f"The job has no pods; when spec.suspend is false it {then}"
+    standing = stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message)
+    status = replace(
+        change_by_outcome(standing, job.status, job.head.outcome if job.head else None, job.now),
+        phase="Suspended",
+        head=HeadStatus(),
+        workers=WorkersStatus(desired=job.desired_workers),
+        resize=None,
+        waiting=None,
+    )
+    if job.status.phase != "Suspending":
+        status = status.requiring(Requirement.SAME_SPEC)
+    return Decision(status=status, events=(Event("Normal", SUSPENDED, message),))

@@ -1,0 +1,30 @@
+"""Creates pods that the status intends and that do not exist yet, by the same names as before."""
+
+from __future__ import annotations
+
+from railhead.api.names import HEAD
+from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision
+from railhead.planning.status_change import GUARD
+
+
+def decide_uncreated_pods(job: Job) -> Decision | None:
+    """Are there pods that nobody has created yet: the operator ended in between, or the API server rejected them?"""
+    if job.were_all_up:
+        return None
+    is_head_missing = job.head is None and not job.was_head_up
+    if is_head_missing and any(pod.role == HEAD for pod in job.acting_pods):
+        return None  # never two heads
+    slots = job.empty_slots
+    if not is_head_missing and not slots:
+        return None
+    head = (head_pod(job, attempt=job.attempt, workers=job.desired_workers),) if is_head_missing else ()
+    return Decision(
+        status=GUARD,
+        creates=(
+            *(prerequisites(job) if job.status.round == 0 else ()),
+            *head,
+            *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
+        ),
+    )

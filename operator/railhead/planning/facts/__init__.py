@@ -1,0 +1,1 @@
+"""What observations mean: pure functions without a decision."""

@@ -1,0 +1,56 @@
+"""When the limits that a user has set are over: of the job, of its start, of a restart, of what it leaves behind.
+
+All by the API server's clock.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from railhead.api import conditions as types
+from railhead.api.times import parse_time
+from railhead.planning.job import Job
+
+AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is
+
+
+def active_due(job: Job) -> datetime | None:
+    """spec.activeDeadlineSeconds; suspended time does not count."""
+    limit = job.spec.active_deadline_seconds
+    start = parse_time(job.status.start_time)
+    if limit is None or start is None or job.attempt == 0 or job.status.phase == "Suspended":
+        return None
+    return start + timedelta(seconds=limit + max(job.status.suspended_seconds, 0))
+
+
+def startup_due(job: Job) -> datetime | None:
+    """spec.startDeadlineSeconds or spec.restartDeadlineSeconds, while training is awaited."""
+    waiting = job.status.waiting
+    if waiting is None or job.is_attempt_lost or job.status.phase not in AWAITED:
+        return None
+    since = parse_time(waiting.since)
+    limit = job.spec.restart_deadline_seconds if waiting.again else job.spec.start_deadline_seconds
+    return since + timedelta(seconds=limit) if since is not None and limit is not None else None
+
+
+def clean_up_due(job: Job) -> datetime | None:
+    """spec.ttlSecondsAfterFinished."""
+    limit = job.spec.ttl_seconds_after_finished
+    ended = parse_time(job.status.completion_time)
+    if limit is None or ended is None or not job.status.is_finished:
+        return None
+    return ended + timedelta(seconds=limit)
+
+
+def next_due(job: Job) -> datetime | None:
+    """When a limit is to be looked at again."""
+    dues = (clean_up_due(job),) if job.status.is_finished else (active_due(job), startup_due(job))
+    return min((due for due in dues if due is not None and due > job.now), default=None)
+
+
+def count_suspended(job: Job) -> int:
+    """status.suspendedSeconds with the suspension that ends now."""
+    stamps = [each.last_transition_time for each in job.status.conditions if each.type == types.SUSPENDED]
+    since = parse_time(stamps[0]) if stamps and job.attempt > 0 else None
+    rested = (job.now - since).total_seconds() if since else 0.0
+    return min(job.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)

@@ -1,0 +1,83 @@
+"""Turns the facts about a lost head or worker pod into the failure that ends its attempt.
+
+The driver's own report comes first, then the exit code, then what the kubelet says. A pod
+that is simply gone was lost to the infrastructure.
+"""
+
+from __future__ import annotations
+
+from railhead.api.names import CONTAINER
+from railhead.api.status import FailureStatus
+from railhead.api.times import format_time
+from railhead.contract.failure import Failure, FailureClass
+from railhead.planning.observed import Observed
+from railhead.planning.pod_view import PodView
+
+DISRUPTIONS = ("Evicted", "NodeLost", "Preempting", "Shutdown", "Terminated", "NodeShutdown")
+KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
+
+
+def classify_pod(pod: PodView) -> Failure:
+    """Why an ended or vanishing pod ended."""
+    if pod.outcome is not None and pod.outcome.failure is not None:
+        return pod.outcome.failure
+    if pod.reason == "OOMKilled":
+        message = f"Container {pod.container} of pod {pod.name} was killed for memory; raise its memory"
+        return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", message)
+    kind = FailureClass.of_exit_code(pod.exit_code)
+    if kind is not None:
+        return Failure(kind, kind.value, pod.message or f"Pod {pod.name} ended with exit code {pod.exit_code}")
+    reason, message = _explain(pod)
+    return Failure(FailureClass.INFRASTRUCTURE, reason, message)
+
+
+def _explain(pod: PodView) -> tuple[str, str]:
+    """Reason and sentence of a pod whose driver said nothing."""
+    if pod.is_deleting or pod.reason in DISRUPTIONS:
+        return pod.reason or "PodDeleted", f"Pod {pod.name} was taken away"
+    if pod.exit_code == 0:
+        return "NoFinalReport", f"Pod {pod.name} ended with exit code 0 but without the driver's final report"
+    if pod.exit_code in KILLED_CODES:
+        return "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
+    message = pod.message.strip() or f"Pod {pod.name} ended with exit code {pod.exit_code}"
+    return pod.reason or "PodFailed", message[:1500]
+
+
+def explain_loss(observed: Observed, pod: PodView) -> FailureStatus:
+    """The failure that ends the current attempt because of this pod."""
+    return _build_status(
+        observed,
+        classify_pod(pod),
+        pod=pod.name,
+        node=pod.node,
+        container=pod.container,
+        exit_code=pod.exit_code,
+    )
+
+
+def explain_gone(observed: Observed, name: str) -> FailureStatus:
+    """The same for a head that left no trace."""
+    failure = Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
+    return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
+
+
+def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | None = None) -> FailureStatus:
+    """A failure that the operator itself decides on. `pod` is the head when it is no other's fault."""
+    seen = pod or observed.head
+    return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
+
+
+def _build_status(
+    observed: Observed, failure: Failure, *, pod: str, node: str, container: str = "", exit_code: int | None = None
+) -> FailureStatus:
+    return FailureStatus(
+        class_=failure.class_.value,
+        reason=failure.reason[:128],
+        message=failure.message[:4096],
+        attempt=observed.attempt,
+        pod=pod,
+        node=node,
+        container=container,
+        exit_code=exit_code,
+        time=format_time(observed.now),
+    )

@@ -1,0 +1,24 @@
+"""How long an attempt that is not whole may hold its pods while the API server rejects the others."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from railhead.api.times import parse_time
+from railhead.planning.job import Job
+
+HOLD_SECONDS = 30
+
+
+def give_up_due(job: Job) -> datetime | None:
+    """None while nothing is held for a rejected pod. Counts from the first pod of the attempt, or from the loss."""
+    waiting = job.status.waiting
+    if job.rejection is None or waiting is None or job.is_attempt_lost:
+        return None
+    is_complete = job.head is not None and len(job.workers.live) >= job.least_workers
+    held = [pod for pod in job.pods if pod.is_live and pod.attempt == job.attempt]
+    if is_complete or not held:
+        return None
+    waited = parse_time(waiting.since) or job.now
+    first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
+    return min(max(waited, first), job.now) + timedelta(seconds=HOLD_SECONDS)

@@ -1,0 +1,149 @@
+"""What a driver reports, as a change of the status that the CRD's bounds allow.
+
+It comes from a pod, so it may be anything of the right types; a single value beyond the bounds
+would have the whole status write refused, again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+
+from railhead.api.status import (
+    MAX_MESSAGE,
+    CheckpointStatus,
+    DriverWarning,
+    JobStatus,
+    Progress,
+    ResumedFrom,
+)
+from railhead.api.times import format_time
+from railhead.contract.checkpoint import (
+    MAX_INDEX,
+    MAX_METRIC_NAME,
+    MAX_METRIC_VALUE,
+    MAX_METRICS,
+    MAX_TIME,
+    MAX_URI,
+    NO_CHECKPOINT,
+    Checkpoint,
+)
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import Report, RunWarning
+from railhead.planning.status_change import UNSET, StatusChange, Unset
+
+REASON = r"[A-Z][A-Za-z0-9]{0,63}"
+
+
+def change_by_report(report: Report, status: JobStatus) -> StatusChange:
+    """What a report of the job's present attempt changes."""
+    progress = Progress(
+        attempt=report.attempt,
+        state=report.state,
+        reports=cut_count(report.reports),
+        joined=cut_count(report.joined),
+        workers=cut_count(report.workers),
+        metrics=cut_metrics(report.metrics),
+        update_time=report.time[:MAX_TIME],
+        warning=_cut_warning(report.warning),
+    )
+    is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})
+    change = StatusChange(
+        progress=progress if is_news else UNSET,  # else it only shows that the driver is there
+        run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
+        resumed_from=ResumedFrom(uri=report.resumed_from.uri)
+        if report.resumed_from and _is_uri(report.resumed_from.uri)
+        else UNSET,
+    )
+    return with_checkpoints(
+        change, status, newest=report.checkpoint, best=report.best_checkpoint, attempt=report.attempt, time=report.time
+    )
+
+
+def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
+    """The change with the checkpoints that only the driver's termination message tells of."""
+    if outcome is None:
+        return change
+    return with_checkpoints(
+        change,
+        status,
+        newest=outcome.checkpoint,
+        best=outcome.best_checkpoint,
+        attempt=status.attempt,
+        time=format_time(now),
+    )
+
+
+def with_checkpoints(
+    change: StatusChange,
+    status: JobStatus,
+    *,
+    newest: Checkpoint | None,
+    best: Checkpoint | None,
+    attempt: int,
+    time: str,
+) -> StatusChange:
+    """The change with those of a driver's checkpoints that are news; `time` of a commit that has none."""
+    return replace(
+        change,
+        checkpoint=_find_newer(newest, status, attempt=attempt, time=time),
+        best_checkpoint=_find_changed_best(best, status, attempt=attempt),
+    )
+
+
+def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
+    """As many as there is room for, of bounded length."""
+    items = list(values.items())[:MAX_METRICS]
+    return {name[:MAX_METRIC_NAME]: value[:MAX_METRIC_VALUE] for name, value in items}
+
+
+def cut_count(value: int) -> int:
+    return min(max(value, 0), MAX_INDEX)
+
+
+def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
+    """A warning that fits, or None for one without a proper reason."""
+    if warning is None or not re.fullmatch(REASON, warning.reason):
+        return None
+    return DriverWarning(reason=warning.reason, message=warning.message[:MAX_MESSAGE])
+
+
+def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, time: str) -> CheckpointStatus | Unset:
+    """The driver's newest commit when the status knows only of earlier ones."""
+    known = status.checkpoint.index if status.checkpoint else -1
+    if newest is None or not _is_usable(newest) or newest.index <= known:
+        return UNSET
+    return CheckpointStatus(
+        uri=newest.uri,
+        index=newest.index,
+        time=(newest.time or time)[:MAX_TIME],
+        metrics=cut_metrics(newest.metrics),
+        attempt=attempt,
+    )
+
+
+def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | Unset | None:
+    """The best checkpoint when the driver names another one; None when it has none any more."""
+    known = status.best_checkpoint
+    if best == NO_CHECKPOINT and known is not None:
+        return None
+    if best is None or not _is_usable(best) or not 0 < best.attempt <= attempt:
+        return UNSET
+    metrics = cut_metrics(best.metrics)
+    if known is not None and (known.uri, known.index) == (best.uri, best.index):
+        metrics = metrics or known.metrics  # a termination message that was too long has none
+    found = CheckpointStatus(
+        uri=best.uri, index=best.index, time=best.time[:MAX_TIME], metrics=metrics, attempt=best.attempt
+    )
+    return UNSET if found == known else found
+
+
+def _is_usable(checkpoint: Checkpoint) -> bool:
+    """Another number would be another commit's, and a URI that was cut would lead elsewhere: neither is changed."""
+    return 0 <= checkpoint.index <= MAX_INDEX and _is_uri(checkpoint.uri)
+
+
+def _is_uri(value: str) -> bool:
+    return 0 < len(value) <= MAX_URI

@@ -1,0 +1,96 @@
+"""What a pass changes in a job's status, as a typed value. `status_write` turns it into a patch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from enum import Enum
+from typing import Final
+
+from railhead.api.conditions import Condition
+from railhead.api.status import (
+    CheckpointStatus,
+    FailureStatus,
+    HeadStatus,
+    InitialCheckpoint,
+    Phase,
+    Progress,
+    Resize,
+    Restarts,
+    ResumedFrom,
+    Waiting,
+    WorkersStatus,
+)
+
+
+class Unset(Enum):
+    """Of a field that a change leaves as it is."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = Unset.UNSET
+
+
+class Requirement(Enum):
+    """What must still hold beside uid, attempt, round and phase, or nothing is written and nothing else is done."""
+
+    FRESH_PODS = "the API server has no pod of the job that was not seen, and the job is as it was seen"
+    SAME_SPEC = "the spec is the one that was seen"
+    SAME_DESIRED_WORKERS = "the desired number of worker pods is the one that was seen"
+
+
+@dataclass(frozen=True)
+class StatusChange:
+    """Fields of `JobStatus` to set; one that is `UNSET` stays, one that is None is taken away.
+
+    Attributes:
+        set_conditions: each takes the place of the one of its type.
+        remove_conditions: types of conditions to take away. All others stay, also those of other controllers.
+        requires: what must still hold beside the usual.
+        is_guard: changes nothing, and is compared all the same: before pods are made or removed that no change of
+            the status announces, so that an old view makes and removes none.
+    """
+
+    phase: Phase | Unset = UNSET
+    attempt: int | Unset = UNSET
+    round: int | Unset = UNSET
+    restarts: Restarts | Unset = UNSET
+    start_time: str | Unset = UNSET
+    suspended_seconds: int | Unset = UNSET
+    waiting: Waiting | Unset | None = UNSET
+    completion_time: str | Unset = UNSET
+    clean_up_time: str | Unset = UNSET
+    head: HeadStatus | Unset = UNSET
+    workers: WorkersStatus | Unset = UNSET
+    resize: Resize | Unset | None = UNSET
+    progress: Progress | Unset = UNSET
+    checkpoint: CheckpointStatus | Unset = UNSET
+    best_checkpoint: CheckpointStatus | Unset | None = UNSET
+    run_uri: str | Unset = UNSET
+    resumed_from: ResumedFrom | Unset = UNSET
+    initial_checkpoint: InitialCheckpoint | Unset = UNSET
+    failure: FailureStatus | Unset = UNSET
+    set_conditions: tuple[Condition, ...] = ()
+    remove_conditions: frozenset[str] = frozenset()
+    requires: frozenset[Requirement] = frozenset()
+    is_guard: bool = False
+
+    def requiring(self, *requirements: Requirement) -> StatusChange:
+        return replace(self, requires=self.requires.union(requirements))
+
+    def with_conditions(self, *conditions: Condition) -> StatusChange:
+        """These in the place of those of their types."""
+        types = {condition.type for condition in conditions}
+        kept = tuple(condition for condition in self.set_conditions if condition.type not in types)
+        return replace(self, set_conditions=(*kept, *conditions), remove_conditions=self.remove_conditions - types)
+
+    def without_conditions(self, types: Iterable[str]) -> StatusChange:
+        gone = frozenset(types)
+        kept = tuple(condition for condition in self.set_conditions if condition.type not in gone)
+        return replace(self, set_conditions=kept, remove_conditions=self.remove_conditions | gone)
+
+
+NOT_FIELDS = frozenset({"set_conditions", "remove_conditions", "requires", "is_guard"})
+STATUS_FIELDS = tuple(field.name for field in fields(StatusChange) if field.name not in NOT_FIELDS)
+GUARD = StatusChange(is_guard=True)
