@@ -1,0 +1,32 @@
+"""mypy finds a misspelt field of the status and a misspelt failure class; correct ones pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mypy import api
+
+PROJECT = Path(__file__).resolve().parents[2]
+SNIPPET = """
+from railhead.api.status import WorkersStatus
+from railhead.contract.failure import Failure, FailureClass
+from railhead.planning.status_change import StatusChange
+
+StatusChange(phase="Running", workers=WorkersStatus(desired=3), clean_up_time="now")
+Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", "raise its memory")
+StatusChange(cleanup_time="now")
+StatusChange(phase="Runing")
+StatusChange(workers={"desired": 3})
+StatusChange(workers=WorkersStatus(desird=3))
+Failure("OutOfMemory", "OOMKilled", "raise its memory")
+Failure(FailureClass.OUT_OF_MEMRY, "OOMKilled", "raise its memory")
+"""
+
+
+def test_misspelt_fields_and_classes_are_type_errors(tmp_path: Path) -> None:
+    file = tmp_path / "snippet.py"
+    file.write_text(SNIPPET)
+    report, problems, _ = api.run(["--config-file", str(PROJECT / "pyproject.toml"), str(file)])
+    assert not problems
+    found = [line.split(":")[1] for line in report.splitlines() if ": error:" in line]
+    assert found == ["8", "9", "10", "11", "12", "13"], report

@@ -1,0 +1,122 @@
+"""The order of the decisions: for each adjacent pair a job in which both answer, and the first one counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from railhead.planning.decisions.clean_up import decide_clean_up
+from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
+from railhead.planning.decisions.finished import decide_finished
+from railhead.planning.decisions.first_attempt import decide_first_attempt
+from railhead.planning.decisions.loss import decide_loss
+from railhead.planning.decisions.next_attempt import decide_next_attempt
+from railhead.planning.decisions.partial_gang import decide_partial_gang
+from railhead.planning.decisions.progress import show_progress
+from railhead.planning.decisions.replacement import decide_replacement
+from railhead.planning.decisions.resize import decide_resize
+from railhead.planning.decisions.resume import decide_resume
+from railhead.planning.decisions.resume_source import decide_resume_source
+from railhead.planning.decisions.stale_pods import decide_stale_pods
+from railhead.planning.decisions.success import decide_success
+from railhead.planning.decisions.suspend import decide_suspend
+from railhead.planning.decisions.uncreated_pods import decide_uncreated_pods
+from railhead.planning.job import Job
+from railhead.planning.observed import Rejection
+from railhead.planning.planner import DECISIONS
+from railhead.planning.pod_view import PodView, Problem
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_job, make_spec, make_worker
+
+HEAD, WORKERS = make_head(), (make_worker(0), make_worker(1))
+OLD_HEAD = replace(HEAD, created_at=NOW - timedelta(hours=1))
+DONE = ended(HEAD, "Succeeded")
+ELASTIC = {"minWorkers": 2, "maxWorkers": 4, "desiredWorkers": 4}
+LONG_AGO = "2026-01-01T11:00:00Z"
+FINISHED = {
+    **RUNNING_STATUS,
+    "phase": "Succeeded",
+    "completionTime": LONG_AGO,
+    "conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded"}],
+}
+PENDING = {
+    "observedGeneration": 1,
+    "phase": "Pending",
+    "attempt": 1,
+    "workers": {"desired": 2, "ready": 0, "joined": 0},
+    "waiting": {"since": LONG_AGO, "again": False},
+}
+LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": LONG_AGO}}
+QUOTA = Rejection(Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1))
+
+
+def job(*pods: PodView, status: dict[str, Any] | None = None, rejection: Rejection | None = None, **spec: Any) -> Job:
+    return replace(make_job(*pods, status=status, spec=make_spec(**spec)), rejection=rejection)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A job in which the decision and the next one both answer."""
+
+    decision: Any
+    job: Job
+
+
+CASES = (
+    Case(decide_clean_up, job(DONE, status=FINISHED, ttlSecondsAfterFinished=60)),
+    Case(decide_finished, job(*WORKERS, status=FINISHED, activeDeadlineSeconds=60)),
+    Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
+    Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
+    Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"})),
+    Case(decide_resume, job(status={"phase": "Suspended"})),
+    Case(decide_first_attempt, job(make_head(1), make_head(3), status={**RUNNING_STATUS, "attempt": 2})),
+    Case(
+        decide_stale_pods,
+        job(
+            make_head(1),
+            status={
+                **RUNNING_STATUS,
+                "attempt": 2,
+                "failure": {"class": "Infrastructure", "attempt": 2, "time": LONG_AGO},
+            },
+        ),
+    ),
+    Case(decide_next_attempt, job(DONE, *WORKERS, status=LOST)),
+    Case(decide_success, job(DONE, *WORKERS, status=RUNNING_STATUS)),
+    Case(
+        decide_loss,
+        job(ended(HEAD, "OutOfMemory"), make_worker(0, is_running=False), status=PENDING, startDeadlineSeconds=60),
+    ),
+    Case(decide_startup_deadline, job(OLD_HEAD, status=PENDING, startDeadlineSeconds=60, rejection=QUOTA)),
+    Case(
+        decide_partial_gang,
+        job(
+            OLD_HEAD,
+            status={**PENDING, "workers": {"desired": 3}},
+            scaling=ELASTIC,
+            rejection=QUOTA,
+        ),
+    ),
+    Case(
+        decide_resize,
+        job(HEAD, *WORKERS, status={**RUNNING_STATUS, "workers": {"desired": 3, "ready": 3}}, scaling=ELASTIC),
+    ),
+    Case(decide_replacement, job(HEAD, WORKERS[0], ended(WORKERS[1], "Infrastructure"), status=PENDING)),
+    Case(decide_uncreated_pods, job(HEAD, WORKERS[0], status=PENDING)),
+    Case(show_progress, job(HEAD, *WORKERS, status=RUNNING_STATUS)),
+)
+
+
+def test_there_is_a_case_for_each_decision_in_its_place() -> None:
+    assert tuple(case.decision for case in CASES) == DECISIONS
+
+
+@pytest.mark.parametrize(("case", "later"), list(pairwise(CASES)), ids=lambda case: case.decision.__name__)
+def test_of_two_that_answer_the_first_one_counts(case: Case, later: Case) -> None:
+    first, second = case.decision(case.job), later.decision(case.job)
+    assert first is not None and second is not None and first != second
+    counts = next(decide for decide in DECISIONS if decide(case.job) is not None)
+    assert counts is case.decision

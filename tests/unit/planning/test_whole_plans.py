@@ -1,0 +1,266 @@
+"""Core decisions as whole plans: what they want, and that they want nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from railhead.api.names import head_name, input_name, secret_name, service_name, worker_name
+from railhead.planning.plan import Delete, Event, Plan, StatusWrite
+from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView
+from tests.unit.builders import NOW, RUNNING_STATUS, UID, ended, make_head, make_observed, make_spec, make_worker
+
+HEAD, FIRST, SECOND = make_head(), make_worker(0), make_worker(1)
+TIME = "2026-01-01T12:00:00Z"
+GUARDED = {"/metadata/uid": UID, "/status/attempt": 1, "/status/round": 0, "/status/phase": "Running"}
+FRESH = {**GUARDED, "/metadata/resourceVersion": "0"}
+PARENTS = [
+    ("ConfigMap", "railhead-driver-test"),
+    ("Secret", secret_name("digits", UID)),
+    ("Service", service_name("digits", UID)),
+    ("ConfigMap", input_name("digits", UID)),
+]
+
+
+def condition(type_: str, status: str, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "type": type_,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": 1,
+        "lastTransitionTime": TIME,
+    }
+
+
+def decide(*pods: PodView, status: dict[str, Any] | None = None, **spec: Any) -> tuple[Plan, list[tuple[str, str]]]:
+    """The plan without its creates, and kind and name of these."""
+    wanted = plan(make_observed(*pods, status=status, spec=make_spec(**spec)))
+    return replace(wanted, creates=()), [(create.kind, create.name) for create in wanted.creates]
+
+
+def delete(*pods: PodView) -> tuple[Delete, ...]:
+    return tuple(Delete(pod.name, pod.uid) for pod in pods)
+
+
+def failure(pod: PodView, kind: str, *, exit_code: int) -> dict[str, Any]:
+    return {
+        "class": kind,
+        "reason": kind,
+        "message": "because",
+        "attempt": 1,
+        "pod": pod.name,
+        "node": "node-1",
+        "container": "ray",
+        "exitCode": exit_code,
+        "time": TIME,
+    }
+
+
+def test_the_first_attempt() -> None:
+    wanted, creates = decide()
+    message = "Attempt 1: 1 head pod and 2 worker pods are being started"
+    assert wanted == Plan(
+        status=StatusWrite(
+            fields={
+                "observedGeneration": 1,
+                "phase": "Pending",
+                "attempt": 1,
+                "workers": {"desired": 2, "ready": 0, "joined": 0},
+                "waiting": {"since": TIME, "again": False},
+                "startTime": TIME,
+                "conditions": [
+                    condition("Reconciling", "True", "Pending", message),
+                    condition("Running", "False", "Pending", message),
+                ],
+            },
+            tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0},
+        ),
+        events=(Event("Normal", "Created", "Starting 1 head pod and 2 worker pods"),),
+    )
+    workers = [worker_name("digits", UID, attempt=1, slot=slot, round_=0) for slot in (0, 1)]
+    assert creates == [*PARENTS, ("Pod", head_name("digits", UID, 1)), *(("Pod", name) for name in workers)]
+
+
+def test_a_lost_head() -> None:
+    head = ended(HEAD, "Infrastructure")
+    message = "Attempt 1 was lost (Infrastructure: because); attempt 2 follows"
+    assert decide(head, FIRST, SECOND, status=RUNNING_STATUS) == (
+        Plan(
+            status=StatusWrite(
+                fields={
+                    "phase": "Restarting",
+                    "failure": failure(head, "Infrastructure", exit_code=66),
+                    "conditions": [
+                        condition("Reconciling", "True", "Restarting", message),
+                        condition("Running", "False", "Infrastructure", message),
+                    ],
+                },
+                tests=FRESH,
+                pods=frozenset({head.uid, FIRST.uid, SECOND.uid}),
+            ),
+            deletes=delete(FIRST, SECOND),
+            events=(Event("Warning", "Restarting", message),),
+            wake_at=NOW + timedelta(seconds=2),
+        ),
+        [],
+    )
+
+
+def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
+    head = ended(HEAD, "Configuration")
+    message = "Configuration: because (trying again would not help)"
+    wanted, creates = decide(head, FIRST, SECOND, status=RUNNING_STATUS)
+    assert wanted == Plan(
+        status=StatusWrite(
+            fields={
+                "phase": "Failed",
+                "completionTime": TIME,
+                "workers": {"desired": 2, "ready": 0, "joined": 0},
+                "failure": failure(head, "Configuration", exit_code=65),
+                "conditions": [
+                    condition("Stalled", "True", "Configuration", message),
+                    condition("Running", "False", "Failed", message),
+                    condition("Failed", "True", "Configuration", message),
+                ],
+            },
+            tests=FRESH,
+            pods=frozenset({head.uid, FIRST.uid, SECOND.uid}),
+        ),
+        events=(Event("Warning", "Failed", message),),
+    )
+    assert wanted.status is not None and not creates
+    after = {**RUNNING_STATUS, **wanted.status.fields}
+    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+
+
+def test_success_leaves_the_workers_to_the_next_pass() -> None:
+    head = ended(HEAD, "Succeeded", message="")
+    message = "Training finished in attempt 1"
+    wanted, creates = decide(head, FIRST, SECOND, status=RUNNING_STATUS)
+    assert wanted == Plan(
+        status=StatusWrite(
+            fields={
+                "phase": "Succeeded",
+                "completionTime": "2026-01-01T11:59:59Z",
+                "workers": {"desired": 2, "ready": 0, "joined": 0},
+                "progress": {
+                    "attempt": 1,
+                    "state": "FINISHED",
+                    "reports": 0,
+                    "joined": 2,
+                    "workers": 0,
+                    "metrics": {},
+                    "updateTime": TIME,
+                },
+                "conditions": [
+                    condition("Running", "False", "Succeeded", message),
+                    condition("Complete", "True", "Succeeded", message),
+                ],
+            },
+            tests=GUARDED,
+        ),
+        events=(Event("Normal", "Succeeded", message),),
+    )
+    assert wanted.status is not None and not creates
+    after = {**RUNNING_STATUS, **wanted.status.fields}
+    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+
+
+def test_a_replacement_deletes_the_ended_worker_pods_and_creates_theirs_only() -> None:
+    lost = ended(SECOND, "Infrastructure")
+    [name] = [worker_name("digits", UID, attempt=1, slot=1, round_=1)]
+    message = f"1 of 2 worker pods were lost: {lost.name} (exit code 66: because); replacing them (round 1)"
+    assert decide(HEAD, FIRST, lost, status=RUNNING_STATUS) == (
+        Plan(
+            status=StatusWrite(
+                fields={
+                    "phase": "Restarting",
+                    "round": 1,
+                    "restarts": {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0},
+                    "workers": {"desired": 2, "ready": 1, "joined": 1},
+                    "waiting": {"since": TIME, "again": True},
+                    "conditions": [
+                        condition("Reconciling", "True", "WorkerLost", message),
+                        condition("Running", "False", "WorkerLost", message),
+                    ],
+                },
+                tests=GUARDED,
+            ),
+            deletes=delete(lost),
+            events=(Event("Warning", "WorkerReplaced", message),),
+        ),
+        [("Pod", name)],
+    )
+
+
+def test_the_next_attempt() -> None:
+    lost = ended(HEAD, "Application")
+    known = {**failure(lost, "Application", exit_code=64), "time": "2026-01-01T11:59:00Z"}
+    status = {**RUNNING_STATUS, "phase": "Restarting", "failure": known, "checkpoint": {"uri": "/c", "index": 7}}
+    message = "Attempt 2: 1 head pod and 2 worker pods are being started"
+    wanted, creates = decide(lost, status=status)
+    assert wanted == Plan(
+        status=StatusWrite(
+            fields={
+                "attempt": 2,
+                "head": {"pod": "", "node": ""},
+                "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "startup": 0},
+                "workers": {"desired": 2, "ready": 0, "joined": 0},
+                "waiting": {"since": TIME, "again": True},
+                "conditions": [
+                    condition("Reconciling", "True", "Restarting", message),
+                    condition("Running", "False", "Restarting", message),
+                ],
+            },
+            tests={**FRESH, "/status/phase": "Restarting"},
+            pods=frozenset({lost.uid}),
+        ),
+        deletes=delete(lost),
+        events=(Event("Normal", "AttemptStarted", "Starting attempt 2 from checkpoint 7"),),
+    )
+    assert [kind for kind, _ in creates] == [*(kind for kind, _ in PARENTS), "Pod", "Pod", "Pod"]
+
+
+def test_a_suspension_tells_the_head_alone() -> None:
+    message = "The driver is told to end after one more committed checkpoint, within 60 s; then the pods go"
+    assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
+        Plan(
+            status=StatusWrite(
+                fields={
+                    "phase": "Suspending",
+                    "conditions": [
+                        condition("Reconciling", "True", "Suspending", message),
+                        condition("Running", "False", "Suspending", message),
+                    ],
+                },
+                tests={**GUARDED, "/metadata/generation": 1},
+            ),
+            deletes=delete(HEAD),
+        ),
+        [],
+    )
+
+
+def test_workers_beyond_the_desired_number_go_those_first_that_do_not_run() -> None:
+    scaling = {"minWorkers": 1, "maxWorkers": 3, "desiredWorkers": 2}
+    idle = make_worker(0, is_running=False, phase="Pending")
+    assert decide(HEAD, idle, SECOND, make_worker(2), status=RUNNING_STATUS, scaling=scaling) == (
+        Plan(status=StatusWrite(fields={}, tests={**GUARDED, "/status/workers/desired": 2}), deletes=delete(idle)),
+        [],
+    )
+
+
+def test_a_job_that_trains_as_its_status_says_wants_nothing() -> None:
+    assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS) == (Plan(), [])
+
+
+def test_conditions_of_other_controllers_are_kept_behind_ours() -> None:
+    theirs = condition("example.com/Billed", "True", "Paid", "in full")
+    status = {**RUNNING_STATUS, "conditions": [theirs, *RUNNING_STATUS["conditions"]]}
+    wanted, _ = decide(ended(HEAD, "Succeeded"), FIRST, SECOND, status=status)
+    assert wanted.status is not None
+    assert [each["type"] for each in wanted.status.fields["conditions"]] == ["Running", "Complete", theirs["type"]]
+    assert wanted.status.fields["conditions"][-1] == theirs
