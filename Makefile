@@ -89,7 +89,7 @@ e2e-node: $(READY) ## What differs on a real kubelet and containerd, started on 
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
 
 mutants: $(READY) ## Seeded defects in planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
-	$(BIN)/python tools/mutants.py $(MUTANTS_ARGS)
+	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
 demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
 	$(BIN)/python tools/demo.py

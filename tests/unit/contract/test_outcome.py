@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.contract.checkpoint import Checkpoint
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import LIMIT_BYTES, Outcome
 
 
@@ -38,3 +39,15 @@ def test_metrics_go_first_then_the_best_checkpoint_and_never_the_newest(length: 
     assert read is not None
     assert read.checkpoint == replace(checkpoint, metrics={}) and read.metrics == {}
     assert (read.best_checkpoint is not None) == has_best
+
+
+@pytest.mark.parametrize("name", ["Startup", "DeadlineExceeded", "Hardware2", ""])
+def test_a_message_that_names_a_class_no_driver_ends_with_is_infrastructure(name: str) -> None:
+    """Else a training process could write one that costs no budget, and begin again for ever."""
+    failure = Outcome(name, "Because", "words").failure
+    assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "words")
+
+
+def test_success_is_no_failure_and_a_known_class_is_kept() -> None:
+    assert Outcome("Succeeded").failure is None
+    assert Outcome("OutOfMemory", "OOMKilled", "").failure == Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", "")

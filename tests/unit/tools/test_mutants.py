@@ -1,17 +1,20 @@
-"""The seeded defects still have their places; `make mutants` runs the tests that must catch them."""
+"""Each seeded defect has its place in the code, and its tests exist."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tools.mutants import MUTANTS, PACKAGE, PROJECT, Mutant
+from tools.mutants import PACKAGE, PROJECT
+from tools.seeded_defects import DEFECTS, Defect
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.what)
-def test_a_seeded_defect_has_exactly_one_place(mutant: Mutant) -> None:
-    assert (PROJECT / PACKAGE / mutant.file).read_text().count(mutant.old) == 1
-    assert mutant.old != mutant.new
-    assert all((PROJECT / test).exists() for test in mutant.tests)
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.what)
+def test_a_defect_has_exactly_one_place(defect: Defect) -> None:
+    assert Path(PROJECT, PACKAGE, defect.file).read_text().count(defect.old) == 1, "adapt the defect to the code"
+    assert defect.old != defect.new
+    assert defect.tests and all(Path(PROJECT, test).exists() for test in defect.tests)
 
 
 def test_there_are_as_many_as_the_project_promises() -> None:
-    assert len({mutant.what for mutant in MUTANTS}) == len(MUTANTS) >= 15
+    assert len({defect.what for defect in DEFECTS}) == len(DEFECTS) >= 47
