@@ -15,6 +15,7 @@ import yaml
 
 from railhead.api.job import parse_spec
 from railhead.cli import operator
+from railhead.contract.failure import POLICIES
 
 PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
@@ -150,3 +151,10 @@ def test_no_file_names_a_place_of_this_machine_or_an_index() -> None:
         text = path.read_text(errors="replace")
         found += [f"{path.relative_to(PROJECT)}: {word}" for word in (*places, *hosts) if word in text]
     assert not found
+
+
+def test_the_table_of_failure_classes_is_that_of_the_code() -> None:
+    rows = re.findall(r"^\| ([A-Z]\w+) \| (\d+|\u2013)[^|]* \|", REFERENCE.read_text(), re.MULTILINE)
+    codes = {str(kind): str(policy.exit_code or "\u2013") for kind, policy in POLICIES.items()}
+    assert dict(rows) == codes
+    assert len(rows) == len(codes)

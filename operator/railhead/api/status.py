@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from railhead.api.base import StatusModel
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
-from railhead.contract.failure import CLASS_NAMES
+from railhead.contract.failure import POLICIES
 
 MAX_MESSAGE = 1024
 
@@ -126,7 +126,7 @@ class FailureStatus(StatusModel):
         default="",
         alias="class",
         max_length=32,
-        description=f"{', '.join(CLASS_NAMES[:-1])} or {CLASS_NAMES[-1]}.",
+        description="; ".join(f"{kind}: {policy.meaning}" for kind, policy in POLICIES.items()) + ".",
     )
     reason: str = _text("One CamelCase word.", 128)
     message: str = _text("What happened, in a sentence.", 4096)

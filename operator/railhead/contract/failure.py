@@ -133,7 +133,6 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
 }
 _BY_NAME = {each.value: each for each in FailureClass}
 _BY_CODE = {policy.exit_code: each for each, policy in POLICIES.items() if policy.exit_code is not None}
-CLASS_NAMES = tuple(each.value for each in FailureClass)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import conditions as c
-from railhead.api.conditions import Condition, merge_conditions
+from railhead.api.conditions import MAX_CONDITIONS, Condition, merge_conditions
 from railhead.api.status import JobStatus, parse_status
 
 anything = st.recursive(
@@ -71,8 +71,16 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     assert changed[0].last_transition_time == "t2"
 
 
-def test_conditions_that_are_not_named_again_are_gone_and_the_order_is_fixed() -> None:
-    """Generic tools take the first that fits, so the order is part of what is said."""
-    old = [make_condition(c.RECONCILING)]
+def test_removed_conditions_are_gone_and_the_order_is_fixed() -> None:
+    """Generic tools take the first that fits, so the order is part of what is reported."""
+    old = [make_condition(c.RECONCILING), make_condition(c.SUSPENDED)]
     new = [make_condition(c.FAILED), make_condition(c.RUNNING, "False"), make_condition(c.STALLED)]
-    assert [m.type for m in merge_conditions(old, new)] == [c.STALLED, c.RUNNING, c.FAILED]
+    merged = merge_conditions(old, new, remove={c.RECONCILING})
+    assert [m.type for m in merged] == [c.STALLED, c.RUNNING, c.SUSPENDED, c.FAILED]
+
+
+def test_conditions_of_others_are_kept_in_their_order_behind_ours_while_there_is_room() -> None:
+    theirs = [make_condition(f"example.com/C{number}") for number in range(40)]
+    merged = merge_conditions(theirs, [make_condition(c.RUNNING)])
+    assert [m.type for m in merged] == [c.RUNNING, *(m.type for m in theirs[: MAX_CONDITIONS - 1])]
+    assert JobStatus(conditions=merged).conditions == merged
