@@ -173,5 +173,5 @@ async def _lead(config: OperatorConfig, parts: Parts) -> None:
         await informer.wait_synced()  # before that, a pod not seen would count as lost
     log.info("watches are synced")
     await parts.leadership.acquire()
-    parts.store.take_as_announced()
+    parts.store.begin_lead(at=parts.client.clock.now())
     await run_together(parts.leadership.keep(), parts.loop.run(config.concurrency))

@@ -50,6 +50,7 @@ class Store:
         self._announced: dict[str, AnnouncedCommit] = {}
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._buried = Buried()
+        self._led_since: datetime | None = None
 
     def job(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
@@ -110,8 +111,9 @@ class Store:
         if uid in self._keys:
             self._announced[uid] = AnnouncedCommit(index, at)
 
-    def take_as_announced(self) -> None:
-        """What is committed now was told of by whoever led before."""
+    def begin_lead(self, *, at: datetime) -> None:
+        """This process plans from now on. What is committed now was announced by whoever led before."""
+        self._led_since = at
         for record in self._jobs.values():
             self._announced[record.uid] = _newest(record.status)
 
@@ -176,6 +178,7 @@ class Store:
             source=self._source(record),
             rejection=self._rejection(record),
             announced=self._announced.get(record.uid),
+            led_since=self._led_since,
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:

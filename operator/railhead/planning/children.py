@@ -71,7 +71,8 @@ CHILDREN = (
 
 
 def prerequisites(job: Job) -> tuple[Create | CopyConfigMap, ...]:
-    """What every pod of the job refers to; created again before each attempt, idempotent by name.
+    """What every pod of the job refers to; it comes with every pod, idempotent by name: after an upgrade the driver
+    has another name, and somebody may have deleted a child of a job that runs.
 
     The bundle belongs to the namespace and stays when the job goes.
     """

@@ -47,6 +47,7 @@ class Observed:
     Attributes:
         spec: the spec, or why it cannot be understood.
         version: resourceVersion of the job.
+        led_since: when the operator that plans began to lead; None = no other one led before.
         source: status of the job that spec.resumeFrom.trainJob names, while there is such a job.
     """
 
@@ -64,6 +65,7 @@ class Observed:
     source: JobStatus | None = None
     rejection: Rejection | None = None
     announced: AnnouncedCommit | None = None
+    led_since: datetime | None = None
 
     @property
     def attempt(self) -> int:

@@ -50,7 +50,7 @@ def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this
     assert announced() == AnnouncedCommit(2)
     store.put_job(make_job(2, status={"checkpoint": {"index": 5, "uri": "/c5", "attempt": 1}}))
     assert announced() == AnnouncedCommit(2)
-    store.take_as_announced()
+    store.begin_lead(at=NOW)
     assert announced() == AnnouncedCommit(5)
     store.note_announced(UID, 6, at=NOW)
     assert announced() == AnnouncedCommit(6, NOW)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from railhead.api import names
+from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import Problem
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
@@ -195,3 +196,39 @@ def test_a_limit_that_is_set_while_the_job_runs_counts_from_the_same_begin(field
     sim.settle()
     given_up = sim.status["phase"] == "Failed" or "failure" in sim.status
     assert given_up is (field != "restartDeadlineSeconds")
+
+
+STARTING = {
+    **RUNNING_STATUS,
+    "phase": "Starting",
+    "workers": {"desired": 2, "ready": 0, "joined": 0},
+    "waiting": {"since": "2026-01-01T11:00:00Z", "again": False},
+}
+
+
+def phase_of(observed: Observed) -> str | None:
+    wanted = plan(observed)
+    return wanted.status.fields.get("phase") if wanted.status else None
+
+
+def test_a_run_that_has_reported_running_is_not_given_up_for_its_start_deadline() -> None:
+    spec = make_spec(startDeadlineSeconds=120)
+    assert phase_of(make_observed(*ALL, status=STARTING, spec=spec)) == "Running"
+    silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
+    assert phase_of(make_observed(*ALL, status=silent, spec=spec)) == "Restarting", "the attempt is given up"
+
+
+def test_a_report_of_running_does_not_count_while_a_worker_is_missing() -> None:
+    spec = make_spec(startDeadlineSeconds=120)
+    wanted = plan(make_observed(*ALL[:2], status=STARTING, spec=spec))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == "StartDeadlineExceeded"
+
+
+def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report() -> None:
+    silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
+    observed = make_observed(*ALL, status=silent, spec=make_spec(startDeadlineSeconds=120))
+    just_leads = replace(observed, led_since=NOW - timedelta(seconds=5))
+    wanted = plan(just_leads)
+    assert not wanted.deletes and wanted.wake_at == NOW + timedelta(seconds=15)
+    assert plan(replace(just_leads, now=NOW + timedelta(seconds=15))).deletes

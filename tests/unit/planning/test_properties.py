@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
+from railhead.api.status import Waiting
 from railhead.api.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
@@ -208,3 +209,37 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions:
             len([p for p in sim.pods.values() if p.role == names.WORKER and p.is_live])
             == to_job(sim.observe()).wanted_workers
         )
+
+
+@settings(max_examples=300, deadline=None)
+@given(observations())
+def test_training_that_runs_is_never_given_up_for_a_start_or_restart_deadline(observed: Observed) -> None:
+    job = to_job(replace(observed, spec=make_spec(startDeadlineSeconds=1, restartDeadlineSeconds=1)))
+    waiting = Waiting(since="2020-01-01T00:00:00Z")
+    job = replace(job, status=job.status.model_copy(update={"waiting": waiting}))
+    wanted = plan(job)
+    if job.is_training and job.are_enough_up and wanted.status is not None and "failure" in wanted.status.fields:
+        assert wanted.status.fields["failure"]["class"] != "Startup"
+
+
+@settings(max_examples=300, deadline=None)
+@given(observations(), st.sampled_from(["railhead-driver-test", "railhead-driver-2-0"]))
+def test_every_plan_that_creates_a_pod_creates_what_the_pod_refers_to(observed: Observed, bundle: str) -> None:
+    """Also after an upgrade, when the driver has another name than that of the pods that run."""
+    wanted = plan(replace(observed, settings=replace(observed.settings, bundle_name=bundle)))
+    created = {(create.kind, create.name) for create in wanted.creates}
+    for pod in (create for create in wanted.creates if create.kind == "Pod"):
+        assert referred_to(dict(pod.body)) <= created
+
+
+def referred_to(pod: dict[str, Any]) -> set[tuple[str, str]]:
+    """ConfigMaps and Secrets in its volumes and environment, and the Service that its name in the DNS is of."""
+    spec = pod["spec"]
+    volumes = spec["volumes"]
+    found = {("ConfigMap", volume["configMap"]["name"]) for volume in volumes if "configMap" in volume}
+    found |= {("Secret", volume["secret"]["secretName"]) for volume in volumes if "secret" in volume}
+    for variable in (variable for container in spec["containers"] for variable in container.get("env", [])):
+        if "secretKeyRef" in variable.get("valueFrom", {}):
+            found.add(("Secret", variable["valueFrom"]["secretKeyRef"]["name"]))
+    assert len(found) >= 3, "driver, input and token"
+    return found | ({("Service", spec["subdomain"])} if "subdomain" in spec else set())

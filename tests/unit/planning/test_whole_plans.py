@@ -169,7 +169,7 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
     assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
 
 
-def test_a_replacement_deletes_the_ended_worker_pods_and_creates_theirs_only() -> None:
+def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_ones_need() -> None:
     lost = ended(SECOND, "Infrastructure")
     [name] = [worker_name("digits", UID, attempt=1, slot=1, round_=1)]
     message = f"1 of 2 worker pods were lost: {lost.name} (exit code 66: because); replacing them (round 1)"
@@ -192,7 +192,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_theirs_only() -
             deletes=delete(lost),
             events=(Event("Warning", "WorkerReplaced", message),),
         ),
-        [("Pod", name)],
+        [*PARENTS, ("Pod", name)],
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import Restarts, Waiting, WorkersStatus
 from railhead.api.times import format_time
-from railhead.planning.children import worker_pods
+from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import replacement_at
@@ -48,7 +48,7 @@ def decide_replacement(job: Job) -> Decision | None:
         status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
     return Decision(
         status=status,
-        creates=worker_pods(job, attempt=job.attempt, slots=slots, round_=round_),
+        creates=(*prerequisites(job), *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)),
         deletes=delete_all(job.workers.lost),
         events=(Event("Warning", "WorkerReplaced", message),),
     )

@@ -23,7 +23,7 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     return Decision(
         status=GUARD,
         creates=(
-            *(prerequisites(job) if job.status.round == 0 else ()),
+            *prerequisites(job),
             *head,
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
         ),

@@ -11,6 +11,7 @@ from railhead.api import conditions as types
 from railhead.api.times import parse_time
 from railhead.planning.job import Job
 
+REPORT_AGAIN_SECONDS = 20  # twice the longest wait of a driver between two tries of a report
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is
 
 
@@ -28,9 +29,15 @@ def startup_due(job: Job) -> datetime | None:
     waiting = job.status.waiting
     if waiting is None or job.is_attempt_lost or job.status.phase not in AWAITED:
         return None
+    if job.is_training and job.are_enough_up:
+        return None  # the next decision writes that it runs
     since = parse_time(waiting.since)
     limit = job.spec.restart_deadline_seconds if waiting.again else job.spec.start_deadline_seconds
-    return since + timedelta(seconds=limit) if since is not None and limit is not None else None
+    if since is None or limit is None:
+        return None
+    due = since + timedelta(seconds=limit)
+    # While nobody led, no report could say that training runs: drivers get the time to repeat it.
+    return max(due, job.led_since + timedelta(seconds=REPORT_AGAIN_SECONDS)) if job.led_since else due
 
 
 def clean_up_due(job: Job) -> datetime | None:
