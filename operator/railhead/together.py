@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 
-async def run_together(*parts: Coroutine[Any, Any, object]) -> None:
+async def run_together(*parts: Awaitable[object]) -> None:
     """Until the first of them ends; the others are cancelled and waited for. Raises what that first one raised."""
-    tasks = [asyncio.create_task(part) for part in parts]
+    tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:

@@ -1,4 +1,4 @@
-"""Finds the TrainJobs whose deletion kopf missed (it does not compare after a 410)."""
+"""Finds the TrainJobs whose deletion kopf missed: after a 410 it lists again, and compares that with nothing."""
 
 from __future__ import annotations
 

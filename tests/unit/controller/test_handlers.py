@@ -1,0 +1,195 @@
+"""The real kopf against a server that lets lists expire and watches fall silent: every job stays known."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import kopf
+import pytest
+
+from railhead.api.job import JobKey
+from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.store import Store
+from railhead.controller.views import Views
+from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, serve_jobs
+from tests.unit.controller.raws import make_job
+
+LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+@pytest.fixture
+async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobServer]:
+    async with serve_jobs(tmp_path) as (jobs, kubeconfig):
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        jobs.add(*NAMES)
+        yield jobs
+
+
+class Operator:
+    """What the operator knows by its watch of TrainJobs."""
+
+    def __init__(self) -> None:
+        self.store = Store()
+        queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
+        self.views = Views(self.store, queue)
+        self.signals = 0
+
+    @property
+    def known(self) -> list[str]:
+        return sorted(key.name for key in self.store.all_keys())
+
+    async def watch(self, *namespaces: str, limits: WatchLimits = LIMITS) -> None:
+        await watch_jobs(self.views.on_job, namespaces, on_signal=self.note_signal, limits=limits)
+
+    def note_signal(self) -> None:
+        self.signals += 1
+
+    @asynccontextmanager
+    async def watching(self, *namespaces: str, limits: WatchLimits = LIMITS) -> AsyncIterator[asyncio.Task[None]]:
+        """The task is the watch; it is still running at the end, and is ended then."""
+        task = asyncio.create_task(self.watch(*namespaces, limits=limits))
+        try:
+            yield task
+            assert not task.done(), task.exception()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(is_so: Callable[[], object], task: asyncio.Task[None]) -> None:
+    """Waits for what the watch does; its error is raised here."""
+    async with asyncio.timeout(30):
+        while not is_so():
+            if task.done():
+                task.result()
+            await asyncio.sleep(0.01)
+
+
+def kopf_tasks() -> list[str]:
+    """The names of the tasks that run code of kopf."""
+    folder = str(Path(kopf.__file__).parent)
+    codes = {task.get_name(): getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()}
+    return [name for name, code in codes.items() if code is not None and code.co_filename.startswith(folder)]
+
+
+async def test_the_jobs_are_listed_in_pages_and_watched_from_there(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+    assert [(asked.query["limit"], asked.page) for asked in server.lists] == [("2", ""), ("2", "2"), ("2", "4")]
+    wanted = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
+    assert server.watches[0].query.items() >= wanted.items()
+
+
+def expire_page(page: str, *, times: int) -> Callable[[Asked], bool]:
+    left = iter(range(times))
+    return lambda asked: asked.page == page and next(left, None) is not None
+
+
+async def test_a_list_that_expires_between_its_pages_is_made_again_and_all_jobs_are_known(server: JobServer) -> None:
+    server.refuse = expire_page("2", times=1)
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+        server.add("young")
+        await server.send("ADDED", server.jobs["young"])
+        await until(lambda: "young" in operator.known, task)
+    assert [asked.page for asked in server.lists] == ["", "2", "", "4"], "one list more, no page asked for twice"
+
+
+async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server: JobServer) -> None:
+    server.refuse = lambda asked: bool(asked.page)
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+    assert [asked.query["limit"] for asked in server.lists if not asked.page] == ["2", "4", "8"]
+
+
+async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServer) -> None:
+    """By its HTTP status, which kopf ends with."""
+    refusals = iter([True])
+    server.refuse = lambda asked: asked.is_watch and next(refusals, False)
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: len(server.watches) == 2, task)
+    assert [asked.page for asked in server.lists] == ["", "2", "4", "", "4"]
+    assert operator.known == NAMES
+
+
+async def test_what_expires_in_one_namespace_is_listed_again_in_that_one_only(server: JobServer) -> None:
+    server.add("f", "g", "h", namespace="other")
+    page = expire_page("2", times=1)
+    server.refuse = lambda asked: asked.namespace == "other" and page(asked)
+    operator = Operator()
+    async with operator.watching("default", "other") as task:
+        await until(lambda: operator.known == [*NAMES, "f", "g", "h"] and len(server.watches) == 2, task)
+    assert [asked.page for asked in server.lists if asked.namespace == "default"] == ["", "2", "4"]
+    assert [asked.page for asked in server.lists if asked.namespace == "other"] == ["", "2", ""]
+
+
+async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching(limits=replace(LIMITS, inactivity_timeout_seconds=0.2)) as task:
+        await until(lambda: server.watches, task)
+        await server.send("BOOKMARK", make_job(200))
+        await until(lambda: len(server.watches) >= 2, task)
+        server.add("young")
+        await server.send("ADDED", server.jobs["young"])
+        await until(lambda: "young" in operator.known, task)
+    assert server.watches[1].query["resourceVersion"] == "200"
+    assert len(server.lists) == 3, "the jobs are not listed again"
+
+
+async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> None:
+    """Why there is a sweep. Should this fail one day, the sweep can go."""
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+        del server.jobs["a"]
+        server.add("young")
+        await server.send("ERROR", EXPIRED)
+        await until(lambda: "young" in operator.known and len(server.watches) == 2, task)
+    assert "a" in operator.known
+
+
+async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobServer) -> None:
+    operator = Operator()
+    task = asyncio.create_task(operator.watch("default", "other"))
+    await until(lambda: len(server.watches) == 2, task)
+    assert kopf_tasks()
+    await server.send("ERROR", {**EXPIRED, "code": 500, "reason": "InternalError"})
+    with pytest.raises(Exception, match="InternalError"):
+        await asyncio.wait_for(task, 30)
+    assert kopf_tasks() == []
+
+
+async def test_signals_are_the_operators(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching("default", "other") as task:
+        await until(lambda: len(server.watches) == 2, task)
+        signal.raise_signal(signal.SIGTERM)
+        await until(lambda: operator.signals == 1, task)
+
+
+async def test_tasks_that_began_after_the_watch_outlive_it(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: server.watches, task)
+        other = asyncio.create_task(asyncio.sleep(600))
+    assert not other.cancelled()
+    other.cancel()
+
+
+def test_the_limits_suit_what_the_api_server_does() -> None:
+    settings = build_settings(WatchLimits())
+    assert settings.watching.chunk_size == 500
+    assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"
+    assert settings.networking.request_timeout is not None
+    assert settings.networking.request_timeout < 300, "a page that hangs does not outlast the list's version"
