@@ -15,6 +15,7 @@ from railhead.kube.clock import ServerClock
 from railhead.kube.errors import KubeError, RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 from tests.model.api_server import ModelApiServer
+from tests.unit.kube.no_transport import NoTransport
 
 CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT = "crash before", "crash after", "lost answer", "never sent"
 CODES = (403, 404, 409, 422, 429, 500, 503, 504)
@@ -67,7 +68,7 @@ class ModelClient(KubeClient):
     """Speaks to the model in place of HTTP; after a crash it says no more."""
 
     def __init__(self, api: ModelApiServer, faults: Faults, *, wall: Callable[[], datetime]) -> None:
-        super().__init__(None, clock=ServerClock(lambda: (api.now() - NOON).total_seconds(), wall))
+        super().__init__(NoTransport(), clock=ServerClock(lambda: (api.now() - NOON).total_seconds(), wall))
         self._server = api
         self._faults = faults
         self.is_dead = False

@@ -35,7 +35,7 @@ class WatchLimits:
 
     Attributes:
         page_size: jobs per request of a list. 10,000 jobs are 20 requests then, as many as client-go would send, and
-            the process peaks at 120 to 145 MB; in one page it was 580 MB (measured), above the chart's limit of 512 MiB.
+            the process peaks at 120 to 145 MB; in one page it was 580 MB, above the chart's limit of 512 MiB.
         request_timeout_seconds: for one page. kopf's 5 minutes are as long as the API server keeps the
             version of a list, so the page after one that hangs would always come too late.
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server

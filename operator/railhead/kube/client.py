@@ -1,27 +1,26 @@
-"""Verbs on plain dicts. Configuration and authentication are the kubernetes package's.
+"""Verbs on plain dicts; `transport.py` sends the requests.
 
 No model is ever deserialised: the hot path is `json.loads` and nothing else.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 import aiohttp
-from kubernetes.aio import client as kube_client
-from kubernetes.aio import config as kube_config
 
 from railhead.kube.clock import ServerClock
 from railhead.kube.errors import RetryAfter, classify_response
 from railhead.kube.kinds import Kind
+from railhead.kube.transport import Transport, open_transport
+from railhead.kube.types import Body, Object
 
 REQUEST_TIMEOUT_SECONDS = 30
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for so long is dead
@@ -31,7 +30,6 @@ PATCH_TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",
 }
 
 
@@ -43,8 +41,12 @@ class Asked(NamedTuple):
     code: int
 
 
+def _always() -> bool:
+    return True
+
+
 class KubeClient:
-    """One connection pool to one API server.
+    """The API server by one transport.
 
     Attributes:
         answers: how many answers there were, by what was asked; for metrics.
@@ -52,32 +54,35 @@ class KubeClient:
     """
 
     def __init__(
-        self, api: Any, *, may_write: Callable[[], bool] = lambda: True, clock: ServerClock | None = None
+        self,
+        transport: Transport,
+        *,
+        may_write: Callable[[], bool] = _always,
+        clock: ServerClock | None = None,
+        answers: Counter[Asked] | None = None,
     ) -> None:
-        self._api = api
+        self._transport = transport
         self._may_write = may_write
         self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
-        self.answers: Counter[Asked] = Counter()
+        self.answers: Counter[Asked] = Counter() if answers is None else answers
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
-        """The same connections and counts; a write is sent only while `may_write` says so at that moment."""
-        client = KubeClient(self._api, may_write=may_write, clock=self.clock)
-        client.answers = self.answers
-        return client
+        """The same transport, clock and counts; a write is sent only while `may_write` says so at that moment."""
+        return KubeClient(self._transport, may_write=may_write, clock=self.clock, answers=self.answers)
 
     async def create(
         self,
         kind: Kind,
-        body: dict[str, Any],
+        body: Object,
         *,
         namespace: str | None = None,
         name: str = "",
         subresource: str = "",
-    ) -> dict[str, Any]:
+    ) -> Object:
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         return await self._call("POST", kind, path, body=body, verb=f"create{'/' + subresource if subresource else ''}")
 
-    async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> dict[str, Any]:
+    async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
         return await self._call("GET", kind, kind.path(namespace=namespace, name=name), verb="get")
 
     async def list(
@@ -89,11 +94,11 @@ class KubeClient:
         field_selector: str = "",
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> dict[str, Any]:
+    ) -> Object:
         """All pages as one list; `metadata.resourceVersion` is the first page's, from which to watch."""
         accept = METADATA_ONLY if metadata_only else "application/json"
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
-        whole: dict[str, Any] | None = None
+        whole: Object | None = None
         token = ""
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
@@ -112,16 +117,16 @@ class KubeClient:
         self,
         kind: Kind,
         name: str,
-        body: Any,
+        body: Body,
         *,
         type_: str,
         namespace: str | None = None,
         subresource: str = "",
         field_manager: str = "",
-    ) -> dict[str, Any]:
-        """`type_` is json, merge, strategic or apply (which needs a field manager and forces)."""
-        query = {"fieldManager": field_manager, "force": "true" if type_ == "apply" else ""}
-        path = _with_query(kind.path(namespace=namespace, name=name, subresource=subresource), query)
+    ) -> Object:
+        """`type_` is json, merge or strategic."""
+        path = kind.path(namespace=namespace, name=name, subresource=subresource)
+        path = _with_query(path, {"fieldManager": field_manager})
         verb = f"patch{'/' + subresource if subresource else ''}"
         return await self._call("PATCH", kind, path, body=body, content_type=PATCH_TYPES[type_], verb=verb)
 
@@ -133,9 +138,9 @@ class KubeClient:
         namespace: str | None = None,
         uid: str = "",
         grace_seconds: int | None = None,
-    ) -> dict[str, Any]:
+    ) -> Object:
         """Deletes exactly the object with this uid, when one is given; another one answers Conflict."""
-        options: dict[str, Any] = {
+        options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
@@ -154,7 +159,7 @@ class KubeClient:
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[Object]:
         """Events from a resource version on, bookmarks included; ends when the server ends it.
 
         Raises:
@@ -203,10 +208,10 @@ class KubeClient:
         path: str,
         *,
         verb: str,
-        body: Any = None,
+        body: Body | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-    ) -> dict[str, Any]:
+    ) -> Object:
         if method != "GET" and not self._may_write():
             raise RetryAfter(0, "NotLeading", "this operator leads no more")
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
@@ -224,22 +229,18 @@ class KubeClient:
         method: str,
         path: str,
         *,
-        timeout: Any,
-        body: Any = None,
+        timeout: aiohttp.ClientTimeout,
+        body: Body | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
         asked: tuple[str, str] = ("get", "path"),
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "railhead"}
-        await self._api.update_params_for_auth(headers, [], ["BearerToken"], path, method, body)
-        url = self._api.configuration.host + path
-        send = self._api.rest_client.request
         try:
-            answer = await send(method, url, headers=headers, body=body, _request_timeout=timeout)
+            response = await self._transport.send(method, path, headers=headers, body=body, timeout=timeout)
         except NO_ANSWER as error:
             self.answers[Asked(*asked, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
-        response: aiohttp.ClientResponse = answer.response
         self.answers[Asked(*asked, response.status)] += 1
         self.clock.learn(response.headers.get("Date"))
         return response
@@ -253,7 +254,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
 
 
-def _parse_object(status: int, data: bytes) -> dict[str, Any]:
+def _parse_object(status: int, data: bytes) -> Object:
     """A good answer that is no object comes from something in between, not from the API server."""
     try:
         values = json.loads(data)
@@ -264,16 +265,16 @@ def _parse_object(status: int, data: bytes) -> dict[str, Any]:
     return values
 
 
-def _parse_event(line: bytes) -> dict[str, Any]:
+def _parse_event(line: bytes) -> Object:
     """Raises ValueError for what is no event: that comes from something in between, too."""
-    event: dict[str, Any] = json.loads(line)
+    event: Object = json.loads(line)
     is_event = isinstance(event, dict) and isinstance(event.get("object"), dict)
     if not is_event or (event.get("type") != "ERROR" and not _has_version(event["object"])):
         raise ValueError(f"not an event: {line[:100].decode(errors='replace')}")
     return event
 
 
-def _has_version(obj: dict[str, Any]) -> bool:
+def _has_version(obj: Object) -> bool:
     return isinstance(obj.get("metadata"), dict) and "resourceVersion" in obj["metadata"]
 
 
@@ -299,13 +300,5 @@ async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
     Raises:
         kubernetes.aio.config.ConfigException: when neither can be had.
     """
-    configuration = type.__call__(kube_client.Configuration)
-    if kubeconfig:
-        load: Any = kube_config.load_kube_config  # the package carries no types here
-        await load(config_file=kubeconfig, client_configuration=configuration, persist_config=False)
-    else:
-        load = kube_config.load_incluster_config
-        load(client_configuration=configuration)
-    async with kube_client.ApiClient(configuration=configuration) as api:
-        yield KubeClient(api)
-        await asyncio.sleep(0)  # lets the pool close its transports
+    async with open_transport(kubeconfig) as transport:
+        yield KubeClient(transport)

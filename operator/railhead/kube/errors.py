@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+
+from railhead.kube.types import Object
 
 LONGEST_WAIT_SECONDS = 60.0
 
@@ -62,7 +63,7 @@ def classify_response(status: int, body: bytes, *, retry_after: str | None = Non
     return Denied(status, reason, message)
 
 
-def _parse(body: bytes) -> dict[str, Any]:
+def _parse(body: bytes) -> Object:
     try:
         values = json.loads(body)
     except ValueError:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+
+from railhead.kube.types import Object
 
 
 def build_event(
     about: Mapping[str, str], *, type_: str, reason: str, message: str, component: str, identity: str | None = None
-) -> dict[str, Any]:
+) -> Object:
     """About the object of this reference, by whom it is said; `identity` takes the message's place in the name."""
     digest = hashlib.sha256(f"{about['uid']}/{reason}/{message if identity is None else identity}".encode())
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

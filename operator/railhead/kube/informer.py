@@ -11,16 +11,16 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import TypedDict
 
 from railhead.kube.buried import Buried
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
+from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 OnChange = Callable[[Object | None, Object | None], None]
 MAX_BACKOFF_SECONDS = 15.0
 
@@ -95,6 +95,14 @@ class View:
         self._listed = max(self._listed, version)
 
 
+class Scope(TypedDict):
+    """Which objects of a kind; arguments of the client's `list` and `watch`."""
+
+    namespace: str | None
+    label_selector: str
+    field_selector: str
+
+
 class Informer:
     """Keeps a `View` fresh. `run()` never returns by itself."""
 
@@ -114,11 +122,7 @@ class Informer:
         self.namespace = namespace
         self._client = client
         self._kind = kind
-        self._scope = {
-            "namespace": namespace,
-            "label_selector": label_selector,
-            "field_selector": field_selector,
-        }
+        self._scope = Scope(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
         self.view = View(on_change, slim)
         self._synced = asyncio.Event()
 
@@ -148,7 +152,7 @@ class Informer:
             try:
                 if version is None:
                     version = await self._list()
-                async for event in self._client.watch(self._kind, resource_version=version, **self._scope):  # type: ignore[arg-type]
+                async for event in self._client.watch(self._kind, resource_version=version, **self._scope):
                     seen, failures = seen + 1, 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
@@ -170,13 +174,13 @@ class Informer:
         await self._sleep(delay)
 
     async def _list(self) -> str:
-        page = await self._client.list(self._kind, **self._scope)  # type: ignore[arg-type]
+        page = await self._client.list(self._kind, **self._scope)
         version = str(page["metadata"]["resourceVersion"])
         self.view.replace(page.get("items") or [], version=int(version) if version.isdigit() else 0)
         self._synced.set()
         return version
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event: Object) -> None:
         kind, obj = event.get("type"), event["object"]
         if kind == "DELETED":
             self.view.drop(obj)

@@ -9,6 +9,7 @@ from typing import Any
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.kinds import Kind
+from tests.unit.kube.no_transport import NoTransport
 
 Answer = dict[str, Any] | KubeError
 
@@ -34,7 +35,7 @@ class FakeClient(KubeClient):
     """Answers from `script[verb, name]`, one after the other; without one, a create or patch is granted."""
 
     def __init__(self, script: dict[tuple[str, str], list[Answer]] | None = None) -> None:
-        super().__init__(None)
+        super().__init__(NoTransport())
         self.script = script or {}
         self.asked: list[Request] = []
         self.at_once = 0

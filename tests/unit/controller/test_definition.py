@@ -13,6 +13,7 @@ from railhead.api.crd import build_crd
 from railhead.controller.definition import PATH, TRIES, WrongDefinition, check_definition, find_problem
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
+from tests.unit.kube.no_transport import NoTransport
 
 GONE = Gone(404, "NotFound", "not found")
 
@@ -33,7 +34,7 @@ class Server(KubeClient):
     """Answers in this order, the last one for ever."""
 
     def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
-        super().__init__(None)
+        super().__init__(NoTransport())
         self.replies = list(answers)
         self.pauses: list[float] = []
 

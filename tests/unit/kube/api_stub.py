@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from kubernetes.aio import client as kube_client
 
 from railhead.kube.client import KubeClient
+from railhead.kube.transport import AioTransport
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ApiStub:
 
 def make_api(host: str) -> kube_client.ApiClient:
     """The kubernetes package's client of this host; to be closed."""
-    configuration = type.__call__(kube_client.Configuration)
+    configuration = kube_client.Configuration()
     configuration.host = host
     return kube_client.ApiClient(configuration=configuration)
 
@@ -84,6 +85,6 @@ async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
     await server.start_server()
     try:
         async with make_api(str(server.make_url("")).rstrip("/")) as api:
-            yield stub, KubeClient(api)
+            yield stub, KubeClient(AioTransport(api))
     finally:
         await server.close()

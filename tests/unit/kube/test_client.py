@@ -12,6 +12,7 @@ import pytest
 from railhead.kube.client import METADATA_ONLY, KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
+from railhead.kube.transport import AioTransport
 from tests.unit.kube.api_stub import ApiStub, make_api, serve_stub
 
 OBJECT = {"kind": "Pod", "metadata": {"name": "p"}}
@@ -60,7 +61,7 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
     await client.create(POD, OBJECT, namespace="ns")
     await client.create(POD, OBJECT, namespace="ns", name="p", subresource="binding")
     await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
-    await client.patch(POD, "p", OBJECT, type_="apply", namespace="ns", field_manager="me")
+    await client.patch(POD, "p", OBJECT, type_="merge", namespace="ns")
     await client.delete(POD, "p", namespace="ns")
     assert [(a.method, a.path, a.query) for a in stub.asked] == [
         ("GET", f"{PODS}/p", {}),
@@ -68,7 +69,7 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
         ("POST", PODS, {}),
         ("POST", f"{PODS}/p/binding", {}),
         ("PATCH", f"{JOBS}/j/status", {"fieldManager": "me"}),
-        ("PATCH", f"{PODS}/p", {"fieldManager": "me", "force": "true"}),
+        ("PATCH", f"{PODS}/p", {}),
         ("DELETE", f"{PODS}/p", {}),
     ]
     assert json.loads(stub.asked[2].body) == OBJECT
@@ -80,7 +81,6 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
         ("json", [{"op": "test", "path": "/a", "value": 1}], "application/json-patch+json"),
         ("merge", {"data": {"a": "1"}}, "application/merge-patch+json"),
         ("strategic", {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
-        ("apply", {"data": {"a": "1"}}, "application/apply-patch+yaml"),
     ],
 )
 async def test_a_patch_says_of_which_type_it_is(
@@ -155,7 +155,7 @@ async def test_a_server_that_is_not_there_is_no_answer() -> None:
     with socket.socket() as unused:  # bound, and nobody listens
         unused.bind(("127.0.0.1", 0))
         async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
-            client = KubeClient(api)
+            client = KubeClient(AioTransport(api))
             for asking in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
                 with pytest.raises(RetryAfter) as caught:
                     await asking

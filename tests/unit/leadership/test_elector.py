@@ -15,6 +15,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
 from tests.unit.controller.fake_client import FakeClient
+from tests.unit.kube.no_transport import NoTransport
 
 NO_ANSWER = RetryAfter(0, "NoAnswer", "reset")
 
@@ -27,7 +28,7 @@ class LeaseServer(KubeClient):
     """
 
     def __init__(self) -> None:
-        super().__init__(None)
+        super().__init__(NoTransport())
         self.lease: dict[str, Any] | None = None
         self.version = 0
         self.faults: list[str] = []
@@ -212,7 +213,7 @@ async def test_a_fenced_client_reads_and_does_not_write() -> None:
         async def _send(self, *arguments: Any, **options: Any) -> Any:
             raise AssertionError("sent")
 
-    client = KubeClient(None).fenced(lambda: False)
+    client = KubeClient(NoTransport()).fenced(lambda: False)
     client._send = Fenced()._send  # type: ignore[method-assign]
     for writing in (
         client.create(LEASES, {}, namespace="default"),

@@ -1,0 +1,120 @@
+"""One HTTP request to the API server. The only file that knows the package kubernetes.
+
+Its `kubernetes.aio` reads kubeconfigs and service accounts, renews their tokens, and has a
+connection pool with the right TLS. Its documented API deserialises each answer into a model,
+which takes seven times as long as `json.loads` and has no watch that survives a 410. So this
+adapter goes in below that API. What it uses there is declared by the protocols below, which
+`tests/unit/kube/test_transport.py` compares with the installed package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import aiohttp
+from kubernetes.aio import client as kube_client
+from kubernetes.aio import config as kube_config
+
+from railhead.kube.types import Body
+
+# The package's name for "Authorization: Bearer" and for what a kubeconfig or service account has put in its place.
+AUTH_SETTINGS = ["BearerToken"]
+
+
+class Response(Protocol):
+    """kubernetes.aio's answer around aiohttp's, which is all that is used: its body is not read yet."""
+
+    @property
+    def response(self) -> aiohttp.ClientResponse: ...
+
+
+class RestClient(Protocol):
+    """kubernetes.aio's connection pool. It raises nothing for a status of 400 or more."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: Body | None,
+        _request_timeout: aiohttp.ClientTimeout,
+    ) -> Response: ...
+
+
+class Configuration(Protocol):
+    """Where the API server is. TLS and credentials are in it too, and are the package's affair."""
+
+    host: str
+
+
+class ApiClient(Protocol):
+    """The parts of `kubernetes.aio.client.ApiClient` that are used."""
+
+    configuration: Configuration
+    rest_client: RestClient
+
+    async def update_params_for_auth(
+        self,
+        headers: dict[str, str],
+        queries: list[tuple[str, str]],
+        auth_settings: list[str],
+        resource_path: str,
+        method: str,
+        body: Body | None,
+    ) -> None: ...
+
+
+class Transport(Protocol):
+    """What sends a request; `path` includes the query. The status is the caller's to judge."""
+
+    async def send(
+        self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """Returns when the headers have arrived. Raises aiohttp's errors, TimeoutError and OSError."""
+        ...
+
+
+class AioTransport:
+    """By `kubernetes.aio`."""
+
+    def __init__(self, api: ApiClient) -> None:
+        self._api = api
+
+    async def send(
+        self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        authorized = dict(headers)
+        # For each request: it adds the token, and reads it again first when it is about to expire.
+        await self._api.update_params_for_auth(authorized, [], AUTH_SETTINGS, path, method, body)
+        # A path and not `call_api`: a query that is encoded stays as it is, and no status raises.
+        url = self._api.configuration.host + path
+        answer = await self._api.rest_client.request(
+            method, url, headers=authorized, body=body, _request_timeout=timeout
+        )
+        return answer.response
+
+
+@asynccontextmanager
+async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
+    """By the kubeconfig, or by the pod's own service account.
+
+    Raises:
+        kubernetes.aio.config.ConfigException: when neither can be had.
+    """
+    # Made here and passed to both, because without it the loaders set a default for the process:
+    # two clients with different credentials would share it.
+    configuration = kube_client.Configuration()
+    if kubeconfig:
+        # Without persist_config=False, a token that was renewed is written into the user's file.
+        await kube_config.load_kube_config(
+            config_file=kubeconfig, client_configuration=configuration, persist_config=False
+        )
+    else:
+        kube_config.load_incluster_config(client_configuration=configuration)
+    async with kube_client.ApiClient(configuration=configuration) as api:
+        yield AioTransport(api)
+        await asyncio.sleep(0)  # lets the pool close its connections

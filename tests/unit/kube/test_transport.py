@@ -1,0 +1,170 @@
+"""What the adapter relies on in the package kubernetes and the package does not document.
+
+A failure here means that the installed release differs: change `operator/railhead/kube/transport.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from kubernetes.aio import client as kube_client
+from kubernetes.aio import config as kube_config
+from kubernetes.aio.client import rest
+from kubernetes.aio.config import incluster_config
+
+from railhead.kube.transport import AUTH_SETTINGS, AioTransport, ApiClient, RestClient, open_transport
+from tests.unit.kube.api_stub import make_api
+
+TIMEOUT = aiohttp.ClientTimeout(total=20)
+
+
+def explain(what: str) -> str:
+    return f"kubernetes {version('kubernetes')} has changed: {what}. Adapt operator/railhead/kube/transport.py"
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "*")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "real"),
+    [
+        (ApiClient.update_params_for_auth, kube_client.ApiClient.update_params_for_auth),
+        (RestClient.request, rest.RESTClientObject.request),
+    ],
+)
+def test_the_packages_methods_take_what_the_protocols_declare(
+    protocol: Callable[..., Any], real: Callable[..., Any]
+) -> None:
+    declared = inspect.signature(protocol).parameters.values()
+    positional = [p.name for p in declared if p.kind is p.POSITIONAL_OR_KEYWORD]
+    named = {p.name: None for p in declared if p.kind is p.KEYWORD_ONLY}
+    name = f"{real.__qualname__}{inspect.signature(real)}"
+    assert inspect.iscoroutinefunction(real), explain(f"{name} is no coroutine function")
+    try:
+        bound = inspect.signature(real).bind(*positional, **named)
+    except TypeError as error:
+        pytest.fail(explain(f"{name}: {error}"))
+    in_place = [key for key, value in bound.arguments.items() if key == value]
+    assert in_place == positional, explain(f"{name} has its arguments in another order")
+
+
+@pytest.mark.parametrize(
+    ("real", "names"),
+    [
+        (kube_client.ApiClient, {"configuration"}),
+        (kube_config.load_kube_config, {"config_file", "client_configuration", "persist_config"}),
+        (kube_config.load_incluster_config, {"client_configuration"}),
+    ],
+)
+def test_the_packages_functions_know_the_arguments_that_are_named(real: Callable[..., Any], names: set[str]) -> None:
+    known = inspect.signature(real).parameters
+    assert names <= known.keys(), explain(f"{real.__qualname__} does not know {names - known.keys()}")
+
+
+class Echo:
+    """A server that keeps what it is sent, and answers with `status`."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.sent: list[tuple[str, dict[str, str], bytes]] = []
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.sent.append((request.raw_path, dict(request.headers), await request.read()))
+        return web.Response(status=self.status, text="answer")
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+async def host(echo: Echo) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", echo.handle)
+    server = TestServer(app)
+    await server.start_server()
+    yield str(server.make_url("")).rstrip("/")
+    await server.close()
+
+
+def write_kubeconfig(path: Path, host: str, token: str) -> str:
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": host}}],
+        "users": [{"name": "u", "user": {"token": token}}],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+async def send(transport: AioTransport, *, status: int = 200) -> None:
+    response = await transport.send("GET", "/x", headers={}, body=None, timeout=TIMEOUT)
+    async with response:
+        assert response.status == status
+
+
+async def test_a_request_is_sent_as_it_is_and_its_answer_is_aiohttps_own(echo: Echo, host: str) -> None:
+    echo.status = 500
+    async with make_api(host) as api:
+        headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
+        response = await AioTransport(api).send("PATCH", "/x?a=b%26c", headers=headers, body=[{}], timeout=TIMEOUT)
+        assert isinstance(response, aiohttp.ClientResponse), explain("an answer has no `response` of aiohttp")
+        assert (response.status, await response.read()) == (500, b"answer")
+    [(path, sent, body)] = echo.sent
+    assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent as it is")
+    assert sent.items() >= headers.items(), explain("headers are not sent as they are")
+
+
+async def test_a_kubeconfigs_token_is_sent_and_two_clients_do_not_share_it(
+    echo: Echo, host: str, tmp_path: Path
+) -> None:
+    one, two = (write_kubeconfig(tmp_path / name, host, name) for name in ("one", "two"))
+    async with open_transport(one) as first, open_transport(two) as second:
+        await send(first)
+        await send(second)
+        await send(first)
+    tokens = [headers.get("Authorization") for _, headers, _ in echo.sent]
+    assert tokens == ["Bearer one", "Bearer two", "Bearer one"], explain("credentials are shared or not sent")
+    assert kube_client.Configuration._default is None, explain("a configuration became the process's default")
+
+
+async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes replaces it about once an hour; a token of the start would be refused from then on."""
+    token, ca = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("first")
+    ca.write_text("not used")
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "1")
+    configuration = kube_client.Configuration()
+    kube_config.load_incluster_config(client_configuration=configuration)
+    configuration.ssl_ca_cert = None
+
+    async def header(api: ApiClient) -> str:
+        headers: dict[str, str] = {}
+        await api.update_params_for_auth(headers, [], AUTH_SETTINGS, "/x", "GET", None)
+        return headers.get("authorization", "").removeprefix("bearer ")
+
+    async with kube_client.ApiClient(configuration=configuration) as api:
+        assert await header(api) == "first", explain("a service account's token is not sent")
+        token.write_text("second")
+        now = datetime.now() + timedelta(minutes=2)
+        later = SimpleNamespace(datetime=SimpleNamespace(now=lambda: now), timedelta=timedelta)
+        monkeypatch.setattr(incluster_config, "datetime", later)
+        assert await header(api) == "second", explain("a service account's token is not read again within two minutes")
