@@ -80,7 +80,7 @@ class Rig:
         self._supervisor.stop(STOPPED, "the tests are over")
 
     def kill_api_server(self) -> None:
-        self._supervisor.plane.stop_one(API_SERVER, grace_seconds=0)
+        self._supervisor.plane.stop_one(API_SERVER)
 
     def start_api_server(self) -> None:
         self._supervisor.plane.start_one(API_SERVER)

@@ -11,10 +11,10 @@ from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.types import Object
 from railhead.local.narrate import Ending, decide_ending, describe_job_change, describe_pod_change
 
 Say = Callable[[str], None]
-Object = dict[str, Any]
 
 
 async def follow(kubeconfig: str, *, namespace: str, name: str, say: Say) -> Ending:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from railhead.local.node.container import CONTAINER_MARKER
-from railhead.local.node.pod_runner import Place, PodRunner, Stopped
+from railhead.local.node.place import Place
+from railhead.local.node.pod_runner import PodRunner
+from railhead.local.node.stop import Stopped
 from railhead.local.processes import Identity, end_marked, identify, is_alive
 from tests.unit.node.store import Object, Store, make_pod, until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.local.node.pod_state import (
@@ -82,6 +82,7 @@ def move(facts: ContainerFacts, *, code: int, starts: bool) -> ContainerFacts:
     return replace(facts, state="terminated", exit_code=code if facts.state == "running" else 128)
 
 
+@settings(deadline=None)
 @given(st.data(), st.sampled_from(["Never", "OnFailure", "Always"]), st.integers(0, 2), st.integers(1, 3))
 def test_phases_go_one_way_and_an_ended_pod_is_one_that_cannot_move(
     data: st.DataObject, policy: str, inits: int, mains: int

@@ -103,11 +103,10 @@ class ControlPlane:
         found = (identify(pid) for pid in self.pids().values())
         return [identity for identity in found if identity is not None]
 
-    def stop_one(self, component: str, *, grace_seconds: float = 5.0) -> None:
+    def stop_one(self, component: str) -> None:
+        """Kills one server; `start_one` starts it again."""
         process = self._processes.pop(component)
-        identity = identify(process.pid)
-        if identity is not None:
-            end([identity], grace_seconds=grace_seconds)
+        process.kill()
         process.wait()
 
     def stop(self) -> None:

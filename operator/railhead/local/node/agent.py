@@ -10,18 +10,19 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, SERVICE
+from railhead.kube.types import Object
 from railhead.local.node.addresses import AddressPool
-from railhead.local.node.pod_runner import Place, PodRunner, Stopped
+from railhead.local.node.place import Place
+from railhead.local.node.pod_runner import PodRunner
+from railhead.local.node.stop import Stopped
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 GPU = "nvidia.com/gpu"
 
 
@@ -89,7 +90,7 @@ class Agent:
 
     def _begin(self, pod: Object, live: Callable[[PodRunner], Awaitable[None]]) -> None:
         uid = pod["metadata"]["uid"]
-        runner = PodRunner(self._client, pod, self._place(pod), on_ready=self._write_hosts)
+        runner = PodRunner(self._client, pod, self._place(pod), on_change=self._write_hosts)
         self.runners[uid] = runner
         self._write_hosts()
         self._tasks[uid] = asyncio.create_task(self._live(uid, runner, live))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-Object = dict[str, Any]
+from railhead.kube.types import Object
+
 # (kind, name) -> its data as text, or None when there is no such object
 Lookup = Callable[[str, str], Mapping[str, str] | None]
 REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_][A-Za-z0-9_.-]*)\))")

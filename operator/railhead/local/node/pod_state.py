@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-Object = dict[str, Any]
+from railhead.kube.types import Object
+
 ENVIRONMENT_NOTE = "not pulled: runs in the host's environment"
 
 

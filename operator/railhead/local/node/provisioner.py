@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any
 
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import PV, PVC, STORAGE_CLASS
+from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 NAME = "local-directory"
 PROVISIONER = "railhead.dev/local-directory"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import aiohttp
 
-Object = dict[str, Any]
+from railhead.kube.types import Object
+
 Tell = Callable[[bool], Awaitable[None]]
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone
 from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT
+from railhead.kube.types import Object
 from railhead.local.node.environment import MissingReference, NotPossible, field_value
 
-Object = dict[str, Any]
 TOKEN_SECONDS = 365 * 24 * 3600
 
 

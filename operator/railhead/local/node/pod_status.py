@@ -1,0 +1,141 @@
+"""The facts of a pod's containers, and their way into the pod's status at the API server."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from railhead.kube.client import KubeClient
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError
+from railhead.kube.kinds import POD
+from railhead.kube.types import Object
+from railhead.local.node.place import Place
+from railhead.local.node.pod_state import ContainerFacts, build_status, must_restart, pod_phase
+
+log = logging.getLogger(__name__)
+
+# The API server may restart, which takes seconds; a machine may swap for a minute. After five minutes without a
+# good answer the controller manager has taken the node for lost and deletes its pods: nobody reads their status then.
+PUBLISH_SECONDS = 300.0
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 5.0
+
+
+def now_text() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class PodStatus:
+    """What one pod's containers do, by their names; `publish` writes it.
+
+    Attributes:
+        facts: changed by whoever runs the container, who publishes it then.
+        policy: the pod's restartPolicy.
+    """
+
+    def __init__(self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None]) -> None:
+        """`on_change` is called before each publication."""
+        self._client = client
+        self._metadata = pod["metadata"]
+        self._place = place
+        self._on_change = on_change
+        self._start_time = now_text()
+        self._transitions: dict[str, tuple[str, str]] = {}  # by condition: its status, and since when
+        self._lock = asyncio.Lock()
+        self._changes = 0
+        self._written = 0
+        self.policy = str(pod["spec"].get("restartPolicy", "Always"))
+        self.facts = {
+            container["name"]: ContainerFacts(container["name"], container.get("image", ""), is_init=is_init)
+            for is_init, container in containers_of(pod)
+        }
+
+    @property
+    def phase(self) -> str:
+        return pod_phase(list(self.facts.values()), policy=self.policy)
+
+    @property
+    def is_ready(self) -> bool:
+        """Do all its containers run, and say so where they have a readiness probe?"""
+        mains = [facts for facts in self.facts.values() if not facts.is_init]
+        return all(facts.state == "running" and facts.is_ready for facts in mains)
+
+    def has_ended(self, container: str) -> bool:
+        """For good; true of a container that the pod does not have."""
+        facts = self.facts.get(container)
+        return facts is None or (facts.state == "terminated" and not must_restart(self.policy, facts.exit_code))
+
+    def end(self, name: str, *, code: int, message: str, container_id: str, reason: str = "") -> None:
+        facts = self.facts[name]
+        self.facts[name] = replace(
+            facts,
+            state="terminated",
+            exit_code=code,
+            reason=reason or ("Completed" if code == 0 else "Error"),
+            message=message,
+            finished_at=now_text(),
+            started_at=facts.started_at or now_text(),
+            container_id=container_id,
+        )
+
+    async def wait_for(self, reason: str, message: str, *, only: str = "") -> None:
+        """Publishes what the waiting containers, or one of them, wait for."""
+        for name, facts in self.facts.items():
+            if facts.state == "waiting" and only in ("", name):
+                self.facts[name] = replace(facts, reason=reason, message=message[:1000])
+        await self.publish()
+
+    async def publish(self) -> None:
+        """Patches the status. What the API server refuses, or does not take in time, goes with the next change."""
+        self._on_change()
+        self._changes += 1
+        number = self._changes
+        async with self._lock:  # one after the other, or an older status could come last
+            if self._written < number:  # else an earlier call that was still trying has written this change too
+                await self._write()
+
+    async def _write(self) -> None:
+        """Each try sends the newest facts."""
+        namespace, name = self._metadata["namespace"], self._metadata["name"]
+        loop = asyncio.get_running_loop()
+        deadline, pause = loop.time() + PUBLISH_SECONDS, FIRST_PAUSE_SECONDS
+        while True:
+            number, body = self._changes, {"metadata": {"uid": self._metadata["uid"]}, "status": self._build()}
+            try:
+                await self._client.patch(POD, name, body, type_="strategic", namespace=namespace, subresource="status")
+                break
+            except (Gone, Conflict, Denied) as error:
+                log.info("status of %s/%s was not taken: %s", namespace, name, error)
+                break
+            except KubeError as error:
+                log.warning("status of %s/%s: %s", namespace, name, error)
+                if loop.time() >= deadline:
+                    return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        self._written = number
+
+    def _build(self) -> Object:
+        now = now_text()
+        status = build_status(
+            list(self.facts.values()),
+            policy=self.policy,
+            address=self._place.address,
+            node_address=self._place.node_address,
+            start_time=self._start_time,
+            now=now,
+        )
+        for condition in status["conditions"]:
+            before, since = self._transitions.get(condition["type"], ("", now))
+            condition["lastTransitionTime"] = since if before == condition["status"] else now
+            self._transitions[condition["type"]] = condition["status"], condition["lastTransitionTime"]
+        return status
+
+
+def containers_of(pod: Object) -> list[tuple[bool, Object]]:
+    """Each with whether it is an init container, which come first."""
+    spec = pod["spec"]
+    return [*((True, c) for c in spec.get("initContainers") or []), *((False, c) for c in spec["containers"])]

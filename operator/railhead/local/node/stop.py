@@ -1,0 +1,47 @@
+"""The request to a pod's containers to end, and the time that they have for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+
+class Stopped(Exception):
+    """The pod was stopped while it waited for something."""
+
+
+class StopRequest:
+    """Made once; what is requested later may only shorten the grace period."""
+
+    def __init__(self) -> None:
+        self._made = asyncio.Event()
+        self._shortened = asyncio.Event()
+        self._deadline = 0.0
+
+    @property
+    def is_made(self) -> bool:
+        return self._made.is_set()
+
+    def make(self, grace_seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + grace_seconds
+        if not self.is_made or deadline < self._deadline:
+            self._deadline = deadline
+            self._shortened.set()
+        self._made.set()
+
+    async def wait(self) -> None:
+        await self._made.wait()
+
+    async def wait_grace(self) -> None:
+        """Until the grace period of a request that was made is over."""
+        while (seconds := self._deadline - asyncio.get_running_loop().time()) > 0:
+            self._shortened.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._shortened.wait(), seconds)
+
+    async def pause(self, seconds: float) -> None:
+        """Raises Stopped as soon as the request is made."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._made.wait(), seconds)
+        if self.is_made:
+            raise Stopped
