@@ -59,11 +59,14 @@ constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the d
 test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
-test: check ## Everything that a commit must pass
-	@echo "== tests of the pure layers"
-	$(BIN)/pytest -q -n auto tests/unit tests/architecture tests/model
-	@echo "== tests against a real API server, with a real helm and with real Ray"
-	$(BIN)/pytest -q --durations=20 -m "not slow" tests/chart tests/install tests/api tests/operator tests/local tests/ray tests/e2e
+# Two processes of pytest keep two processors busy; each has a cluster of its own. The slowest tests and the total
+# come last. See ORDER in tests/conftest.py.
+PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+test: $(READY) ## Everything that a commit must pass
+	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
+	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
+	$(MAKE) --no-print-directory check; \
+	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu tests
 
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from tools.older_kubernetes import resolve_kubernetes
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
@@ -16,6 +18,12 @@ from railhead.local.control_plane.servers import ALL, FIRST
 from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
+# Tests are started in this order: quick ones first, for their failures come first; then what takes long; the tests of
+# the model, of which each needs one processor for seconds, fill all processors at the end.
+ORDER = ("architecture", "unit", "e2e", "operator", "ray", "install", "local", "chart", "api", "model")
+# Tests of a folder that share a cluster run in one process. All others are spread test by test, or file by file.
+ONE_CLUSTER = ("api", "e2e", "install", "operator")
+BY_TEST = ("architecture", "model", "unit")
 # A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -31,6 +39,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="with --kubeconfig: install the operator with this image",
     )
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
+
+
+@pytest.hookimpl(trylast=True)  # after the shuffle, whose order stays within each folder
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: ORDER.index(folder) if (folder := find_folder(item.nodeid)) in ORDER else len(ORDER))
+
+
+def find_folder(nodeid: str) -> str:
+    """Of tests/; files that use the same control plane belong to one folder."""
+    if nodeid.startswith(("tests/chart/test_grid.py", "tests/local/test_control_plane.py", "tests/local/test_node")):
+        return "api"
+    return nodeid.removeprefix("tests/").partition("/")[0]
+
+
+class Spread(LoadScopeScheduling):
+    """Which tests pytest-xdist keeps in one process."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = find_folder(nodeid)
+        if folder in ONE_CLUSTER:
+            return folder
+        return nodeid if folder in BY_TEST else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread | None:
+    return Spread(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

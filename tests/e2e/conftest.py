@@ -18,7 +18,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 NAMESPACE = "railhead-e2e"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     option = request.config.getoption
     if option("--kubeconfig"):
@@ -58,7 +58,7 @@ def install_operator(kubectl: Kubectl, image: str) -> None:
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(session_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster with a namespace that enforces Pod Security "restricted", and a claim named runs."""
     kubectl = session_cluster.kubectl

@@ -23,7 +23,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     """RBAC is enforced in both."""
     option = request.config.getoption

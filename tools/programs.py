@@ -1,0 +1,34 @@
+"""Builds with Go, once per machine, what the tests start: the control plane and helm.
+
+`make test` runs it beside the first tests. A test that comes to need a program before it is
+there waits for it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+from tools.go_program import NotBuilt
+from tools.helm import resolve_helm
+
+from railhead.local.control_plane.binaries import NoControlPlane, resolve
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the compilers end with it
+    try:
+        resolve(say)
+        resolve_helm(say)
+    except (NoControlPlane, NotBuilt) as error:
+        say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
