@@ -5,10 +5,15 @@ beside the checkout), makes an image of our own tree and one for the jobs, runs 
 e2e-install` and `make e2e` against it, and ends the cluster again. Where the machine does
 not allow it (no root, no scripts, no apt, a node that does not start) it says so plainly,
 and is a success: nothing of ours was tried. RAILHEAD_NODE_REQUIRED makes that a failure.
+
+`--prepare` only gets ready what takes minutes on a new machine, so that it can run beside
+other tests; the run that follows waits for it.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import platform
 import shlex
@@ -66,12 +71,24 @@ def step(script: str, *arguments: str) -> None:
 def prepare() -> None:
     """Programs and the base image: minutes the first time, nothing afterwards."""
     os.environ["PATH"] = f"{UV.parent}:{os.environ['PATH']}"
-    if not _has_programs():
-        step("00-packages.sh")
-    if not (CACHE / "bin" / "coredns").exists():
-        say("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "prepare.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one that runs beside the other tests may not be through
+        if not _has_programs():
+            step("00-packages.sh")
+        build()
+        step("30-rootfs.sh")
+
+
+def build() -> None:
+    """Kubernetes, etcd and CoreDNS, unless the same scripts have built them."""
+    stamp = CACHE / "built-by"
+    wanted = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in ("lib.sh", "10-build.sh"))).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    say("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
     step("10-build.sh")
-    step("30-rootfs.sh")
+    stamp.write_text(wanted)
 
 
 def install_into(folder: Path, *needs: str, is_ours: bool = False) -> None:
@@ -128,6 +145,15 @@ def start_node() -> str | None:
     return None
 
 
+def prepare_only() -> int:
+    """A failure is said here, and again by the run that follows."""
+    try:
+        prepare()
+    except subprocess.CalledProcessError as error:
+        return not_run(f"{Path(error.cmd[0]).name} ended with code {error.returncode}")
+    return 0
+
+
 def not_run(why: str) -> int:
     say(f"NOT RUN: {why}")
     return 1 if os.environ.get("RAILHEAD_NODE_REQUIRED") else 0
@@ -137,6 +163,8 @@ def main(arguments: list[str]) -> int:
     obstacle = find_obstacle()
     if obstacle:
         return not_run(obstacle)
+    if arguments == ["--prepare"]:
+        return prepare_only()
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-node-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # the volumes below are the pods' too, who are other users
