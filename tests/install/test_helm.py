@@ -9,7 +9,7 @@ import yaml
 
 from railhead.local.install import KubectlFailed
 from tests.e2e.cluster import Cluster, wait_until
-from tests.e2e.jobs import load_digits, make_job
+from tests.e2e.jobs import make_job, with_config
 from tests.install.release import CRD, Releases
 
 HOME = "railhead-system"
@@ -54,15 +54,6 @@ def wait_for_news(jobs: Cluster, name: str) -> None:
     wait_until("another report", lambda: jobs.status(name)["progress"]["reports"] > before, seconds=60, tell=tell)
 
 
-def train_digits(jobs: Cluster) -> None:
-    jobs.provide_claim("digits-runs")
-    jobs.apply(*load_digits(jobs))
-    status = jobs.wait_end("digits")
-    assert status["phase"] == "Succeeded", jobs.tell("digits")
-    assert float(status["progress"]["metrics"]["accuracy"]) >= 0.95
-    jobs.delete_job("digits")
-
-
 def arguments_of(releases: Releases) -> list[str]:
     [container] = releases.deployment(NAME, HOME)["spec"]["template"]["spec"]["containers"]
     return list(container["args"])
@@ -78,7 +69,6 @@ def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsy
     [operator] = releases.operator_pods(HOME)
     assert operator["spec"]["serviceAccountName"] == NAME
     jobs = releases.make_namespace("jobs")
-    train_digits(jobs)
 
     jobs.apply(make_job("steady", jobs.image, code=STEADY, scaling=ONE_WORKER))
     jobs.wait_phase("steady", "Running")
@@ -124,7 +114,9 @@ def test_a_namespaced_release_leaves_other_namespaces_alone(releases: Releases) 
     mine, others = releases.make_namespace("team-a"), releases.make_namespace("team-b")
     releases.install("team", "team-a", watchNamespaces=["team-a"])
     others.apply(make_job("theirs", others.image, scaling=ONE_WORKER))
-    train_digits(mine)
+    mine.apply(with_config(make_job("mine", mine.image, scaling=ONE_WORKER), epochs=1))
+    assert mine.wait_end("mine")["phase"] == "Succeeded", mine.tell("mine")
+    mine.delete_job("mine")
     theirs = others.status("theirs")
     assert theirs["observedGeneration"] == -1
     assert "phase" not in theirs

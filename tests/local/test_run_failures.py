@@ -33,7 +33,13 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         pytest.param(
             "nowhere", {"function": "steps:no_such_function"}, "no_such_function", id="nowhere", marks=pytest.mark.slow
         ),
-        pytest.param("raises", {"code": RAISES, "backoffLimit": 0}, "ValueError: the lorry is empty", id="raises"),
+        pytest.param(
+            "raises",
+            {"code": RAISES, "backoffLimit": 0},
+            "ValueError: the lorry is empty",
+            id="raises",
+            marks=pytest.mark.slow,
+        ),
         ("unwritable", {"run": {"storagePath": "/proc/railhead"}}, "/proc/railhead cannot be written"),
     ],
 )

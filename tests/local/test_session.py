@@ -166,10 +166,18 @@ def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -
     assert_nothing_is_left(session)
 
 
+# Each signal once, and each place once; the other pairs are slow.
 @pytest.mark.parametrize(
-    "word", [pytest.param("starting etcd", marks=pytest.mark.slow), "installing", "starting the node agent"]
+    ("word", "sig"),
+    [
+        ("installing", signal.SIGINT),
+        ("starting the node agent", signal.SIGKILL),
+        pytest.param("installing", signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param("starting the node agent", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("starting etcd", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("starting etcd", signal.SIGKILL, marks=pytest.mark.slow),
+    ],
 )
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
 def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.Signals) -> None:
     process = start("up", session=session)
     read_until(process, word)
@@ -183,7 +191,7 @@ def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.
     assert_nothing_is_left(session)
 
 
-@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("sig", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_interrupted_run_leaves_nothing(session: Session, tmp_path: Path, sig: signal.Signals) -> None:
     (tmp_path / "job.yaml").write_text(WAITING_JOB)
     process = start("run", "-f", str(tmp_path / "job.yaml"), session=session)
