@@ -6,6 +6,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
+# Ray starts many Python processes, each of which would compile all that it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -18,14 +20,14 @@ EXAMPLES := $(wildcard manifests/examples/*.yaml)
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(READY) ## Make .venv with everything that tests and the demo need
+setup: $(READY) ## Create .venv with everything that tests and the demo need
 
 $(READY): constraints.txt pyproject.toml
 	@echo "== making $(VENV) (Ray and torch come along: some GB the first time)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes --requirement constraints.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes --requirement constraints.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
@@ -39,7 +41,7 @@ check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
 	$(BIN)/python -m tools.manifests --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
 
-format: $(READY) ## Format the code and mend what the linter can
+format: $(READY) ## Format the code and apply automatic lint fixes
 	$(BIN)/ruff format operator tests tools benchmarks manifests
 	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
@@ -75,7 +77,7 @@ test-all: test ## Also the slow tests, an older Kubernetes, and the digits job a
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
-test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it says so and ends well
+test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it prints a notice and exits 0
 	$(BIN)/pytest -q tests/gpu
 
 E2E_CLUSTER = --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
