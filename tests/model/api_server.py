@@ -1,13 +1,14 @@
 """An API server in memory, true to the real one in what the operator uses of it.
 
 `tests/operator/test_model_conformance.py` sends the same requests to this one and to a real
-kube-apiserver and compares the answers.
+kube-apiserver and compares the answers. `tests/model/client.py` is the KubeClient that asks it.
 """
 
 from __future__ import annotations
 
-import copy
+import base64
 import json
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,21 +17,27 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from railhead.api.times import format_time
+from railhead.kube import kinds
+from railhead.kube.client import METADATA_ONLY, PATCH_TYPES
 from railhead.kube.errors import KubeError, classify_response
+from tests.model.patches import BadPatch, apply_operations, matches_fields, matches_labels, merge
 
 Object = dict[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name
-KINDS = {
-    "pods": "Pod",
-    "services": "Service",
-    "secrets": "Secret",
-    "configmaps": "ConfigMap",
-    "events": "Event",
-    "trainjobs": "TrainJob",
+KINDS = {kind.plural: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
+JOBS = kinds.TRAIN_JOB.plural
+HAVE_STATUS = {JOBS, "pods", "services", "nodes", "persistentvolumes", "persistentvolumeclaims"}
+# What a patch may change of the metadata, as far as used.
+OPEN_METADATA = ("labels", "annotations", "finalizers")
+# Fields that a list may be selected by, beside name and namespace.
+SELECTABLE = {
+    "pods": {"spec.nodeName", "status.phase"},
+    "events": {"involvedObject.uid", "involvedObject.name", "reason", "type"},
 }
 GRACE_SECONDS = 30
 FOREGROUND = "foregroundDeletion"  # the finalizer of who is deleted after its children
 ENDED = ("Succeeded", "Failed")
+REJECTED = "the server rejected our request due to an error in our request"
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,7 @@ class ModelApiServer:
         creates, deletes: how often each object was made, and told to go.
         admission: asked before a create; the words of a refusal, or nothing.
         changed: told of each change, after it.
+        tokens: whose they are, as a TokenReview tells it.
     """
 
     now: Callable[[], datetime]
@@ -62,20 +70,34 @@ class ModelApiServer:
     deletes: Counter[tuple[str, str]] = field(default_factory=Counter)
     admission: Callable[[str, Object], str] = lambda plural, body: ""
     changed: Callable[[Entry], None] = lambda entry: None
+    tokens: dict[str, Object] = field(default_factory=dict)
 
-    def request(self, method: str, path: str, body: Any = None, *, content_type: str = "application/json") -> Object:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Object:
         """One request, as the client sends it. Raises KubeError as the client would."""
         path, _, query = path.partition("?")
         options = {key: values[0] for key, values in parse_qs(query).items()}
         place, subresource = _parse(path)
         if method == "POST":
+            if place[0] == "tokenreviews":
+                return self._review(body)
+            if (place[0], subresource) == ("serviceaccounts", "token"):
+                return self._issue(place, body)
             return self.create(place, body)
         if method == "PATCH":
             return self.patch(place, body, subresource=subresource, content_type=content_type)
         if method == "DELETE":
             return self.delete(place, body or {})
         if not place[2]:
-            return self.list(place, options.get("labelSelector", ""))
+            found = self.list(place, options.get("labelSelector", ""), options.get("fieldSelector", ""))
+            return _only_metadata(found) if accept == METADATA_ONLY else found
         return self._find(place)
 
     def create(self, place: Place, body: Object) -> Object:
@@ -87,50 +109,84 @@ class ModelApiServer:
         refusal = self.admission(plural, body)
         if refusal:
             raise _error(403, "Forbidden", f'{plural} "{name}" is forbidden: {refusal}')
-        obj = {**body, "kind": KINDS[plural]}
+        obj = {**body, "kind": KINDS[plural].kind, "apiVersion": KINDS[plural].api_version}
         uid = f"{self.version:06x}00-0000-0000-0000-000000000000"
-        stamp = {"namespace": namespace, "uid": uid, "creationTimestamp": format_time(self.now())}
+        stamp: Object = {"uid": uid, "creationTimestamp": format_time(self.now())}
+        if namespace:
+            stamp["namespace"] = namespace
         obj["metadata"] = {**obj["metadata"], **stamp}
-        if plural == "trainjobs":
+        if plural in HAVE_STATUS:
+            obj["status"] = {"phase": "Pending"} if plural == "pods" else {}
+        if plural == JOBS:
             obj["metadata"]["generation"] = 1
             obj["status"] = {"observedGeneration": -1, "attempt": 0, "round": 0}
-        if plural == "pods":
-            obj["status"] = {"phase": "Pending"}
+        if plural == "secrets":
+            texts = {key: base64.b64encode(text.encode()).decode() for key, text in obj.pop("stringData", {}).items()}
+            obj["data"] = {**obj.get("data", {}), **texts}
         self.creates[plural, name] += 1
         return self._store(place, obj, "ADDED")
 
-    def list(self, place: Place, selector: str) -> Object:
+    def put(self, obj: Object) -> Object:
+        """What was there before the test: an object as it is given, with a uid of the test's choice."""
+        plural = next(plural for plural, kind in KINDS.items() if kind.kind == obj["kind"])
+        metadata = {"uid": f"uid-{obj['metadata']['name']}", **obj["metadata"]}
+        place = (plural, str(metadata.get("namespace") or ""), str(metadata["name"]))
+        whole = {**obj, "metadata": metadata, **({"status": obj.get("status") or {}} if plural in HAVE_STATUS else {})}
+        return self._store(place, whole, "MODIFIED" if place in self.objects else "ADDED")
+
+    def since(self, version: int, plural: str) -> list[Entry]:
+        """What a watch of one kind tells after this version."""
+        first = bisect_right(self.log, version, key=lambda entry: entry.version)
+        return [entry for entry in self.log[first:] if entry.plural == plural]
+
+    def list(self, place: Place, labels: str = "", fields: str = "") -> Object:
         plural, namespace, _ = place
+        for term in filter(None, fields.split(",")):
+            path = term.partition("=")[0]
+            if path not in SELECTABLE.get(plural, set()) | {"metadata.name", "metadata.namespace"}:
+                raise _error(400, "BadRequest", f"field label not supported: {path}")
         found = [
             obj
             for (kind, where, _), obj in self.objects.items()
-            if kind == plural and namespace in ("", where) and _matches(obj, selector)
+            if kind == plural and namespace in ("", where) and matches_labels(obj, labels)
         ]
-        return {"metadata": {"resourceVersion": str(self.version)}, "items": found}
+        if fields:
+            found = [obj for obj in found if matches_fields(obj, fields)]
+        return {"kind": f"{KINDS[plural].kind}List", "metadata": {"resourceVersion": str(self.version)}, "items": found}
 
-    def patch(self, place: Place, body: Any, *, subresource: str, content_type: str) -> Object:
+    def patch(
+        self, place: Place, body: Any, *, subresource: str = "", content_type: str = PATCH_TYPES["merge"]
+    ) -> Object:
         old = self._find(place)
-        part = "status" if subresource == "status" else "spec"
-        obj = {**old, "metadata": dict(old["metadata"]), part: copy.deepcopy(old.get(part) or {})}
-        if content_type == "application/json-patch+json":
-            for operation in body:
-                _apply(obj, operation)
+        if content_type == PATCH_TYPES["json"]:
+            try:
+                new = apply_operations(old, body)
+            except BadPatch:
+                raise _error(422, "Invalid", REJECTED) from None
         else:
-            _merge(obj, {part: body.get(part) or {}})
-        obj = {**old, part: obj[part]}  # the other part is not this request's affair
-        if place[0] == "events":  # neither spec nor status
-            obj = {**old, **body}
-        elif not subresource and "finalizers" in body.get("metadata", {}):
-            obj["metadata"] = {**old["metadata"], "finalizers": body["metadata"]["finalizers"]}
+            self._compare(old, body.get("metadata") or {})
+            new = merge(old, body)
+        if subresource == "status":
+            obj = {**old, "status": new["status"]}
+        else:
+            obj = {**new, "metadata": _change_metadata(old["metadata"], new["metadata"])}
+            if place[0] in HAVE_STATUS:
+                obj["status"] = old["status"]
         if obj == old:
             return old  # no change, no new version
         obj["metadata"] = dict(obj["metadata"])
-        if place[0] == "trainjobs" and obj["spec"] != old["spec"]:
+        if place[0] == JOBS and obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] += 1
         if obj["kind"] != "Pod" and "deletionTimestamp" in obj["metadata"] and not obj["metadata"]["finalizers"]:
             self.remove(place)
             return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "finalizers"}}
         return self._store(place, obj, "MODIFIED")
+
+    def _compare(self, old: Object, wanted: Object) -> None:
+        """A merge patch may name the object and the version that it means."""
+        for key in ("uid", "resourceVersion"):
+            if wanted.get(key) not in (None, old["metadata"][key]):
+                raise _error(409, "Conflict", "the object has been modified; please apply your changes to the latest")
 
     def delete(self, place: Place, options: Object) -> Object:
         obj = self._find(place)
@@ -145,10 +201,11 @@ class ModelApiServer:
         foreground = [FOREGROUND] if options.get("propagationPolicy") == "Foreground" else []
         finalizers = list(dict.fromkeys([*obj["metadata"].get("finalizers", []), *foreground]))
         if finalizers and obj["kind"] != "Pod":
-            more = {"finalizers": finalizers, "generation": obj["metadata"]["generation"] + 1}
+            more = {"finalizers": finalizers, "generation": obj["metadata"].get("generation", 0) + 1}
             return self._mark(place, obj, grace=0, **more) if is_first else obj
         if grace <= 0:
-            return self.remove(place)
+            gone = self.remove(place)
+            return gone if place[0] in ("pods", "services") else {"kind": "Status", "status": "Success"}
         known = obj["metadata"].get("deletionGracePeriodSeconds")
         if known is not None and known <= grace:
             return obj  # it is on its way out already, and not more slowly
@@ -194,8 +251,7 @@ class ModelApiServer:
         childless = [place for uid, place in waiting.items() if uid not in owning]
         for place in childless:
             left = [each for each in self.objects[place]["metadata"]["finalizers"] if each != FOREGROUND]
-            merge = {"metadata": {"finalizers": left}}
-            self.patch(place, merge, subresource="", content_type="application/merge-patch+json")
+            self.patch(place, {"metadata": {"finalizers": left}})
         return bool(orphans or childless)
 
     def _grace(self, obj: Object, asked: int | None) -> int:
@@ -203,6 +259,38 @@ class ModelApiServer:
         if obj["kind"] != "Pod" or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ENDED:
             return 0
         return int(obj["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) if asked is None else asked)
+
+    def _issue(self, place: Place, body: Object) -> Object:
+        """A TokenRequest: a token of the account, bound to a pod."""
+        _, namespace, account = place
+        if account != "default" and place not in self.objects:
+            self._find(place)
+        bound = body["spec"]["boundObjectRef"]
+        pod = self._find(("pods", namespace, bound["name"]))
+        if pod["metadata"]["uid"] != bound["uid"]:
+            raise _error(409, "Conflict", "the UID in the bound object reference does not match the UID in record")
+        token = f"token-{len(self.tokens)}"
+        self.tokens[token] = {
+            "audiences": body["spec"].get("audiences") or [],
+            "pod": ("pods", namespace, bound["name"]),
+            "uid": bound["uid"],
+            "username": f"system:serviceaccount:{namespace}:{account}",
+        }
+        return {**body, "status": {"token": token}}
+
+    def _review(self, body: Object) -> Object:
+        """A TokenReview: good for one of its audiences, as long as its pod is there."""
+        known = self.tokens.get(body["spec"]["token"])
+        pod = self.objects.get(known["pod"]) if known else None
+        audiences = [each for each in body["spec"]["audiences"] if known and each in known["audiences"]]
+        if known is None or pod is None or pod["metadata"]["uid"] != known["uid"] or not audiences:
+            return {**body, "status": {"user": {}, "error": "invalid bearer token"}}
+        extra = {"pod-name": pod["metadata"]["name"], "pod-uid": known["uid"]}
+        user = {
+            "username": known["username"],
+            "extra": {f"authentication.kubernetes.io/{key}": [value] for key, value in extra.items()},
+        }
+        return {**body, "status": {"authenticated": True, "audiences": audiences, "user": user}}
 
     def _find(self, place: Place) -> Object:
         if place not in self.objects:
@@ -227,10 +315,22 @@ def _parse(path: str) -> tuple[Place, str]:
     parts = path.strip("/").split("/")
     parts = parts[3:] if parts[0] == "apis" else parts[2:]
     namespace = ""
-    if parts[0] == "namespaces":
+    if parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
     plural, name, subresource = (*parts, "", "")[:3]
+    if plural not in KINDS:
+        raise _error(404, "NotFound", "the server could not find the requested resource")
     return (plural, namespace, name), subresource
+
+
+def _change_metadata(old: Object, new: Object) -> Object:
+    changed = {**old, **{key: new[key] for key in OPEN_METADATA if key in new}}
+    return {key: value for key, value in changed.items() if key not in OPEN_METADATA or key in new}
+
+
+def _only_metadata(found: Object) -> Object:
+    items = [{"kind": "PartialObjectMetadata", "metadata": obj["metadata"]} for obj in found["items"]]
+    return {**found, "kind": "PartialObjectMetadataList", "items": items}
 
 
 def _owners_of(obj: Object) -> list[str]:
@@ -243,42 +343,3 @@ def _waits_for_children(obj: Object) -> bool:
 
 def _error(status: int, reason: str, message: str) -> KubeError:
     return classify_response(status, json.dumps({"reason": reason, "message": message}).encode())
-
-
-def _apply(obj: Object, operation: Object) -> None:
-    """One operation of a JSON Patch; one that cannot be done refuses the whole patch."""
-    *parents, last = operation["path"].strip("/").split("/")
-    holder: Any = obj
-    for part in parents:
-        holder = holder.get(part) if isinstance(holder, dict) else None
-    kind, value = operation["op"], operation.get("value")
-    if not isinstance(holder, dict):
-        raise _error(422, "Invalid", "the server rejected our request due to an error in our request")
-    if kind == "add":
-        holder[last] = value
-        return
-    is_there = last in holder
-    if not is_there or (kind == "test" and holder[last] != value):
-        raise _error(422, "Invalid", "the server rejected our request due to an error in our request")
-    if kind == "remove":
-        del holder[last]
-
-
-def _merge(obj: Object, patch: Object) -> None:
-    for key, value in patch.items():
-        if value is None:
-            obj.pop(key, None)
-        elif isinstance(value, dict):
-            _merge(obj.setdefault(key, {}), value)
-        else:
-            obj[key] = copy.deepcopy(value)
-
-
-def _matches(obj: Object, selector: str) -> bool:
-    """Of selectors as far as used: `key` and `key=value`, joined by commas."""
-    labels = obj["metadata"].get("labels") or {}
-    for term in filter(None, selector.split(",")):
-        key, equals, value = term.partition("=")
-        if key not in labels or (equals and labels[key] != value):
-            return False
-    return True

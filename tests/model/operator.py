@@ -21,7 +21,8 @@ from railhead.controller.views import Views
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from tests.model.api_server import ModelApiServer
-from tests.model.faults import Faults, ModelClient
+from tests.model.client import ModelClient
+from tests.model.faults import Faults
 from tests.unit.builders import SETTINGS
 
 JOBS, PODS = "trainjobs", "pods"
@@ -113,7 +114,7 @@ class ModelOperator:
 
     def watch(self, stream: str, events: int = 10**9) -> bool:
         """At most so many events of one kind, from where the last list or watch has ended."""
-        entries = [e for e in self._api.log if e.plural == stream and e.version > self._seen[stream]][:events]
+        entries = self._api.since(self._seen[stream], stream)[:events]
         for entry in entries:
             self._seen[stream] = entry.version
             if stream == JOBS:

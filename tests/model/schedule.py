@@ -127,7 +127,7 @@ class Schedule:
         elif action == "foreign write" and world.job() is not None:
             place = ("trainjobs", "default", "digits")
             note = {"status": {"foreign": str(self._random.random())}}
-            world.api.patch(place, note, subresource="status", content_type="merge")
+            world.api.patch(place, note, subresource="status")
         elif action in ("suspend", "resume"):
             world.change(suspend=action == "suspend")
         elif action.endswith("quota"):

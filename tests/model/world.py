@@ -14,17 +14,10 @@ from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, State
 from tests.model.api_server import Entry, ModelApiServer, Object
-from tests.unit.builders import NOW
+from tests.unit.builders import NOW, SPEC
 
 ALONE = timedelta(seconds=60)  # an epoch of a driver that only the storage hears
 NAMESPACE, NODE = "default", "node-1"
-SPEC: Object = {
-    "image": "example/train:1",
-    "trainer": {"trainFunc": "train:train_func"},
-    "scaling": {"numWorkers": 2},
-    "run": {"storagePath": "/runs"},
-    "managedBy": names.MANAGER,
-}
 
 
 @dataclass
@@ -87,14 +80,14 @@ class World:
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": name},
-            "spec": {**SPEC, **spec},
+            "spec": {**SPEC, "managedBy": names.MANAGER, **spec},
         }
         return self.api.create(("trainjobs", NAMESPACE, name), body)
 
     def change(self, name: str = "digits", **spec: Any) -> None:
         """The user's patch of the spec."""
         place = ("trainjobs", NAMESPACE, name)
-        self.api.patch(place, {"spec": spec}, subresource="", content_type="application/merge-patch+json")
+        self.api.patch(place, {"spec": spec})
 
     def delete_job(self, name: str = "digits", *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
@@ -197,7 +190,7 @@ class World:
         status = {"phase": "Pending", "conditions": [refusal]}
         before = self.api.version
         place = ("pods", NAMESPACE, name_of(pod))
-        self.api.patch(place, {"status": status}, subresource="status", content_type="merge")
+        self.api.patch(place, {"status": status}, subresource="status")
         return self.api.version != before
 
     def _start(self, pod: Object) -> None:
@@ -307,7 +300,7 @@ class World:
     def _set(self, pod: Object, phase: str, state: Object) -> None:
         place = ("pods", NAMESPACE, pod["metadata"]["name"])
         status = {"phase": phase, "containerStatuses": [{"name": names.CONTAINER, "state": state}]}
-        self.api.patch(place, {"status": status}, subresource="status", content_type="merge")
+        self.api.patch(place, {"status": status}, subresource="status")
 
 
 def name_of(pod: Object) -> str:

@@ -23,17 +23,17 @@ UID = "0f1e2d3c-1111-2222-3333-444444444444"
 SETTINGS = OperatorSettings(
     report_url="https://reports.test:8443", report_ca="CA", bundle=b"zip", bundle_name="railhead-driver-test"
 )
+SPEC: dict[str, Any] = {
+    "image": "example/train:1",
+    "trainer": {"trainFunc": "train:train_func"},
+    "scaling": {"numWorkers": 2},
+    "run": {"storagePath": "/runs"},
+}
 
 
 def make_spec(**changes: Any) -> TrainJobSpec:
     """The smallest spec with two workers; keyword arguments take the place of its top-level fields."""
-    raw: dict[str, Any] = {
-        "image": "example/train:1",
-        "trainer": {"trainFunc": "train:train_func"},
-        "scaling": {"numWorkers": 2},
-        "run": {"storagePath": "/runs"},
-    }
-    return parse_spec({**raw, **changes})
+    return parse_spec({**SPEC, **changes})
 
 
 def make_observed(*pods: PodView, status: dict[str, Any] | None = None, **changes: Any) -> Observed:

@@ -5,15 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import names
-from tests.unit.builders import UID
+from tests.unit.builders import SPEC, UID
 
 Object = dict[str, Any]
-SPEC: Object = {
-    "image": "example/train:1",
-    "trainer": {"trainFunc": "train:train_func"},
-    "scaling": {"numWorkers": 2},
-    "run": {"storagePath": "/runs"},
-}
 
 
 def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generation: int = 1, **changes: Any) -> Object:

@@ -13,8 +13,8 @@ from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.store import Store
 from railhead.planning.observed import AnnouncedCommit
-from tests.unit.builders import NOW, SETTINGS, UID
-from tests.unit.controller.raws import SPEC, Object, make_job, make_pod
+from tests.unit.builders import NOW, SETTINGS, SPEC, UID
+from tests.unit.controller.raws import Object, make_job, make_pod
 
 KEY = JobKey("default", "digits")
 BAD_SPEC = {**SPEC, "scaling": {"numWorkers": 0}}

@@ -1,87 +1,102 @@
-"""A small cluster in memory around the real planner: what a plan wants is applied, pods live as they are told."""
+"""One job on the model of the API server, under the real store, planner, executor and loop, one pass at a time.
+
+Kubelets and the garbage of deleted pods are as quick as can be; everything else happens when a test says so.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+import asyncio
+import atexit
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from railhead.api import names
+from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
+from railhead.api.times import format_time
+from railhead.contract.checkpoint import Checkpoint
+from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import Report, RunWarning, State
+from railhead.controller.executor import Executor
+from railhead.controller.observe import ENDED_WITHIN, observe_pod
+from railhead.planning.observed import AnnouncedCommit, Observed
 from railhead.planning.plan import Plan
-from railhead.planning.planner import plan
-from railhead.planning.pod_view import PodView, Problem
-from tests.unit.builders import NOW, ended, make_observed, make_spec
+from railhead.planning.pod_view import PodView
+from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
+from tests.model.faults import Faults
+from tests.model.operator import PODS, ModelOperator
+from tests.unit.builders import NOW, SETTINGS, SPEC
+
+KEY = JobKey("default", "digits")
+JOB = (JOBS, KEY.namespace, KEY.name)
+NODE = "node-1"
+_loop = asyncio.new_event_loop()  # passes are many and short: one loop for all of them
+atexit.register(_loop.close)
 
 
 @dataclass
-class Simulation:
-    """One job and its pods. Each `pass_over` is one look of the operator at what is there."""
+class RecordingExecutor(Executor):
+    """Keeps the last plan that it was given."""
 
-    spec: TrainJobSpec = field(default_factory=make_spec)
-    now: datetime = NOW
-    status: dict[str, Any] = field(default_factory=lambda: {"observedGeneration": -1, "attempt": 0, "round": 0})
-    pods: dict[str, PodView] = field(default_factory=dict)
-    others: set[str] = field(default_factory=set)
-    counts: Counter[str] = field(default_factory=Counter)
-    events: list[str] = field(default_factory=list)
-    heads: list[str] = field(default_factory=list)
-    stuck: set[str] = field(default_factory=set)
-    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
-    refuses: Callable[[str, dict[str, Any]], Problem | None] = lambda kind, body: None
-    refusal: Rejection | None = None
-    announced: AnnouncedCommit | None = None
     last: Plan = field(default_factory=Plan)
 
-    def observe(self) -> Observed:
-        pods = self.pods.values()
-        refusal = self._known_refusal()
-        observed = make_observed(*pods, status=self.status, spec=self.spec, now=self.now, rejection=refusal)
-        return replace(observed, announced=self.announced)
+    async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
+        self.last = plan
+        await super().execute(key, uid, plan)
+
+
+class Simulation:
+    """One job and its pods. Each `pass_over` is one look of the operator at what is there.
+
+    Attributes:
+        stuck: pods whose node does not answer: told to go, they stay.
+        refuses: asked before a pod is made; the words of a refusal, or nothing.
+    """
+
+    def __init__(self, *, refuses: Callable[[Object], str] = lambda body: "", **spec: Any) -> None:
+        self.now: datetime = NOW
+        self.stuck: set[str] = set()
+        self.refuses = refuses
+        self.api = ModelApiServer(lambda: self.now, admission=self._admit)
+        self.api.changed = self._watch_heads
+        self.api.create(JOB, {"metadata": {"name": KEY.name}, "spec": {**SPEC, **spec}})
+        self.two_heads: list[list[str]] = []
+        self._pods: tuple[int, dict[str, PodView]] = (0, {})
+        self.restart()
+
+    def restart(self) -> None:
+        """The operator ends, and another one begins."""
+        self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
+        executor = self.operator.loop.executor
+        self._executor = RecordingExecutor(executor.client, executor.learn, executor.events, executor.make_token)
+        self.operator.loop.executor = self._executor
+        self._results: list[str] = []
+        self.operator.loop.count = lambda result, seconds: self._results.append(result)
+        _loop.run_until_complete(self.operator.start())
 
     def pass_over(self) -> Plan:
-        """Plans and does it, as the executor would."""
-        self.last = wanted = plan(self.observe())
-        if wanted.status is not None:
-            for path, value in wanted.status.tests.items():
-                assert not path.startswith("/status/") or self._at(path) == value, (
-                    f"the compare on {path} does not hold"
-                )
-            fields = {**self.status, **wanted.status.fields}
-            self.status = {key: value for key, value in fields.items() if value is not None}
-            self.counts["status"] += bool(wanted.status.fields)
-        for delete in wanted.deletes:
-            self._delete(delete.name, delete.uid)
-        self._create_all(wanted)
-        if wanted.announced is not None:
-            self.announced = AnnouncedCommit(wanted.announced, at=self.now)
-        self.events += [event.reason for event in wanted.events]
-        self.counts["events"] += len(wanted.events)
-        return wanted
+        """Sees everything, plans and does it; what is deleted is gone."""
+        _loop.run_until_complete(self._pass())
+        assert self._results[-1] in ("done", "refused"), f"the pass ended as {self._results[-1]}: {self.last}"
+        for name, pod in self.pods.items():
+            if pod.is_deleting and name not in self.stuck:
+                self.lose(name)
+        assert not self.two_heads, f"two live heads: {self.two_heads}"
+        return self.last
 
-    def _known_refusal(self) -> Rejection | None:
-        """Of the present attempt."""
-        return self.refusal if self.refusal and self.refusal.attempt == self.status["attempt"] else None
+    async def _pass(self) -> None:
+        self._see()
+        self._executor.last = Plan()
+        await self.operator.loop.pass_over(KEY)
 
-    def _create_all(self, wanted: Plan) -> None:
-        refused = [problem for create in wanted.creates if (problem := self._create(create.kind, dict(create.body)))]
-        if refused:
-            self.counts["refusals"] += 1
-            known = self._known_refusal()
-            tries = known.tries + 1 if known else 1
-            self.refusal = Rejection(refused[0], self.status["attempt"], tries=tries, at=self.now)
-        elif wanted.creates:
-            self.refusal = None
-
-    def _at(self, path: str) -> Any:
-        found: Any = {"status": self.status}
-        for part in path.strip("/").split("/"):
-            found = found.get(part)
-        return found
+    def _see(self) -> None:
+        self.operator.watch(PODS)
+        self.operator.watch(JOBS)
 
     def settle(self, limit: int = 20) -> None:
         """Passes until nothing is wanted any more."""
@@ -90,32 +105,174 @@ class Simulation:
                 return
         raise AssertionError(f"does not settle: {self.last}")
 
-    def start_pods(self) -> None:
-        for name, pod in list(self.pods.items()):
-            if pod.is_live:
-                self.pods[name] = replace(pod, phase="Running", is_running=True, node="node-1")
+    def observe(self) -> Observed:
+        self._see()
+        observed = self.operator.store.observe(KEY, now=self.now, settings=SETTINGS)
+        assert observed is not None
+        return observed
 
-    def report(self, state: str = "RUNNING", *, checkpoint: int | None = None) -> None:
-        """The report endpoint's write."""
-        attempt = self.status["attempt"]
-        self.status["progress"] = {"attempt": attempt, "state": state, "joined": len(self.pods) - 1, "reports": 1}
-        if checkpoint is not None:
-            self.status["checkpoint"] = {"uri": f"/runs/c{checkpoint}", "index": checkpoint, "attempt": attempt}
+    @property
+    def last(self) -> Plan:
+        """The plan of the last pass."""
+        return self._executor.last
+
+    @property
+    def status(self) -> Object:
+        status: Object = self.api.objects[JOB]["status"]
+        return status
+
+    @property
+    def spec(self) -> TrainJobSpec:
+        spec = self.observe().spec
+        assert isinstance(spec, TrainJobSpec)
+        return spec
+
+    @property
+    def announced(self) -> AnnouncedCommit | None:
+        return self.observe().announced
+
+    @property
+    def bodies(self) -> dict[str, Object]:
+        return {name: pod for (plural, _, name), pod in self.api.objects.items() if plural == PODS}
+
+    @property
+    def pods(self) -> dict[str, PodView]:
+        """As they are, also what the operator has not seen yet."""
+        if self._pods[0] != self.api.version:
+            self._pods = (self.api.version, {name: observe_pod(pod) for name, pod in self.bodies.items()})
+        return dict(self._pods[1])
 
     @property
     def head(self) -> PodView:
-        return next(p for p in self.pods.values() if p.role == names.HEAD and p.is_live)
+        return self.live_heads[0]
 
-    def end_head(self, outcome: str, **changes: Any) -> None:
-        head = self.head
-        self.pods[head.name] = ended(head, outcome, **changes)
+    @property
+    def live_heads(self) -> list[PodView]:
+        return [p for p in self.pods.values() if p.role == names.HEAD and p.is_live]
+
+    @property
+    def heads(self) -> list[str]:
+        """All that were ever made, in order."""
+        made = (entry.object["metadata"] for entry in self._told(PODS) if entry.type == "ADDED")
+        return [metadata["name"] for metadata in made if metadata["labels"][names.LABEL_ROLE] == names.HEAD]
+
+    @property
+    def events(self) -> list[str]:
+        """The reasons, in order, also of those that are only counted again."""
+        return [entry.object["reason"] for entry in self._told("events")]
+
+    def count_created(self, *plurals: str) -> int:
+        return sum(count for (plural, _), count in self.api.creates.items() if plural in plurals)
+
+    def count_deleted(self) -> int:
+        return sum(count for (plural, _), count in self.api.deletes.items() if plural == PODS)
+
+    def count_status_writes(self) -> int:
+        """By the executor; the report endpoint's are others."""
+        asked = (r for r in self.operator.client.asked if r.verb == "patch/status" and "fieldManager" not in r.path)
+        return sum(any(operation["op"] != "test" for operation in request.body) for request in asked)
+
+    def _told(self, plural: str) -> Iterable[Entry]:
+        return (entry for entry in self.api.log if entry.plural == plural)
+
+    def check_condition(self, type_: str) -> bool:
+        return parse_status(self.status).has_condition(type_)
+
+    def later(self, seconds: float) -> None:
+        self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, self.now.tzinfo)
+
+    def apply(self, **spec: Any) -> None:
+        """The user's `kubectl apply`: the spec is this from now on."""
+        operations = [{"op": "add", "path": "/spec", "value": {**SPEC, **spec}}]
+        self.api.patch(JOB, operations, content_type="application/json-patch+json")
+
+    def report(
+        self,
+        state: State = "RUNNING",
+        *,
+        checkpoint: int | None = None,
+        joined: int | None = None,
+        run_uri: str = "",
+        warning: RunWarning | None = None,
+    ) -> None:
+        """The driver's word, by the report endpoint."""
+        self._see()
+        index, at = checkpoint, format_time(self.now)
+        report = Report(
+            namespace=KEY.namespace,
+            name=KEY.name,
+            uid=self.api.objects[JOB]["metadata"]["uid"],
+            attempt=self.status["attempt"],
+            state=state,
+            reports=1,
+            joined=len(self.pods) - 1 if joined is None else joined,
+            checkpoint=Checkpoint(f"/runs/c{index}", index, at) if index is not None else None,
+            run_uri=run_uri,
+            warning=warning,
+        )
+        _loop.run_until_complete(self.operator.report(report))
+
+    def start_pods(self, *, but: Iterable[str] = ()) -> None:
+        for name, pod in self.pods.items():
+            if pod.is_live and name not in but:
+                self.start_pod(name)
+
+    def start_pod(self, name: str) -> None:
+        if not self.pods[name].node:
+            self.api.bind(name, NODE, namespace=KEY.namespace)
+        self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running", conditions=None)
+
+    def cannot_schedule(self, name: str, words: str) -> None:
+        """The scheduler says so."""
+        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
+        self._set(name, {}, phase="Pending", conditions=[refusal])
+
+    def end_head(self, outcome: str, **options: Any) -> None:
+        self.end_pod(self.head.name, outcome, **options)
+
+    def end_pod(
+        self,
+        name: str,
+        outcome: str,
+        message: str = "because",
+        *,
+        word: str | None = None,
+        code: int | None = None,
+        phase: str = "",
+        checkpoint: Object | None = None,
+        best_checkpoint: Object | None = None,
+    ) -> None:
+        """Its driver has said how it ended, or just this `word`; `phase` is the pod's when it is not over with that."""
+        code = CODE_OF_CLASS.get(outcome, 0) if code is None else code
+        newest, best = (Checkpoint.from_dict(told) for told in (checkpoint, best_checkpoint))
+        said = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
+        ended = {
+            "exitCode": code,
+            "message": said.to_json() if word is None else word,
+            "finishedAt": format_time(self.now),
+        }
+        self._set(name, {"terminated": ended}, phase=phase or ("Succeeded" if code == 0 else "Failed"))
+
+    def set_phase(self, name: str, phase: str) -> None:
+        self.api.patch((PODS, KEY.namespace, name), {"status": {"phase": phase}}, subresource="status")
+
+    def _set(self, name: str, state: Object, **status: Any) -> None:
+        containers = [{"name": names.CONTAINER, "state": state}]
+        whole = {"status": {**status, "containerStatuses": containers}}
+        self.api.patch((PODS, KEY.namespace, name), whole, subresource="status")
+
+    def evict(self, name: str, *, gone_in: float) -> datetime:
+        """Told to go by somebody else, and not gone: until when it may take."""
+        grace = int(gone_in - ENDED_WITHIN.total_seconds())
+        self.stuck.add(name)
+        self.api.delete((PODS, KEY.namespace, name), {"gracePeriodSeconds": grace})
+        gone_by = self.pods[name].gone_by
+        assert gone_by is not None
+        return gone_by
 
     def lose(self, name: str) -> None:
         """Deleted by somebody, and gone at once."""
-        del self.pods[name]
-
-    def later(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
+        self.api.remove((PODS, KEY.namespace, name))
 
     def run_until_training(self) -> None:
         self.settle()
@@ -124,48 +281,18 @@ class Simulation:
         self.report()
         self.settle()
 
-    @property
-    def live_heads(self) -> list[PodView]:
-        return [p for p in self.pods.values() if p.role == names.HEAD and p.is_live]
+    def _admit(self, plural: str, body: Object) -> str:
+        return self.refuses(body) if plural == PODS else ""
 
-    def check_condition(self, type_: str) -> bool:
-        return parse_status(self.status).has_condition(type_)
+    def _watch_heads(self, entry: Entry) -> None:
+        if entry.plural == PODS and entry.type == "ADDED" and len(self.live_heads) > 1:
+            self.two_heads.append([head.name for head in self.live_heads])
 
-    def _delete(self, name: str, uid: str) -> None:
-        if name in self.pods and self.pods[name].uid == uid:
-            self.counts["deletes"] += 1
-            if name in self.stuck:  # its node does not answer: nobody says that it has ended
-                self.pods[name] = replace(self.pods[name], is_deleting=True, gone_by=self.now)
-            else:
-                del self.pods[name]
 
-    def _create(self, kind: str, body: dict[str, Any]) -> Problem | None:
-        """Why it was refused, when it was."""
-        name, labels = body["metadata"]["name"], body["metadata"].get("labels") or {}
-        if kind != "Pod":
-            if (kind + name) not in self.others:
-                self.others.add(kind + name)
-                self.counts["others"] += 1
-            return None
-        if name in self.pods:
-            return None
-        problem = self.refuses(kind, body)
-        if problem is not None:
-            return problem
-        self.counts["pods"] += 1
-        self.bodies[name] = body
-        uid = f"{name}#{self.counts['pods']}"
-        role = labels[names.LABEL_ROLE]
-        self.pods[name] = PodView(
-            name,
-            uid,
-            role,
-            int(labels[names.LABEL_ATTEMPT]),
-            int(labels.get(names.LABEL_SLOT, -1)),
-            int(labels.get(names.LABEL_ROUND, 0)),
-            created_at=self.now,
-        )
-        if role == names.HEAD:
-            self.heads.append(name)
-        assert len(self.live_heads) <= 1, "two live heads"
-        return None
+def env_of(body: Object) -> dict[str, str]:
+    """The environment of a pod's container."""
+    return {item["name"]: item.get("value", "") for item in body["spec"]["containers"][0]["env"]}
+
+
+def known_checkpoints(body: Object) -> Any:
+    return json.loads(env_of(body)["RAILHEAD_KNOWN_CHECKPOINTS"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from railhead.planning.observed import AnnouncedCommit
-from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
 
 REASON = "CheckpointCommitted"
@@ -15,7 +13,7 @@ def commit(sim: Simulation, index: int) -> None:
 
 
 def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
-    sim = Simulation(announced=AnnouncedCommit(-1))
+    sim = Simulation()
     sim.run_until_training()
     assert REASON not in sim.events
     commit(sim, 0)
@@ -34,7 +32,7 @@ def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
 
 
 def test_the_last_one_is_told_with_the_end() -> None:
-    sim = Simulation(announced=AnnouncedCommit(-1))
+    sim = Simulation()
     sim.run_until_training()
     commit(sim, 0)
     sim.end_head("Succeeded", checkpoint={"uri": "/runs/c7", "index": 7, "time": "", "metrics": {}})
@@ -44,19 +42,21 @@ def test_the_last_one_is_told_with_the_end() -> None:
 
 
 def test_the_last_one_before_a_rest_is_told() -> None:
-    sim = Simulation(announced=AnnouncedCommit(-1))
+    sim = Simulation()
     sim.run_until_training()
     commit(sim, 0)
     commit(sim, 1)
-    sim.spec = make_spec(suspend=True)
+    sim.apply(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended" and sim.events.count(REASON) == 2
 
 
 def test_what_an_operator_finds_at_its_start_was_told() -> None:
-    sim = Simulation(announced=AnnouncedCommit(3))
+    sim = Simulation()
     sim.run_until_training()
-    commit(sim, 3)
+    sim.report(checkpoint=3)
+    sim.restart()
+    sim.settle()
     assert REASON not in sim.events
     commit(sim, 4)
     assert sim.events.count(REASON) == 1

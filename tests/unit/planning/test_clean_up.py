@@ -12,12 +12,14 @@ from railhead.api import names
 from railhead.api.times import parse_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
-from tests.unit.builders import UID, make_spec
 from tests.unit.planning.simulation import Simulation
+
+CODE = {"kind": "ConfigMap", "metadata": {"namespace": "default", "name": "code"}, "data": {"train.py": ""}}
 
 
 def finished(outcome: str = "Succeeded", **spec: Any) -> Simulation:
-    sim = Simulation(spec=make_spec(**spec))
+    sim = Simulation(**spec)
+    sim.api.put(CODE)
     sim.run_until_training()
     sim.end_head(outcome)
     sim.settle()
@@ -28,7 +30,6 @@ def clean(sim: Simulation) -> Plan:
     """One pass, with its last write."""
     wanted = sim.pass_over()
     assert wanted.last is not None
-    sim.status.update(wanted.last.fields)
     return wanted
 
 
@@ -44,7 +45,7 @@ def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
     before = dict(sim.status)
     wanted = clean(sim)
     assert not sim.pods
-    service = names.service_name("digits", UID)
+    service = names.service_name("digits", sim.observe().uid)
     assert {(r.kind, r.name.split("-", 2)[-1]) for r in wanted.removes} == {
         ("Service", service.split("-", 2)[-1]),
         ("Secret", "auth"),
@@ -65,7 +66,7 @@ def test_without_a_time_the_head_pod_is_kept() -> None:
 
 
 def test_a_job_that_goes_on_is_not_cleaned_up() -> None:
-    sim = Simulation(spec=make_spec(ttlSecondsAfterFinished=0))
+    sim = Simulation(ttlSecondsAfterFinished=0)
     sim.run_until_training()
     sim.end_head("Application")
     sim.settle()
@@ -81,7 +82,7 @@ def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_
     """Policies also after `--job-network-policies` was switched off: an operator before this one may have made them."""
     sim = finished(source={"configMap": {"name": "code"}})
     sim.later(7200)
-    sim.spec = make_spec(source={"configMap": {"name": "code"}}, ttlSecondsAfterFinished=3600)
+    sim.apply(source={"configMap": {"name": "code"}}, ttlSecondsAfterFinished=3600)
     observed = sim.observe()
     settings = replace(observed.settings, has_network_policies=has_network_policies)
     wanted = plan(replace(observed, settings=settings))
@@ -89,15 +90,16 @@ def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_
 
 
 def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None:
-    sim = Simulation(spec=make_spec(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0))
+    sim = Simulation(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0)
     sim.run_until_training()
     sim.later(600)
     head = sim.head
     sim.stuck.add(head.name)
-    sim.pass_over()
+    sim.settle()
     assert sim.status["phase"] == "Failed"
-    sim.pods[head.name] = replace(sim.pods[head.name], is_deleting=True, gone_by=sim.now + timedelta(seconds=75))
+    gone_by = sim.pods[head.name].gone_by
+    assert gone_by is not None and gone_by > sim.now
     wanted = sim.pass_over()
     assert wanted.last is None and len(sim.pods) == 3, "its workers are needed for one more checkpoint"
-    sim.later(75)
+    sim.now = gone_by
     assert clean(sim).removes

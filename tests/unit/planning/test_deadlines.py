@@ -10,8 +10,7 @@ import pytest
 from railhead.api import names
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
-from railhead.planning.pod_view import Problem
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 
 ALL = (make_head(), make_worker(0), make_worker(1))
@@ -38,49 +37,44 @@ def test_before_that_it_is_looked_at_again_in_time() -> None:
 
 
 def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended() -> None:
-    sim = Simulation(spec=make_spec(activeDeadlineSeconds=600))
+    sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     sim.stuck.add(sim.head.name)
     head = sim.head.name
     sim.later(600)
-    sim.pass_over()
-    sim.pass_over()
-    sim.pods[head] = replace(sim.pods[head], gone_by=sim.now + timedelta(seconds=75))
     sim.settle()
     assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
     told = {"uri": "/runs/c7", "index": 7, "time": "t", "metrics": {}}
-    sim.pods[head] = ended(sim.pods[head], "Preemption", checkpoint=told)
+    sim.end_pod(head, "Preemption", checkpoint=told)
     sim.settle()
     assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is told"
     assert [pod.role for pod in sim.pods.values()] == [names.HEAD]
 
 
 def test_a_head_that_does_not_end_keeps_no_worker_of_a_job_whose_time_is_over() -> None:
-    sim = Simulation(spec=make_spec(activeDeadlineSeconds=600))
+    sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     head = sim.head.name
     sim.stuck.add(head)
     sim.later(600)
-    sim.pass_over()
-    sim.pass_over()
-    sim.pods[head] = replace(sim.pods[head], gone_by=sim.now + timedelta(seconds=75))
     sim.settle()
-    assert sim.last.wake_at == sim.pods[head].gone_by
-    sim.later(76)
+    assert sim.last.wake_at is not None and sim.last.wake_at == sim.pods[head].gone_by
+    sim.now = sim.last.wake_at
+    sim.later(1)
     sim.settle()
     assert list(sim.pods) == [head]
 
 
 def test_suspended_time_does_not_count() -> None:
-    sim = Simulation(spec=make_spec(activeDeadlineSeconds=1000))
+    sim = Simulation(activeDeadlineSeconds=1000)
     sim.run_until_training()
     sim.later(400)
-    sim.spec = make_spec(activeDeadlineSeconds=1000, suspend=True)
+    sim.apply(activeDeadlineSeconds=1000, suspend=True)
     sim.settle()
     sim.later(5000)
     sim.settle()
     assert sim.status["phase"] == "Suspended"
-    sim.spec = make_spec(activeDeadlineSeconds=1000)
+    sim.apply(activeDeadlineSeconds=1000)
     sim.settle()
     assert sim.status["suspendedSeconds"] == 5000
     sim.run_until_training()
@@ -93,7 +87,7 @@ def test_suspended_time_does_not_count() -> None:
 
 
 def test_a_driver_that_has_finished_in_the_last_second_has_succeeded() -> None:
-    sim = Simulation(spec=make_spec(activeDeadlineSeconds=600))
+    sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     sim.end_head("Succeeded")
     sim.later(3600)
@@ -102,14 +96,14 @@ def test_a_driver_that_has_finished_in_the_last_second_has_succeeded() -> None:
 
 
 def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again_ever_later() -> None:
-    sim = Simulation(spec=make_spec(startDeadlineSeconds=120, backoffLimit=0))
+    sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
     sim.settle()
     waits = []
     for attempt in range(1, 8):
         sim.settle()
         assert sim.status["attempt"] == attempt and sim.status["phase"] == "Pending"
         lost = next(name for name, pod in sim.pods.items() if pod.role == names.WORKER)
-        sim.pods[lost] = replace(sim.pods[lost], problem=Problem("Unschedulable", "0/3 nodes have a GPU"))
+        sim.cannot_schedule(lost, "0/3 nodes have a GPU")
         assert sim.pass_over().wake_at is not None or sim.last.status is not None
         sim.later(120)
         sim.pass_over()
@@ -128,7 +122,7 @@ def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again
 
 
 def test_a_start_that_was_tried_again_is_still_a_start() -> None:
-    sim = Simulation(spec=make_spec(startDeadlineSeconds=60))
+    sim = Simulation(startDeadlineSeconds=60)
     sim.settle()
     sim.later(60)
     sim.pass_over()
@@ -140,7 +134,7 @@ def test_a_start_that_was_tried_again_is_still_a_start() -> None:
 
 
 def test_training_in_time_ends_the_wait() -> None:
-    sim = Simulation(spec=make_spec(startDeadlineSeconds=120))
+    sim = Simulation(startDeadlineSeconds=120)
     sim.run_until_training()
     assert "waiting" not in sim.status
     sim.later(10_000)
@@ -149,7 +143,7 @@ def test_training_in_time_ends_the_wait() -> None:
 
 
 def test_a_lost_worker_that_nothing_replaces_is_a_restart_with_a_limit_of_its_own() -> None:
-    sim = Simulation(spec=make_spec(startDeadlineSeconds=5, restartDeadlineSeconds=300))
+    sim = Simulation(startDeadlineSeconds=5, restartDeadlineSeconds=300)
     sim.settle()
     sim.start_pods()
     sim.report()
@@ -173,12 +167,12 @@ def test_a_lost_worker_that_nothing_replaces_is_a_restart_with_a_limit_of_its_ow
 
 
 def test_a_resumed_job_starts() -> None:
-    sim = Simulation(spec=make_spec(startDeadlineSeconds=60))
+    sim = Simulation(startDeadlineSeconds=60)
     sim.run_until_training()
-    sim.spec = make_spec(startDeadlineSeconds=60, suspend=True)
+    sim.apply(startDeadlineSeconds=60, suspend=True)
     sim.settle()
     sim.later(1000)
-    sim.spec = make_spec(startDeadlineSeconds=60)
+    sim.apply(startDeadlineSeconds=60)
     sim.settle()
     assert not sim.status["waiting"]["again"]
     sim.later(60)
@@ -192,7 +186,7 @@ def test_a_limit_that_is_set_while_the_job_runs_counts_from_the_same_begin(field
     sim.settle()
     sim.later(500)
     sim.settle()
-    sim.spec = make_spec(**{field: 400})
+    sim.apply(**{field: 400})
     sim.settle()
     given_up = sim.status["phase"] == "Failed" or "failure" in sim.status
     assert given_up is (field != "restartDeadlineSeconds")

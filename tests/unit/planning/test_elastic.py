@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from railhead.api import names
-from railhead.api.spec import TrainJobSpec
-from railhead.planning.pod_view import Problem
-from tests.unit.builders import make_job, make_spec
+from tests.unit.builders import to_job
 from tests.unit.planning.simulation import Simulation
 
 
-def elastic(desired: int | None = None, **changes: Any) -> TrainJobSpec:
+def elastic(desired: int | None = None, **changes: Any) -> dict[str, Any]:
     scaling = {"minWorkers": 2, "maxWorkers": 6, "desiredWorkers": desired, **changes}
-    return make_spec(scaling={key: value for key, value in scaling.items() if value is not None})
+    return {"scaling": {key: value for key, value in scaling.items() if value is not None}}
 
 
 def worker_slots(sim: Simulation) -> list[int]:
@@ -23,9 +20,7 @@ def worker_slots(sim: Simulation) -> list[int]:
 
 def start(sim: Simulation, *, but: int = 0) -> None:
     """All pods run, but for the last `but` workers."""
-    waiting = {name: sim.pods[name] for name, _ in _workers(sim)[::-1][:but]}
-    sim.start_pods()
-    sim.pods |= waiting
+    sim.start_pods(but=[name for name, _ in _workers(sim)[::-1][:but]])
 
 
 def _workers(sim: Simulation) -> list[tuple[str, int]]:
@@ -33,20 +28,20 @@ def _workers(sim: Simulation) -> list[tuple[str, int]]:
 
 
 def test_without_a_wish_there_are_as_many_workers_as_there_may_be() -> None:
-    sim = Simulation(spec=elastic())
+    sim = Simulation(**elastic())
     sim.settle()
     assert worker_slots(sim) == [0, 1, 2, 3, 4, 5]
 
 
 def test_pods_of_several_workers_are_counted_as_pods() -> None:
-    sim = Simulation(spec=elastic(4, workersPerPod=2))
+    sim = Simulation(**elastic(4, workersPerPod=2))
     sim.settle()
     assert worker_slots(sim) == [0, 1]
-    assert make_job(spec=sim.spec).least_workers == 1
+    assert to_job(sim.observe()).least_workers == 1
 
 
 def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() -> None:
-    sim = Simulation(spec=elastic(4))
+    sim = Simulation(**elastic(4))
     sim.settle()
     start(sim, but=1)
     sim.settle()
@@ -54,10 +49,9 @@ def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() 
     told = {c["type"]: c["message"] for c in sim.status["conditions"]}
     assert "3 of 4 worker pods are up" in told["Reconciling"]
     assert "after 120 s with at least 2" in told["Reconciling"]
-    sim.report()
-    sim.status["progress"]["joined"] = 3
+    sim.report(joined=3)
     last = _workers(sim)[-1][0]
-    sim.pods[last] = replace(sim.pods[last], problem=Problem("Unschedulable", "no"))
+    sim.cannot_schedule(last, "no")
     sim.settle()
     assert sim.status["phase"] == "Running"
     assert sim.status["workers"] == {"desired": 4, "ready": 3, "joined": 3}
@@ -67,7 +61,7 @@ def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() 
 
 
 def test_a_lost_worker_is_replaced_while_training_goes_on() -> None:
-    sim = Simulation(spec=elastic(3))
+    sim = Simulation(**elastic(3))
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.settle()
@@ -77,32 +71,31 @@ def test_a_lost_worker_is_replaced_while_training_goes_on() -> None:
     sim.report("RESTARTING")
     sim.settle()
     assert sim.status["phase"] == "Restarting"
-    sim.report()
-    sim.status["progress"]["joined"] = 2
+    sim.report(joined=2)
     sim.settle()
     assert sim.status["phase"] == "Running"
     assert sim.status["workers"] == {"desired": 3, "ready": 2, "joined": 2}
     sim.start_pods()
-    sim.status["progress"]["joined"] = 3
+    sim.report(joined=3)
     sim.settle()
     assert sim.status["workers"] == {"desired": 3, "ready": 3, "joined": 3}
     assert not sim.check_condition("Reconciling")
 
 
 def test_with_fewer_than_the_least_there_is_no_training() -> None:
-    sim = Simulation(spec=elastic(2))
+    sim = Simulation(**elastic(2))
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.report("RESTARTING")
     sim.settle()
-    assert not make_job(*sim.pods.values(), status=sim.status, spec=sim.spec).are_enough_up
+    assert not to_job(sim.observe()).are_enough_up
 
 
 def test_more_workers_are_made_at_once() -> None:
-    sim = Simulation(spec=elastic(2))
+    sim = Simulation(**elastic(2))
     sim.run_until_training()
     before = set(sim.pods)
-    sim.spec = elastic(5)
+    sim.apply(**elastic(5))
     sim.settle()
     assert worker_slots(sim) == [0, 1, 2, 3, 4]
     assert before <= set(sim.pods), "nothing that runs is touched"
@@ -113,11 +106,11 @@ def test_more_workers_are_made_at_once() -> None:
 
 
 def test_fewer_workers_go_only_after_the_next_commit() -> None:
-    sim = Simulation(spec=elastic(5))
+    sim = Simulation(**elastic(5))
     sim.run_until_training()
     sim.report(checkpoint=3)
     sim.settle()
-    sim.spec = elastic(2)
+    sim.apply(**elastic(2))
     sim.settle()
     assert sim.status["resize"] == {"workerPods": 2, "afterCheckpoint": 3}
     assert worker_slots(sim) == [0, 1, 2, 3, 4]
@@ -132,34 +125,32 @@ def test_fewer_workers_go_only_after_the_next_commit() -> None:
 
 
 def test_a_changed_mind_costs_nothing() -> None:
-    sim = Simulation(spec=elastic(4))
+    sim = Simulation(**elastic(4))
     sim.run_until_training()
-    sim.spec = elastic(2)
+    sim.apply(**elastic(2))
     sim.settle()
-    sim.spec = elastic(4)
+    sim.apply(**elastic(4))
     sim.settle()
     assert "resize" not in sim.status
     sim.report(checkpoint=0)
     sim.settle()
     assert worker_slots(sim) == [0, 1, 2, 3]
-    assert sim.counts["deletes"] == 0
+    assert sim.count_deleted() == 0
 
 
 def test_pods_that_do_not_run_go_first_and_before_training_at_once() -> None:
-    sim = Simulation(spec=elastic(4))
+    sim = Simulation(**elastic(4))
     sim.settle()
-    sim.start_pods()
-    stuck = next(name for name, slot in _workers(sim) if slot == 1)
-    sim.pods[stuck] = replace(sim.pods[stuck], is_running=False, phase="Pending")
-    sim.spec = elastic(3)
+    sim.start_pods(but=[name for name, slot in _workers(sim) if slot == 1])
+    sim.apply(**elastic(3))
     sim.settle()
     assert worker_slots(sim) == [0, 2, 3]
 
 
 def test_the_next_attempt_has_what_is_wanted_then() -> None:
-    sim = Simulation(spec=elastic(2))
+    sim = Simulation(**elastic(2))
     sim.run_until_training()
-    sim.spec = elastic(4)
+    sim.apply(**elastic(4))
     sim.end_head("Infrastructure")
     for _ in range(4):
         sim.later(400)
@@ -169,7 +160,7 @@ def test_the_next_attempt_has_what_is_wanted_then() -> None:
 
 
 def test_a_head_that_is_gone_while_workers_are_awaited_is_lost_and_not_made_again() -> None:
-    sim = Simulation(spec=elastic(4))
+    sim = Simulation(**elastic(4))
     sim.settle()
     start(sim, but=1)
     sim.settle()
@@ -182,7 +173,7 @@ def test_a_head_that_is_gone_while_workers_are_awaited_is_lost_and_not_made_agai
 
 
 def test_the_same_holds_for_a_fixed_number_of_workers() -> None:
-    sim = Simulation(spec=make_spec(scaling={"numWorkers": 2}))
+    sim = Simulation(scaling={"numWorkers": 2})
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.settle()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-from datetime import datetime, timedelta
-
-from tests.unit.builders import make_spec
-from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.simulation import Simulation, env_of, known_checkpoints
 
 
 def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
-    sim = Simulation(spec=make_spec(scaling={"numWorkers": 3}))
+    sim = Simulation(scaling={"numWorkers": 3})
     sim.settle()
     assert sim.status["phase"] == "Pending"
     sim.start_pods()
@@ -20,7 +15,9 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
     sim.report()
     sim.settle()
     assert sim.status["phase"] == "Running"
-    for index in range(5):
+    sim.report(checkpoint=0)
+    sim.settle()
+    for index in range(1, 5):
         sim.report(checkpoint=index)
         assert sim.pass_over().is_empty
     sim.end_head("Succeeded", checkpoint={"uri": "/runs/c5", "index": 5, "time": "", "metrics": {}})
@@ -29,10 +26,10 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
     assert sim.status["checkpoint"]["index"] == 5
     assert sim.check_condition("Complete") and not sim.check_condition("Running")
     assert [p.role for p in sim.pods.values()] == ["head"]
-    assert sim.counts["pods"] == 4
-    assert sim.counts["others"] == 4
-    assert sim.counts["status"] <= 5
-    assert sim.counts["events"] <= 4
+    assert sim.count_created("pods") == 4
+    assert sim.count_created("services", "secrets", "configmaps") == 4
+    assert sim.count_status_writes() <= 5
+    assert sim.events == ["Created", "Started", "CheckpointCommitted", "CheckpointCommitted", "Succeeded"]
 
 
 def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_driver_says_so() -> None:
@@ -40,15 +37,14 @@ def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_drive
     sim.run_until_training()
     best = {"uri": "/runs/c1", "index": 1, "time": "t", "metrics": {"loss": "0.1"}, "attempt": 1}
     last = {"uri": "/runs/c2", "index": 2, "time": "u", "metrics": {}}
-    sim.status["runURI"] = "/runs"
+    sim.report(run_uri="/runs")
     sim.end_head("Infrastructure", checkpoint=last, best_checkpoint=best)
     sim.settle()
     assert sim.status["bestCheckpoint"] == best
     sim.later(60)
     sim.settle()
     assert sim.status["attempt"] == 2
-    env = {item["name"]: item.get("value") for item in sim.bodies[sim.head.name]["spec"]["containers"][0]["env"]}
-    assert json.loads(env["RAILHEAD_KNOWN_CHECKPOINTS"]) == [
+    assert known_checkpoints(sim.bodies[sim.head.name]) == [
         {"name": "c1", "index": 1, "time": "t", "attempt": 1},
         {"name": "c2", "index": 2, "time": "u", "attempt": 1},
     ]
@@ -67,7 +63,7 @@ def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:
     sim.settle()
     assert sim.status["phase"] == "Succeeded"
     assert list(sim.pods) == [head]
-    sim.pods[head] = replace(sim.pods[head], phase="Succeeded")
+    sim.set_phase(head, "Succeeded")
     sim.later(3600)
     sim.settle()
     assert list(sim.pods) == [head]
@@ -99,7 +95,7 @@ def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
     lost = next(name for name, pod in sim.pods.items() if pod.slot == 0)
     sim.run_until_training()
     said = "Traceback\nRuntimeError: the node timed out\n\n"
-    sim.pods[lost] = replace(sim.pods[lost], exit_code=1, is_running=False, finished_at=sim.now, message=said)
+    sim.end_pod(lost, "Infrastructure", word=said, code=1, phase="Running")
     sim.settle()
     assert sim.status["round"] == 1
     [told] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
@@ -109,16 +105,14 @@ def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
 def test_success_is_only_the_drivers_word() -> None:
     sim = Simulation()
     sim.run_until_training()
-    head = sim.head
-    sim.end_head("Succeeded", message="")
-    sim.pods[head.name] = type(head)(**{**sim.pods[head.name].__dict__, "message": ""})
+    sim.end_head("Succeeded", word="")
     sim.pass_over()
     assert sim.status["phase"] == "Restarting"
     assert sim.status["failure"]["reason"] == "NoFinalReport"
 
 
 def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is_spent() -> None:
-    sim = Simulation(spec=make_spec(backoffLimit=2))
+    sim = Simulation(backoffLimit=2)
     for attempt in (1, 2):
         sim.run_until_training()
         sim.report(checkpoint=attempt)
@@ -137,8 +131,7 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
             "withoutProgress": 0,
             "startup": 0,
         }
-        env = {e["name"]: e.get("value") for e in _head_env(sim)}
-        assert env["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
+        assert env_of(sim.bodies[sim.heads[-1]])["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
     sim.run_until_training()
     sim.report(checkpoint=3)
     sim.end_head("Application", message="ValueError: no")
@@ -151,7 +144,7 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
 
 def test_a_fenced_attempt_counts_nowhere() -> None:
     """As when the operator's own memory was set back: the run's storage knows of later attempts."""
-    sim = Simulation(spec=make_spec(backoffLimit=0))
+    sim = Simulation(backoffLimit=0)
     for attempt in (1, 2, 3):
         sim.run_until_training()
         sim.end_head("Fenced", message="attempt 4 has taken over the run")
@@ -161,12 +154,6 @@ def test_a_fenced_attempt_counts_nowhere() -> None:
         sim.pass_over()
         assert sim.status["attempt"] == attempt + 1
     assert not any(sim.status.get("restarts", {}).values())
-
-
-def _head_env(sim: Simulation) -> list[dict[str, str]]:
-    heads = [c for c in sim.last.creates if c.kind == "Pod" and c.name == sim.heads[-1]]
-    env: list[dict[str, str]] = heads[0].body["spec"]["containers"][0]["env"]
-    return env
 
 
 def test_a_configuration_error_fails_at_once() -> None:
@@ -194,7 +181,7 @@ def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
 
 
 def test_attempts_that_commit_nothing_are_bounded() -> None:
-    sim = Simulation(spec=make_spec(backoffLimit=1))
+    sim = Simulation(backoffLimit=1)
     sim.run_until_training()
     sim.lose(sim.head.name)
     sim.pass_over()
@@ -209,19 +196,18 @@ def test_attempts_that_commit_nothing_are_bounded() -> None:
     assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
 
 
-def leave_head_stuck(sim: Simulation, *, gone_by: datetime | None) -> str:
+def leave_head_stuck(sim: Simulation, *, gone_in: float) -> str:
     """The head of a job that trains, told to go by the control plane: its node is unreachable."""
     sim.run_until_training()
     sim.report(checkpoint=0)
     head = sim.head.name
-    sim.stuck.add(head)
-    sim.pods[head] = replace(sim.pods[head], is_deleting=True, gone_by=gone_by)
+    sim.evict(head, gone_in=gone_in)
     return head
 
 
 def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
     sim = Simulation()
-    head = leave_head_stuck(sim, gone_by=sim.now + timedelta(seconds=65))
+    head = leave_head_stuck(sim, gone_in=65)
     sim.settle()
     sim.later(65)
     sim.settle()
@@ -243,7 +229,12 @@ def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> Non
 
 def test_a_pod_that_cannot_even_be_told_to_go_is_named_and_waited_for() -> None:
     sim = Simulation()
-    head = leave_head_stuck(sim, gone_by=None)  # since when is not known
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    head = sim.head.name
+    pod = sim.bodies[head]
+    sim.stuck.add(head)
+    sim.api.put({**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "?"}})  # since when is not known
     sim.settle()
     sim.later(60)
     sim.settle()
@@ -258,8 +249,7 @@ def test_a_worker_on_a_dead_node_keeps_nobody_waiting() -> None:
     sim = Simulation()
     sim.run_until_training()
     worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
-    sim.stuck.add(worker)
-    sim.pods[worker] = replace(sim.pods[worker], is_deleting=True, gone_by=sim.now + timedelta(seconds=35))
+    sim.evict(worker, gone_in=35)
     sim.settle()
     assert sim.status["round"] == 1 and len(sim.pods) == 4
     sim.run_until_training()
@@ -269,10 +259,10 @@ def test_a_worker_on_a_dead_node_keeps_nobody_waiting() -> None:
     sim.settle()
     assert sim.status["attempt"] == 2 and worker in sim.pods
     sim.run_until_training()
-    sim.spec = make_spec(suspend=True)
+    sim.apply(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended" and list(sim.pods) == [worker]
-    sim.spec = make_spec()
+    sim.apply()
     sim.settle()
     assert sim.status["attempt"] == 3
 
@@ -292,19 +282,20 @@ def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> Non
     sim.report("RUNNING")
     sim.settle()
     assert sim.status["phase"] == "Running"
-    assert sim.counts["pods"] == 4
+    assert sim.count_created("pods") == 4
 
 
 def test_pods_that_were_never_made_are_made_by_the_same_name() -> None:
     sim = Simulation()
     sim.pass_over()
     names = set(sim.pods)
-    sim.pods.clear()  # the operator was killed after the status write
+    for name in names:  # as if the operator had been killed after the status write
+        sim.lose(name)
     sim.settle()
     assert set(sim.pods) == names
     assert sim.status["round"] == 0 and sim.status["attempt"] == 1
 
 
 def test_somebody_elses_job_is_left_alone() -> None:
-    sim = Simulation(spec=make_spec(managedBy="example.com/other"))
+    sim = Simulation(managedBy="example.com/other")
     assert sim.pass_over().is_empty

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
-from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Waiting
 from railhead.api.times import format_time
 from railhead.planning.observed import Observed
@@ -147,8 +146,8 @@ ACTIONS = st.sampled_from(
 )
 
 
-def elastic_spec(desired: int) -> TrainJobSpec:
-    return make_spec(scaling={"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": desired}, backoffLimit=3)
+def elastic_spec(desired: int) -> dict[str, Any]:
+    return {"scaling": {"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": desired}, "backoffLimit": 3}
 
 
 def _act(sim: Simulation, action: str) -> None:
@@ -171,23 +170,25 @@ def _act(sim: Simulation, action: str) -> None:
     elif action == "done" and sim.live_heads and sim.head.is_running:
         sim.end_head("Succeeded")
     elif action.startswith("resize-") and sim.spec.scaling.is_elastic:
-        sim.spec = elastic_spec(int(action[-1]))
+        sim.apply(**elastic_spec(int(action[-1])))
     elif action == "lose-worker" and workers:
         sim.lose(workers[-1])
     elif action == "fail-worker" and workers:
-        sim.pods[workers[0]] = ended(sim.pods[workers[0]], "Infrastructure")
+        sim.end_pod(workers[0], "Infrastructure")
 
 
 @settings(max_examples=250, deadline=None)
 @given(
     st.lists(ACTIONS, max_size=30),
     st.one_of(
-        st.integers(1, 3).map(lambda n: make_spec(scaling={"numWorkers": n}, backoffLimit=3)),
+        st.integers(1, 3).map(lambda n: {"scaling": {"numWorkers": n}, "backoffLimit": 3}),
         st.integers(1, 4).map(elastic_spec),
     ),
 )
-def test_any_order_of_events_settles_with_one_head_and_counted_restarts(actions: list[str], spec: TrainJobSpec) -> None:
-    sim = Simulation(spec=spec)
+def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
+    actions: list[str], spec: dict[str, Any]
+) -> None:
+    sim = Simulation(**spec)
     for action in actions:
         _act(sim, action)  # the simulation itself asserts that there are never two live heads
     for _ in range(8):

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections.abc import Callable
 
 import pytest
 
 from railhead.api import names
 from railhead.controller.rejection import find_reason
 from railhead.planning.facts.reasons import REJECTIONS
-from railhead.planning.pod_view import Problem
-from tests.unit.builders import make_spec
+from tests.model.api_server import Object
 from tests.unit.planning.simulation import Simulation
 
-QUOTA = Problem("QuotaExceeded", "Pod w1 was refused: exceeded quota: gpus")
+QUOTA = "exceeded quota: gpus"
 
 
-def refuse_slot(slot: int) -> Any:
+def refuse_slot(slot: int, words: str = QUOTA) -> Callable[[Object], str]:
     """No pod for this worker slot."""
-    return lambda kind, body: QUOTA if body["metadata"]["labels"].get(names.LABEL_SLOT) == str(slot) else None
+    return lambda body: words if body["metadata"]["labels"].get(names.LABEL_SLOT) == str(slot) else ""
+
+
+def tells(message: str, words: str = QUOTA) -> bool:
+    """The refusal with the pod's name and the API server's words."""
+    return bool(re.fullmatch(rf'Pod (\S+) was refused: pods "\1" is forbidden: {re.escape(words)}', message))
 
 
 def said(sim: Simulation, type_: str = "Reconciling") -> tuple[str, str]:
@@ -31,7 +36,8 @@ def test_it_is_said_at_once_by_a_condition_and_one_event() -> None:
     sim.pass_over()
     assert len(sim.pods) == 2, "the others are made"
     sim.pass_over()
-    assert said(sim) == ("QuotaExceeded", QUOTA.message)
+    reason, message = said(sim)
+    assert reason == "QuotaExceeded" and tells(message)
     assert said(sim, "Running")[0] == "QuotaExceeded" and not sim.check_condition("Running")
     assert sim.events.count("QuotaExceeded") == 1 and sim.status["phase"] == "Pending"
     assert sim.last.wake_at is not None
@@ -39,7 +45,7 @@ def test_it_is_said_at_once_by_a_condition_and_one_event() -> None:
 
 
 def test_it_is_tried_again_ever_later_without_a_word_or_a_count() -> None:
-    sim = Simulation(refuses=lambda kind, body: QUOTA)
+    sim = Simulation(refuses=lambda body: QUOTA)
     sim.pass_over()
     sim.pass_over()
     waits = []
@@ -50,7 +56,7 @@ def test_it_is_tried_again_ever_later_without_a_word_or_a_count() -> None:
         sim.pass_over()
         sim.pass_over()
     assert waits == [5, 10, 20, 30, 30, 30] and not sim.pods
-    assert sim.counts["status"] == 2, "the same refusal is written once"
+    assert sim.count_status_writes() == 2, "the same refusal is written once"
     assert sim.events.count("QuotaExceeded") == 1
     assert sim.status["attempt"] == 1 and sim.status["round"] == 0 and "restarts" not in sim.status
 
@@ -58,17 +64,18 @@ def test_it_is_tried_again_ever_later_without_a_word_or_a_count() -> None:
 def test_another_refusal_is_another_word() -> None:
     sim = Simulation(refuses=refuse_slot(1))
     sim.settle()
-    sim.refuses = lambda kind, body: Problem("AdmissionDenied", "Pod w1 was refused: no label team")
+    sim.refuses = refuse_slot(1, "denied the request: no label team")
     sim.later(5)
     sim.settle()
-    assert said(sim) == ("AdmissionDenied", "Pod w1 was refused: no label team")
+    reason, message = said(sim)
+    assert reason == "AdmissionDenied" and tells(message, "denied the request: no label team")
     assert sim.events[-2:] == ["QuotaExceeded", "AdmissionDenied"]
 
 
 def test_it_is_past_when_all_could_be_made() -> None:
     sim = Simulation(refuses=refuse_slot(1))
     sim.settle()
-    sim.refuses = lambda kind, body: None
+    sim.refuses = lambda body: ""
     sim.later(5)
     sim.settle()
     assert len(sim.pods) == 3
@@ -83,9 +90,10 @@ def test_a_refused_replacement_is_said_and_made_when_it_may_be() -> None:
     sim.refuses = refuse_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     sim.settle()
-    assert said(sim) == ("QuotaExceeded", QUOTA.message)
+    reason, message = said(sim)
+    assert reason == "QuotaExceeded" and tells(message)
     assert sim.status["round"] == 1 and sim.status["restarts"]["infrastructure"] == 1
-    sim.refuses = lambda kind, body: None
+    sim.refuses = lambda body: ""
     sim.later(5)
     sim.settle()
     assert said(sim)[0] == "Restarting"
@@ -96,15 +104,15 @@ def test_a_refused_replacement_is_said_and_made_when_it_may_be() -> None:
 
 def test_an_elastic_job_trains_on_and_says_why_it_does_not_grow() -> None:
     scaling = {"minWorkers": 1, "maxWorkers": 3, "desiredWorkers": 2}
-    sim = Simulation(spec=make_spec(scaling=scaling))
+    sim = Simulation(scaling=scaling)
     sim.run_until_training()
     sim.refuses = refuse_slot(2)
-    sim.spec = make_spec(scaling={**scaling, "desiredWorkers": 3})
+    sim.apply(scaling={**scaling, "desiredWorkers": 3})
     sim.settle()
     assert sim.status["phase"] == "Running" and sim.check_condition("Running")
     reason, message = said(sim)
-    assert reason == "WaitingForWorkers" and QUOTA.message in message
-    sim.refuses = lambda kind, body: None
+    assert reason == "WaitingForWorkers" and QUOTA in message
+    sim.refuses = lambda body: ""
     sim.later(5)
     sim.settle()
     assert len(sim.pods) == 4

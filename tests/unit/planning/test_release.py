@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
 
-from railhead.api import names
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
-from railhead.planning.pod_view import Problem
-from tests.unit.builders import make_spec
 from tests.unit.planning.simulation import Simulation
-
-QUOTA = Problem("QuotaExceeded", "Pod w1 was refused: exceeded quota: gpus")
-
-
-def refuse_slot(slot: int) -> Any:
-    """No pod for this worker slot."""
-    return lambda kind, body: QUOTA if body["metadata"]["labels"].get(names.LABEL_SLOT) == str(slot) else None
+from tests.unit.planning.test_refused import QUOTA, refuse_slot
 
 
 def wait_until_released(sim: Simulation) -> float:
@@ -37,9 +27,9 @@ def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() 
     assert wait_until_released(sim) == HOLD_SECONDS
     failure = sim.status["failure"]
     assert (failure["class"], failure["reason"], failure["attempt"]) == ("Startup", "QuotaExceeded", 1)
-    assert failure["message"] == f"{QUOTA.message}; the 2 pods that there are were given back after 30 s"
+    assert failure["message"].endswith(f"{QUOTA}; the 2 pods that there are were given back after 30 s")
     assert sim.status["phase"] == "Restarting"
-    sim.refuses = lambda kind, body: None
+    sim.refuses = lambda body: ""
     sim.later(5)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
@@ -80,7 +70,7 @@ def test_a_group_whose_replacement_is_refused_goes_on_from_its_checkpoint_later(
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     assert wait_until_released(sim) == HOLD_SECONDS
     assert sim.status["restarts"]["infrastructure"] == 1
-    sim.refuses = lambda kind, body: None
+    sim.refuses = lambda body: ""
     sim.later(60)
     sim.settle()
     assert sim.status["attempt"] == 2 and sim.status["restarts"]["startup"] == 1
@@ -88,7 +78,7 @@ def test_a_group_whose_replacement_is_refused_goes_on_from_its_checkpoint_later(
 
 
 def test_where_nothing_is_held_nothing_is_given_back() -> None:
-    sim = Simulation(refuses=lambda kind, body: QUOTA)
+    sim = Simulation(refuses=lambda body: QUOTA)
     for _ in range(20):
         sim.settle()
         assert sim.last.wake_at is not None
@@ -100,7 +90,7 @@ def test_where_nothing_is_held_nothing_is_given_back() -> None:
 
 
 def test_an_elastic_job_with_enough_pods_keeps_them() -> None:
-    sim = Simulation(spec=make_spec(scaling={"minWorkers": 1, "maxWorkers": 2}), refuses=refuse_slot(1))
+    sim = Simulation(scaling={"minWorkers": 1, "maxWorkers": 2}, refuses=refuse_slot(1))
     sim.settle()
     for _ in range(10):
         sim.later(60)

@@ -72,11 +72,10 @@ def test_a_failed_source_is_as_good() -> None:
 
 
 def test_later_attempts_mean_the_same_whatever_becomes_of_the_source() -> None:
-    sim = Simulation(spec=make_spec(resumeFrom={"checkpoint": "s3://b/other/c7"}))
+    sim = Simulation(resumeFrom={"checkpoint": "s3://b/other/c7"})
     sim.run_until_training()
     assert sim.status["initialCheckpoint"] == {"uri": "s3://b/other/c7", "trainJob": ""}
-    named = make_spec(resumeFrom={"trainJob": "other"})
-    sim.spec = named
+    sim.apply(resumeFrom={"trainJob": "other"})
     sim.end_head("Infrastructure")
     sim.pass_over()
     sim.later(60)

@@ -49,14 +49,14 @@ def test_a_job_rests_without_pods_and_goes_on_in_a_new_attempt_that_no_budget_co
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=3)
-    sim.spec = SUSPEND
+    sim.apply(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended" and not sim.pods
     assert sim.check_condition("Suspended") and not sim.check_condition("Reconciling")
     assert "checkpoint 3" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Suspended")
     assert sim.status["head"] == {"pod": "", "node": ""}
     assert sim.pass_over().is_empty
-    sim.spec = make_spec()
+    sim.apply()
     sim.settle()
     assert sim.status["attempt"] == 2 and sim.status["phase"] == "Pending"
     assert not sim.check_condition("Suspended")
@@ -71,11 +71,11 @@ def test_a_job_rests_without_pods_and_goes_on_in_a_new_attempt_that_no_budget_co
 
 
 def test_a_job_that_is_created_suspended_makes_no_pods() -> None:
-    sim = Simulation(spec=SUSPEND)
+    sim = Simulation(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended" and sim.status["attempt"] == 0
-    assert not sim.counts["pods"] and not sim.others
-    sim.spec = make_spec()
+    assert set(sim.api.creates) == {("trainjobs", "digits"), *(key for key in sim.api.creates if key[0] == "events")}
+    sim.apply()
     sim.settle()
     assert sim.status["attempt"] == 1 and len(sim.pods) == 3
 
@@ -85,10 +85,14 @@ def test_a_suspension_that_has_begun_is_finished_before_the_job_goes_on() -> Non
     sim.run_until_training()
     head = sim.head.name
     sim.stuck.add(head)
-    sim.spec = SUSPEND
+    sim.apply(suspend=True)
     sim.settle()
-    assert sim.status["phase"] == "Suspending" and len(sim.pods) == 1 + len(sim.stuck & set(sim.pods)) - 1
-    sim.spec = make_spec()
+    assert sim.status["phase"] == "Suspending" and len(sim.pods) == 3
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert sim.status["phase"] == "Suspending" and list(sim.pods) == [head]
+    sim.apply()
     sim.settle()
     assert sim.status["phase"] == "Suspending", "the head was told already"
     sim.lose(head)
@@ -110,12 +114,12 @@ def test_a_job_can_be_suspended_at_any_time(state: str) -> None:
     if state == "restarting":
         sim.lose(next(name for name, pod in sim.pods.items() if pod.role == names.WORKER))
         sim.settle()
-    sim.spec = SUSPEND
+    sim.apply(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended"
     assert not [p for p in sim.pods.values() if not p.is_over]
     attempt = sim.status["attempt"]
-    sim.spec = make_spec()
+    sim.apply()
     sim.settle()
     assert sim.status["attempt"] == attempt + 1 and len(sim.live_heads) == 1
 
@@ -123,11 +127,11 @@ def test_a_job_can_be_suspended_at_any_time(state: str) -> None:
 def test_a_job_that_ends_well_while_it_is_to_be_suspended_has_succeeded() -> None:
     sim = Simulation()
     sim.run_until_training()
-    sim.spec = SUSPEND
+    sim.apply(suspend=True)
     sim.stuck.add(sim.head.name)
     sim.settle()
     name = next(iter(sim.stuck))
-    sim.pods[name] = ended(sim.pods[name], "Succeeded")
+    sim.end_pod(name, "Succeeded")
     sim.settle()
     assert sim.status["phase"] == "Succeeded"
 
@@ -137,7 +141,7 @@ def test_a_finished_job_stays_finished() -> None:
     sim.run_until_training()
     sim.end_head("Succeeded")
     sim.settle()
-    sim.spec = SUSPEND
+    sim.apply(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Succeeded"
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
+from railhead.contract.report import RunWarning, State
 from tests.unit.planning.simulation import Simulation
 
-WARNING = {"reason": "RunNameDiffers", "message": "the name is another one"}
+WARNING = RunWarning("RunNameDiffers", "the name is another one")
 
 
-def warn(sim: Simulation, state: str = "RUNNING") -> None:
-    sim.report(state)
-    sim.status["progress"]["warning"] = WARNING
+def warn(sim: Simulation, state: State = "RUNNING") -> None:
+    sim.report(state, warning=WARNING)
     sim.settle()
 
 
@@ -17,19 +19,19 @@ def told(sim: Simulation) -> list[tuple[str, str, str]]:
     return [(c["status"], c["reason"], c["message"]) for c in sim.status["conditions"] if c["type"] == "Resumable"]
 
 
-SAID = [("False", WARNING["reason"], WARNING["message"])]
+SAID = [("False", WARNING.reason, WARNING.message)]
 
 
 def test_a_warning_is_a_condition_and_one_event() -> None:
     sim = Simulation()
     sim.run_until_training()
     assert told(sim) == []
-    before = sim.counts["events"]
+    before = len(sim.events)
     warn(sim)
     assert told(sim) == SAID
-    assert sim.counts["events"] == before + 1
+    assert len(sim.events) == before + 1
     warn(sim)
-    assert sim.counts["events"] == before + 1
+    assert len(sim.events) == before + 1
     assert sim.status["phase"] == "Running" and sim.check_condition("Running")
 
 
@@ -37,50 +39,48 @@ def test_it_stays_over_a_new_attempt_until_that_one_says_otherwise() -> None:
     sim = Simulation()
     sim.run_until_training()
     warn(sim)
-    sim.report(checkpoint=0)
-    sim.status["progress"]["warning"] = WARNING
+    sim.report(checkpoint=0, warning=WARNING)
     sim.end_head("Infrastructure")
     sim.settle()
     sim.start_pods()
     sim.settle()
     assert sim.status["attempt"] == 2 and told(sim) == SAID
-    before = sim.counts["events"]
+    before = len(sim.events)
     sim.report("STARTING")
     sim.settle()
     assert told(sim) == SAID
     sim.report()
     sim.settle()
     assert sim.status["phase"] == "Running" and told(sim) == []
-    assert sim.counts["events"] == before + 1  # that it runs again
+    assert len(sim.events) == before + 1  # that it runs again
 
 
 def test_the_end_keeps_it_and_says_it_when_nobody_has() -> None:
     sim = Simulation()
     sim.run_until_training()
-    sim.status["progress"]["warning"] = WARNING
-    before = sim.counts["events"]
+    sim.report(warning=WARNING)
+    before = len(sim.events)
     sim.end_head("Succeeded")
     sim.settle()
     assert sim.status["phase"] == "Succeeded" and told(sim) == SAID
-    assert sim.counts["events"] == before + 2
-    assert sim.status["progress"]["warning"] == WARNING
+    assert len(sim.events) == before + 2
+    assert sim.status["progress"]["warning"] == asdict(WARNING)
 
 
 def test_it_is_said_also_by_a_write_for_something_else() -> None:
     sim = Simulation()
     sim.settle()
     sim.start_pods()
-    before = sim.counts["events"]
+    before = len(sim.events)
     warn(sim, "SCHEDULING")
     assert sim.status["phase"] == "Starting" and told(sim) == SAID
-    assert sim.counts["events"] == before + 1
+    assert len(sim.events) == before + 1
 
 
 def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
     sim = Simulation()
     sim.run_until_training()
-    sim.report(checkpoint=3)
-    sim.status["progress"]["warning"] = {"reason": "CheckpointMissing", "message": "c2 is gone; it goes on from c1"}
+    sim.report(checkpoint=3, warning=RunWarning("CheckpointMissing", "c2 is gone; it goes on from c1"))
     sim.settle()
     found = [c for c in sim.status["conditions"] if c["type"] == "CheckpointFallback"]
     assert [(c["status"], c["reason"], c["message"]) for c in found] == [

@@ -1,0 +1,124 @@
+"""The one KubeClient that asks the model: it keeps what was asked, and lets requests go wrong on the way.
+
+It overrides the one method of KubeClient through which every request but a watch goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import format_datetime
+from typing import Any
+
+from railhead.kube.client import KubeClient
+from railhead.kube.clock import ServerClock
+from railhead.kube.errors import KubeError, RetryAfter
+from railhead.kube.kinds import Kind
+from tests.model.api_server import ModelApiServer, Object
+from tests.model.faults import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, NOON, Crash, Faults, refuse
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked: `verb` as the client counts it, the path and the body."""
+
+    verb: str
+    plural: str
+    path: str
+    body: Any = None
+    accept: str = "application/json"
+
+    @property
+    def name(self) -> str:
+        """Of the object, also while it is created."""
+        if self.verb == "create":
+            return str(self.body["metadata"].get("name")) if "metadata" in self.body else ""
+        return self.path.partition("?")[0].removesuffix("/status").removesuffix("/token").rsplit("/", 1)[-1]
+
+
+class ModelClient(KubeClient):
+    """Speaks to the model in place of HTTP; after a crash it says no more.
+
+    Attributes:
+        asked: every request, in order, also those that went wrong.
+        taken: told of each request that the API server has done, before whoever asked has the answer.
+        at_once, most_at_once: requests on their way.
+    """
+
+    def __init__(
+        self, api: ModelApiServer, faults: Faults | None = None, *, wall: Callable[[], datetime] | None = None
+    ) -> None:
+        super().__init__(None, clock=ServerClock(lambda: (api.now() - NOON).total_seconds(), wall or api.now))
+        self.api = api
+        self.faults = faults or Faults()
+        self.is_dead = False
+        self.asked: list[Request] = []
+        self.taken: Callable[[Request], object] = lambda request: None
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def names(self, verb: str, plural: str = "") -> list[str]:
+        return [r.name for r in self.asked if r.verb == verb and plural in ("", r.plural)]
+
+    async def _call(
+        self,
+        method: str,
+        kind: Kind,
+        path: str,
+        *,
+        verb: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> dict[str, Any]:
+        request = Request(verb, kind.plural, path, body and json.loads(json.dumps(body)), accept)
+        self.asked.append(request)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            for _ in range(self.faults.yields()):
+                await asyncio.sleep(0)
+            return self._do(method, request, content_type)
+        finally:
+            self.at_once -= 1
+
+    def _do(self, method: str, request: Request, content_type: str) -> dict[str, Any]:
+        if self.is_dead:
+            raise Crash
+        fault = self.faults.next(request.verb, request.plural, request.name)
+        if fault in (CRASH_BEFORE, CRASH_AFTER):
+            self.is_dead = True
+        if fault == CRASH_BEFORE:
+            raise Crash
+        if fault == NEVER_SENT:
+            raise RetryAfter(0, "NoAnswer", "ConnectionResetError")
+        if isinstance(fault, int):
+            raise refuse(fault)
+        if isinstance(fault, KubeError):
+            raise fault
+        try:
+            answer = self.api.request(
+                method, request.path, request.body, content_type=content_type, accept=request.accept
+            )
+        except KubeError:
+            if self.is_dead:
+                raise Crash from None
+            raise
+        self.taken(request)
+        self.clock.learn(format_datetime(self.api.now(), usegmt=True))
+        if fault == CRASH_AFTER:
+            raise Crash
+        if fault == LOST_ANSWER:
+            raise RetryAfter(0, "NoAnswer", "TimeoutError")
+        return answer
+
+
+def make_client(*objects: Object) -> ModelClient:
+    """A client of a server that has these objects, at a time that stands still."""
+    api = ModelApiServer(lambda: NOON)
+    for obj in objects:
+        api.put(obj)
+    return ModelClient(api)
