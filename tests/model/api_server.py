@@ -184,9 +184,10 @@ class ModelApiServer:
 
     def _compare(self, old: Object, wanted: Object) -> None:
         """A merge patch may name the object and the version that it means."""
-        for key in ("uid", "resourceVersion"):
-            if wanted.get(key) not in (None, old["metadata"][key]):
-                raise _error(409, "Conflict", "the object has been modified; please apply your changes to the latest")
+        if wanted.get("uid") not in (None, old["metadata"]["uid"]):
+            raise _error(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
+        if wanted.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
+            raise _error(409, "Conflict", "the object has been modified; please apply your changes to the latest")
 
     def delete(self, place: Place, options: Object) -> Object:
         obj = self._find(place)
@@ -329,7 +330,8 @@ def _change_metadata(old: Object, new: Object) -> Object:
 
 
 def _only_metadata(found: Object) -> Object:
-    items = [{"kind": "PartialObjectMetadata", "metadata": obj["metadata"]} for obj in found["items"]]
+    kind = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
+    items = [{**kind, "metadata": obj["metadata"]} for obj in found["items"]]
     return {**found, "kind": "PartialObjectMetadataList", "items": items}
 
 

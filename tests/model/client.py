@@ -44,7 +44,7 @@ class ModelClient(KubeClient):
 
     Attributes:
         asked: every request, in order, also those that went wrong.
-        taken: told of each request that the API server has done, before whoever asked has the answer.
+        taken: told of each request that the API server has answered, before whoever asked knows.
         at_once, most_at_once: requests on their way.
     """
 
@@ -107,7 +107,8 @@ class ModelClient(KubeClient):
             if self.is_dead:
                 raise Crash from None
             raise
-        self.taken(request)
+        finally:
+            self.taken(request)
         self.clock.learn(format_datetime(self.api.now(), usegmt=True))
         if fault == CRASH_AFTER:
             raise Crash

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +11,29 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor
-from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.model.faults import Fault
 from tests.unit.builders import UID, make_observed, make_spec
-from tests.unit.controller.fake_client import FakeClient
 
 KEY = JobKey("team", "digits")
 COPY = names.source_name("digits", UID)
-SOURCE = {"data": {"train.py": "x = 1", "other.py": ""}, "binaryData": {"weights.bin": "AAA="}}
-NOT_FOUND = Gone(404, "NotFound", "not found")
+CONTENT: Object = {"data": {"train.py": "x = 1", "other.py": ""}, "binaryData": {"weights.bin": "AAA="}}
+
+
+def make_config_map(name: str, **body: Any) -> Object:
+    metadata = {"namespace": "team", "name": name, **body.pop("metadata", {})}
+    return {"kind": "ConfigMap", "metadata": metadata, **body}
+
+
+SOURCE = make_config_map("code", **CONTENT)
+STRANGERS = make_config_map(COPY)
+OWN = make_config_map(COPY, metadata={"ownerReferences": [{"kind": names.KIND, "uid": UID, "controller": True}]})
+MAY_NOT = Denied(403, "Forbidden", "may not get configmaps")
+Script = dict[tuple[str, str], list[Fault | None]]
 
 
 @dataclass
@@ -40,26 +52,20 @@ def plan_first_attempt(**config_map: Any) -> Plan:
     return Plan(creates=whole.creates)
 
 
-async def execute(wanted: Plan, script: Mapping[tuple[str, str], Any]) -> FakeClient:
-    client = FakeClient(dict(script))
-    executor = Executor(client, Nobody(), EventRecorder(client))
-    try:
-        await executor.execute(KEY, UID, wanted)
-    except (ChildRejected, KubeError) as error:
-        client.script[("error", "")] = [error]  # type: ignore[list-item]
-    return client
+async def execute(client: ModelClient, wanted: Plan) -> None:
+    await Executor(client, Nobody(), EventRecorder(client)).execute(KEY, UID, wanted)
 
 
-def made(client: FakeClient) -> dict[str, Any]:
+def made(client: ModelClient) -> dict[str, Any]:
     [body] = [r.body for r in client.asked if r.verb == "create" and r.name == COPY]
     return dict(body)
 
 
 async def test_the_copy_has_all_keys_belongs_to_the_job_and_is_there_before_any_pod() -> None:
-    script = {("get", COPY): [NOT_FOUND], ("get", "code"): [SOURCE]}
-    client = await execute(plan_first_attempt(), script)
+    client = make_client(SOURCE)
+    await execute(client, plan_first_attempt())
     body = made(client)
-    assert (body["data"], body["binaryData"], body["immutable"]) == (SOURCE["data"], SOURCE["binaryData"], True)
+    assert (body["data"], body["binaryData"], body["immutable"]) == (CONTENT["data"], CONTENT["binaryData"], True)
     assert body["metadata"]["ownerReferences"][0]["uid"] == UID
     asked = [(r.verb, r.name) for r in client.asked]
     pods = [place for place, r in enumerate(client.asked) if r.plural == "pods"]
@@ -69,73 +75,80 @@ async def test_the_copy_has_all_keys_belongs_to_the_job_and_is_there_before_any_
 
 async def test_only_the_named_keys_are_copied() -> None:
     items = [{"key": "weights.bin", "path": "data/w.bin"}, {"key": "train.py", "path": "pkg/train.py"}]
-    script = {("get", COPY): [NOT_FOUND], ("get", "code"): [SOURCE]}
-    body = made(await execute(plan_first_attempt(items=items), script))
+    client = make_client(SOURCE)
+    await execute(client, plan_first_attempt(items=items))
+    body = made(client)
     assert (body["data"], body["binaryData"]) == ({"train.py": "x = 1"}, {"weights.bin": "AAA="})
 
 
 async def test_a_copy_that_exists_is_good_and_its_source_is_not_looked_at() -> None:
     """A later attempt, or the same one after the operator was killed in between."""
-    own = {"metadata": {"ownerReferences": [{"kind": names.KIND, "uid": UID, "controller": True}]}}
-    client = await execute(plan_first_attempt(), {("get", COPY): [own]})
+    client = make_client(OWN)
+    await execute(client, plan_first_attempt())
     assert client.names("get", "configmaps") == [COPY]
     assert COPY not in client.names("create")
     assert len(client.names("create", "pods")) == 3
 
 
 async def test_another_operator_that_was_first_is_good() -> None:
-    exists = Conflict(409, "AlreadyExists", "already exists")
-    script = {("get", COPY): [NOT_FOUND], ("get", "code"): [SOURCE], ("create", COPY): [exists]}
-    client = await execute(plan_first_attempt(), script)
+    client = make_client(SOURCE)
+    client.taken = lambda request: request.name == "code" and client.api.put(OWN)
+    await execute(client, plan_first_attempt())
+    assert client.api.objects["configmaps", "team", COPY]["metadata"]["uid"] == f"uid-{COPY}", "the other one's"
     assert len(client.names("create", "pods")) == 3
 
 
 @pytest.mark.parametrize(
-    ("items", "answers", "words", "reason"),
+    ("items", "there", "script", "words", "reason"),
     [
         (
             None,
-            [NOT_FOUND, NOT_FOUND],
+            [],
+            {},
             "spec.source.configMap: ConfigMap team/code not found; create it",
             "SourceNotFound",
         ),
         (
             [{"key": "absent.py", "path": "absent.py"}],
-            [NOT_FOUND, SOURCE],
+            [SOURCE],
+            {},
             "spec.source.configMap: ConfigMap team/code has no key absent.py; add it",
             "SourceNotFound",
         ),
         (
             None,
-            [NOT_FOUND, Denied(403, "Forbidden", "may not get configmaps")],
+            [SOURCE],
+            {("get", "code"): [MAY_NOT]},
             "may not get configmaps",
             "CreateRefused",
         ),
-        (None, [Denied(403, "Forbidden", "may not get configmaps")], "may not get configmaps", "CreateRefused"),
+        (None, [SOURCE], {("get", COPY): [MAY_NOT]}, "may not get configmaps", "CreateRefused"),
         (
             None,
-            [{"metadata": {}}],
+            [SOURCE, STRANGERS],
+            {},
             f"{COPY} was refused: one of this name exists that is not the job's",
             "CreateRefused",
         ),
     ],
 )
 async def test_a_source_that_cannot_be_had_is_said_and_no_pod_is_made(
-    items: Any, answers: list[Any], words: str, reason: str
+    items: Any, there: list[Object], script: Script, words: str, reason: str
 ) -> None:
-    copy, *source = answers
-    wanted = plan_first_attempt(**({"items": items} if items else {}))
-    client = await execute(wanted, {("get", COPY): [copy], ("get", "code"): source})
-    [error] = client.script[("error", "")]
-    assert isinstance(error, ChildRejected)
-    assert words in str(error)
+    client = make_client(*there)
+    client.faults.script.update({asked: list(answers) for asked, answers in script.items()})
+    with pytest.raises(ChildRejected) as caught:
+        await execute(client, plan_first_attempt(**({"items": items} if items else {})))
+    assert words in str(caught.value)
     assert client.names("create", "pods") == []
-    assert error.problem.reason == reason
+    assert caught.value.problem.reason == reason
 
 
 async def test_no_answer_is_no_missing_source() -> None:
-    client = await execute(plan_first_attempt(), {("get", COPY): [RetryAfter(503, "ServiceUnavailable", "starting")]})
-    assert isinstance(client.script[("error", "")][0], RetryAfter)
+    client = make_client(SOURCE)
+    client.faults.script["get", COPY] = [RetryAfter(503, "ServiceUnavailable", "starting")]
+    with pytest.raises(RetryAfter):
+        await execute(client, plan_first_attempt())
     assert client.names("create", "events") == []
     assert client.names("create", "pods") == []
 

@@ -16,17 +16,17 @@ from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWr
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
 from tests.unit.builders import UID, make_observed
-from tests.unit.controller.fake_client import FakeClient
 
 KEY = JobKey("default", "digits")
 WRITE = StatusWrite(
     fields={"phase": "Pending", "attempt": 1},
     tests={"/metadata/uid": UID, "/status/attempt": 0},
 )
-WRITTEN = {"kind": "TrainJob", "metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 1}}
-FAILED_TEST = Denied(422, "Invalid", "the server rejected our request due to an error in our request")
-EXISTS = Conflict(409, "AlreadyExists", "already exists")
+PLACE = ("trainjobs", "default", "digits")
+REJECTED = Denied(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
 @dataclass
@@ -53,18 +53,30 @@ def learnt() -> Learnt:
 
 
 @pytest.fixture
-def client() -> FakeClient:
-    return FakeClient({("patch/status", "digits"): [WRITTEN]})
+def client() -> ModelClient:
+    """Of a server that has the job, and nothing else."""
+    return make_client(make_job())
 
 
 @pytest.fixture
-def executor(client: FakeClient, learnt: Learnt) -> Executor:
+def executor(client: ModelClient, learnt: Learnt) -> Executor:
     return Executor(client, learnt, EventRecorder(client), make_token=lambda: "f00d")
+
+
+def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
+    metadata = {"namespace": "default", "name": "digits", "uid": uid, "generation": 1}
+    return {"kind": "TrainJob", "metadata": metadata, "spec": {}, "status": {"attempt": attempt, "round": 0}}
+
+
+def make_old(uid: str = "uid-old", **spec: Any) -> Object:
+    """A pod that is to go."""
+    return {"kind": "Pod", "metadata": {"namespace": "default", "name": "old", "uid": uid}, "spec": spec}
 
 
 def make_child(kind: Any, name: str, **body: Any) -> Create:
     owner = {"kind": names.KIND, "uid": UID, "controller": True}
-    return Create(kind, {"kind": kind, "metadata": {"name": name, "ownerReferences": [owner]}, **body})
+    metadata = {"namespace": "default", "name": name, "ownerReferences": [owner]}
+    return Create(kind, {"kind": kind, "metadata": metadata, "spec": {}, **body})
 
 
 def make_secret() -> Create:
@@ -72,7 +84,7 @@ def make_secret() -> Create:
 
 
 async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
-    executor: Executor, client: FakeClient
+    executor: Executor, client: ModelClient
 ) -> None:
     write = StatusWrite(fields={"bestCheckpoint": None, "phase": "Running"}, tests={})
     await executor.execute(KEY, UID, Plan(status=write))
@@ -92,18 +104,19 @@ WHOLE = Plan(
 
 
 async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events(
-    client: FakeClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, learnt: Learnt
 ) -> None:
     await executor.execute(KEY, UID, WHOLE)
     asked = [(r.verb, r.plural) for r in client.asked]
     assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
     assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
     assert asked[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
-    assert learnt.jobs == [WRITTEN]
+    assert learnt.jobs == [client.api.objects[PLACE]]
+    assert learnt.jobs[0]["status"]["attempt"] == 1
     assert learnt.pods == ["head", "worker"]
 
 
-async def test_status_is_a_compare_and_set(client: FakeClient, executor: Executor) -> None:
+async def test_status_is_a_compare_and_set(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(status=WRITE))
     assert client.asked[0].path == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
     assert client.asked[0].body == [
@@ -114,57 +127,60 @@ async def test_status_is_a_compare_and_set(client: FakeClient, executor: Executo
     ]
 
 
-CHANGED = {"metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 2}}
-UNCHANGED = {"metadata": {"name": "digits", "uid": UID}, "status": {"attempt": 0}}
-SUCCESSOR = {"metadata": {"name": "digits", "uid": "another"}, "status": {"attempt": 0}}
+CHANGED = make_job(attempt=2)
+UNCHANGED = make_job()
+SUCCESSOR = make_job("another")
 
 
 @pytest.mark.parametrize(
-    ("answer", "looked_at", "raised"),
+    ("fault", "job", "raised"),
     [
-        (RetryAfter(0, "NoAnswer", "connection reset"), None, RetryAfter),
-        (RetryAfter(429, "TooManyRequests", "slow down", seconds=3), None, RetryAfter),
-        (Gone(404, "NotFound", "not found"), None, LostCompare),
-        (FAILED_TEST, CHANGED, LostCompare),
-        (FAILED_TEST, SUCCESSOR, LostCompare),
-        (FAILED_TEST, Gone(404, "NotFound", "not found"), LostCompare),
-        (FAILED_TEST, UNCHANGED, Denied),
+        (RetryAfter(0, "NoAnswer", "connection reset"), UNCHANGED, RetryAfter),
+        (RetryAfter(429, "TooManyRequests", "slow down", seconds=3), UNCHANGED, RetryAfter),
+        (None, None, LostCompare),
+        (None, CHANGED, LostCompare),
+        (None, SUCCESSOR, LostCompare),
+        (REJECTED, None, LostCompare),
+        (REJECTED, UNCHANGED, Denied),
         (Denied(403, "Forbidden", "not allowed"), UNCHANGED, Denied),
         (Conflict(409, "Conflict", "the object has been modified"), CHANGED, LostCompare),
     ],
 )
 async def test_nothing_is_done_when_the_status_was_not_written(
-    client: FakeClient, executor: Executor, answer: KubeError, looked_at: Any, raised: type[Exception]
+    client: ModelClient, executor: Executor, fault: KubeError | None, job: Object | None, raised: type[Exception]
 ) -> None:
-    client.script = {("patch/status", "digits"): [answer], ("get", "digits"): [looked_at] if looked_at else []}
+    client.api.remove(PLACE)
+    if job is not None:
+        client.api.put(job)
+    client.faults.script["patch/status", "digits"] = [fault]
     with pytest.raises(raised):
         await executor.execute(KEY, UID, WHOLE)
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
-async def test_a_job_that_is_gone_is_forgotten(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
-    gone = Gone(404, "NotFound", "not found")
-    client.script = {("patch/status", "digits"): [gone], ("get", "digits"): [gone]}
+async def test_a_job_that_is_gone_is_forgotten(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+    client.api.remove(PLACE)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
     assert learnt.gone == [(KEY, UID)]
 
 
 async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
-    client: FakeClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, learnt: Learnt
 ) -> None:
     unknown = Gone(404, "NotFound", "the server could not find the requested resource")
-    client.script = {("patch/status", "digits"): [unknown], ("get", "digits"): [CHANGED]}
+    client.faults.script["patch/status", "digits"] = [unknown]
+    changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
-    assert not learnt.gone and learnt.jobs == [CHANGED]
+    assert not learnt.gone and learnt.jobs == [changed]
 
 
 async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_the_pod(
-    client: FakeClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, learnt: Learnt
 ) -> None:
-    unseen = {"metadata": {"name": "digits-head", "namespace": "default", "uid": "h", "resourceVersion": "7"}}
-    client.script = {("list", "pods"): [{"metadata": {"resourceVersion": "9"}, "items": [unseen]}]}
+    labels = {names.LABEL_JOB_UID: UID}
+    client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "digits-head", "labels": labels}})
     plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"w"})))
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, plan)
@@ -172,14 +188,14 @@ async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_
     assert not client.names("patch/status")
 
 
-async def test_what_somebody_else_wrote_is_learnt(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
-    client.script = {("patch/status", "digits"): [FAILED_TEST], ("get", "digits"): [CHANGED]}
+async def test_what_somebody_else_wrote_is_learnt(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+    changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
-    assert learnt.jobs == [CHANGED]
+    assert learnt.jobs == [changed]
 
 
-async def test_delete_names_the_uid_that_it_means(client: FakeClient, executor: Executor) -> None:
+async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old", grace_seconds=5), Delete("b", "uid-b"))))
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
@@ -189,81 +205,87 @@ async def test_delete_names_the_uid_that_it_means(client: FakeClient, executor: 
 
 
 async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
-    client: FakeClient, executor: Executor
+    client: ModelClient, executor: Executor
 ) -> None:
-    client.script["delete", "digits-auth"] = [Gone(404, "NotFound", "not found")] * 2
+    client.api.put({"kind": "Service", "metadata": {"namespace": "default", "name": "digits"}, "spec": {}})
     removes = (Remove("Secret", "digits-auth"), Remove("Service", "digits"))
     await executor.execute(KEY, UID, Plan(removes=removes, last=WRITE))
     assert sorted(client.names("delete")) == ["digits", "digits-auth", "digits-auth"]
     assert client.asked[-1].verb == "patch/status"
 
 
-async def test_what_could_not_be_removed_is_not_remembered(client: FakeClient, executor: Executor) -> None:
-    client.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
+async def test_what_could_not_be_removed_is_not_remembered(client: ModelClient, executor: Executor) -> None:
+    client.faults.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
     with pytest.raises(KubeError):
         await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
     assert client.names("patch/status") == []
 
 
-@pytest.mark.parametrize("answer", [Gone(404, "NotFound", "gone"), Conflict(409, "Conflict", "the UID does not match")])
+@pytest.mark.parametrize("there", [[], [make_old(uid="another")]], ids=["gone", "another"])
 async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
-    client: FakeClient, executor: Executor, answer: KubeError
+    client: ModelClient, executor: Executor, there: list[Object]
 ) -> None:
-    client.script = {("delete", "old"): [answer]}
+    for pod in there:
+        client.api.put(pod)
     await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert client.names("create", "pods") == ["head", "worker"]
+    assert [place[2] for place in client.api.objects if place[0] == "pods"] == [
+        *("old" for _ in there),
+        "head",
+        "worker",
+    ]
 
 
-async def test_a_pod_on_its_way_out_is_learnt(client: FakeClient, executor: Executor, learnt: Learnt) -> None:
-    client.script = {("delete", "old"): [{"kind": "Pod", "metadata": {"name": "old"}}]}
+async def test_a_pod_on_its_way_out_is_learnt(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+    client.api.put(make_old(nodeName="node-1"))
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
     assert learnt.pods == ["old"]
 
 
-async def test_a_delete_without_an_answer_stops_the_plan(client: FakeClient, executor: Executor) -> None:
-    client.script = {("delete", "old"): [RetryAfter(0, "NoAnswer", "reset")]}
+async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, executor: Executor) -> None:
+    client.faults.script["delete", "old"] = [RetryAfter(0, "NoAnswer", "reset")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert client.names("create") == []
 
 
 async def test_an_own_pod_that_exists_is_good_and_learnt(
-    client: FakeClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, learnt: Learnt
 ) -> None:
     head = make_child("Pod", "head")
-    client.script = {("create", "head"): [EXISTS], ("get", "head"): [dict(head.body)]}
+    client.api.put(dict(head.body))
     await executor.execute(KEY, UID, Plan(creates=(head, make_child("Pod", "worker"))))
     assert sorted(learnt.pods) == ["head", "worker"]
 
 
 async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
-    client: FakeClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, learnt: Learnt
 ) -> None:
-    client.script = {("create", "head"): [EXISTS], ("get", "head"): [{"metadata": {"name": "head"}}]}
+    client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
     with pytest.raises(ChildRejected, match=r"head .* not the job's"):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
     assert learnt.pods == []
 
 
-async def test_an_existing_secret_is_good_and_never_read(client: FakeClient, executor: Executor) -> None:
-    client.script = {("create", "auth"): [EXISTS]}
+async def test_an_existing_secret_is_good_and_never_read(client: ModelClient, executor: Executor) -> None:
+    client.api.put(dict(make_secret().body))
     await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert [r.verb for r in client.asked] == ["create", "create"]
 
 
 @pytest.mark.parametrize("name", ["auth", "head"])
 async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
-    client: FakeClient, executor: Executor, name: str
+    client: ModelClient, executor: Executor, name: str
 ) -> None:
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
-    client.script = {("create", name): [quota]}
+    client.faults.script["create", name] = [quota]
     with pytest.raises(Conflict):
         await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert client.names("get") == []
 
 
-async def test_no_pod_is_made_before_all_that_pods_refer_to(client: FakeClient, executor: Executor) -> None:
-    client.script = {("create", "auth"): [RetryAfter(503, "ServiceUnavailable", "starting")]}
+async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient, executor: Executor) -> None:
+    client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
     assert client.names("create", "pods") == []
@@ -285,9 +307,9 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: FakeClient, 
     ],
 )
 async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
-    client: FakeClient, executor: Executor, learnt: Learnt, answer: KubeError, reason: str
+    client: ModelClient, executor: Executor, learnt: Learnt, answer: KubeError, reason: str
 ) -> None:
-    client.script = {("create", "head"): [answer]}
+    client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was refused: {answer.message}")
@@ -297,46 +319,53 @@ async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_an_api_server_in_trouble_refuses_nothing(client: FakeClient, executor: Executor, status: int) -> None:
+async def test_an_api_server_in_trouble_refuses_nothing(client: ModelClient, executor: Executor, status: int) -> None:
     words = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
-    client.script = {("create", "head"): [RetryAfter(status, "", words)]}
+    client.faults.script["create", "head"] = [RetryAfter(status, "", words)]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
 
 
 SILENT = PodView("head", "uid-head", "head", 1)
-WORDS = {"reason": "FailedMount", "message": 'secret "keys" not found', "lastTimestamp": "2026-01-01T12:00:00Z"}
 
 
-async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: FakeClient, executor: Executor) -> None:
-    client.script = {("list", "events"): [{"metadata": {"resourceVersion": "1"}, "items": [WORDS]}]}
+def make_event(name: str, uid: str, message: str, *, type_: str = "Warning") -> Object:
+    metadata, about = {"namespace": "default", "name": name}, {"kind": "Pod", "uid": uid}
+    said = {"type": type_, "reason": "FailedMount", "message": message, "lastTimestamp": "2026-01-01T12:00:00Z"}
+    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **said}
+
+
+async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: ModelClient, executor: Executor) -> None:
+    client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
+    client.api.put(make_event("e2", "uid-other", "of another pod"))
+    client.api.put(make_event("e3", "uid-head", "all is well", type_="Normal"))
     assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
     [asked] = client.asked
     assert "fieldSelector=involvedObject.uid%3Duid-head%2Ctype%3DWarning" in asked.path
 
 
-async def test_who_may_not_read_events_goes_on_without(client: FakeClient, executor: Executor) -> None:
-    client.script = {("list", "events"): [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]}
+async def test_who_may_not_read_events_goes_on_without(client: ModelClient, executor: Executor) -> None:
+    client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
     assert await executor.look_up_events(KEY, SILENT) is None
     with pytest.raises(RetryAfter):
         await executor.look_up_events(KEY, SILENT)
 
 
-async def test_the_token_is_made_here_and_nothing_else_changes(client: FakeClient, executor: Executor) -> None:
+async def test_the_token_is_made_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
     secret = make_secret()
     await executor.execute(KEY, UID, Plan(creates=(secret,)))
     assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
     assert secret.body["stringData"]["token"] == TOKEN_TO_BE_GENERATED
 
 
-def test_tokens_are_long_and_differ(client: FakeClient, learnt: Learnt) -> None:
+def test_tokens_are_long_and_differ(client: ModelClient, learnt: Learnt) -> None:
     make_token = Executor(client, learnt, EventRecorder(client)).make_token
     first, second = make_token(), make_token()
     assert first != second
     assert len(first) == 64
 
 
-async def test_a_large_plan_asks_a_few_things_at_a_time(client: FakeClient, executor: Executor) -> None:
+async def test_a_large_plan_asks_a_few_things_at_a_time(client: ModelClient, executor: Executor) -> None:
     workers = tuple(make_child("Pod", f"w{n}") for n in range(100))
     await executor.execute(KEY, UID, Plan(creates=workers))
     assert len(client.names("create")) == 100
@@ -344,14 +373,12 @@ async def test_a_large_plan_asks_a_few_things_at_a_time(client: FakeClient, exec
 
 
 async def test_doing_a_whole_plan_again_after_lost_answers_asks_for_the_same_names(
-    client: FakeClient, executor: Executor
+    client: ModelClient, executor: Executor
 ) -> None:
     wanted = plan(make_observed())
     await executor.execute(KEY, UID, wanted)
     first = client.names("create")
     client.asked.clear()
-    client.script = {("create", name): [EXISTS] for name in first}
-    client.script.update({("get", c.name): [dict(c.body)] for c in wanted.creates if c.kind == "Pod"})
     await executor.execute(KEY, UID, replace(wanted, status=None))
     assert sorted(client.names("create")) == sorted(first)
     assert len(set(first)) == len(first)

@@ -21,8 +21,8 @@ from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView, Problem
+from tests.model.client import make_client
 from tests.unit.builders import NOW, SETTINGS
-from tests.unit.controller.fake_client import FakeClient
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
@@ -42,7 +42,7 @@ class ScriptedExecutor(Executor):
     """Raises what the script says for a key, once each; keeps what it was asked to do."""
 
     def __init__(self) -> None:
-        super().__init__(FakeClient(), Learn(), EventRecorder(FakeClient()))
+        super().__init__(make_client(), Learn(), EventRecorder(make_client()))
         self.script: dict[JobKey, list[BaseException]] = {}
         self.plans: list[tuple[JobKey, str, Plan]] = []
         self.words: list[Problem] = []

@@ -11,8 +11,8 @@ from railhead.controller.store import Store
 from railhead.controller.views import Views
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
+from tests.model.client import make_client
 from tests.unit.builders import UID
-from tests.unit.controller.fake_client import FakeClient
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock, take_all
 
@@ -27,7 +27,7 @@ class Stage:
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
         self.changes: list[tuple[int, int]] = []
         self.views = Views(self.store, self.queue, lambda old, new: self.changes.append((old.attempt, new.attempt)))
-        client = FakeClient()
+        client = make_client()
         self.views.informers = [
             Informer(client, POD, on_change=self.views.on_pod, namespace=namespace) for namespace in namespaces
         ]

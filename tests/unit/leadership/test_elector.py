@@ -1,4 +1,4 @@
-"""Electors on one Lease of a small API server, with a clock that only the test moves."""
+"""Electors on one Lease of the model's API server, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -12,70 +12,36 @@ from hypothesis import strategies as st
 from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import LEASE_NAME, Elector, LostLease
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Conflict, Gone, KubeError, RetryAfter
-from railhead.kube.kinds import Kind
-from tests.unit.controller.fake_client import FakeClient
-from tests.unit.kube.no_transport import NoTransport
+from railhead.kube.errors import KubeError
+from railhead.kube.kinds import LEASE
+from tests.model.api_server import Object
+from tests.model.client import make_client
+from tests.model.faults import LOST_ANSWER, NEVER_SENT, Fault
 
-NO_ANSWER = RetryAfter(0, "NoAnswer", "reset")
-
-
-class LeaseServer(KubeClient):
-    """One Lease, as the API server keeps it: a create is refused when it is there, a patch of another version too.
-
-    Attributes:
-        faults: what becomes of the next requests: "" good, "lost" not done, "unheard" done without an answer.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(NoTransport())
-        self.lease: dict[str, Any] | None = None
-        self.version = 0
-        self.faults: list[str] = []
-        self.writes = 0
-
-    async def _call(self, method: str, kind: Kind, path: str, *, verb: str, body: Any = None, **_: Any) -> Any:
-        assert kind.plural == "leases"
-        fault = self.faults.pop(0) if self.faults else ""
-        if fault == "lost":
-            raise NO_ANSWER
-        answer = self._do(verb, body)
-        if fault == "unheard":
-            raise NO_ANSWER
-        return answer
-
-    def _do(self, verb: str, body: Any) -> dict[str, Any]:
-        if verb == "create":
-            if self.lease is not None:
-                raise Conflict(409, "AlreadyExists", "exists")
-            return self._store(body["spec"])
-        if self.lease is None:
-            raise Gone(404, "NotFound", "not found")
-        if verb == "get":
-            return self.lease
-        assert verb == "patch"
-        if body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
-            raise Conflict(409, "Conflict", "the object has been modified")
-        return self._store({**self.lease["spec"], **body["spec"]})
-
-    def _store(self, spec: dict[str, Any]) -> dict[str, Any]:
-        self.version += 1
-        self.writes += 1
-        kept = {key: value for key, value in spec.items() if value is not None}
-        self.lease = {"metadata": {"name": LEASE_NAME, "resourceVersion": str(self.version)}, "spec": kept}
-        return self.lease
-
-    @property
-    def holder(self) -> str | None:
-        return str(self.lease["spec"].get("holderIdentity")) if self.lease else None
+PLACE = (LEASE.plural, "railhead-system", LEASE_NAME)
 
 
 class Stage:
-    """Candidates; a sleep of theirs moves the clock."""
+    """Candidates on one API server; a sleep of theirs moves the clock."""
 
     def __init__(self) -> None:
-        self.server = LeaseServer()
+        self.client = make_client()
+        self.api = self.client.api
         self.now = 1000.0
+
+    def fail(self, *faults: Fault | None) -> None:
+        """What becomes of the next requests."""
+        left = list(faults)
+        self.client.faults.choose = lambda call: left.pop(0) if left else None
+
+    @property
+    def lease(self) -> Object:
+        spec: Object = self.api.objects[PLACE]["spec"]
+        return spec
+
+    @property
+    def holder(self) -> str | None:
+        return self.lease.get("holderIdentity") if PLACE in self.api.objects else None
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -83,7 +49,7 @@ class Stage:
 
     def candidate(self, name: str) -> Elector:
         return Elector(
-            self.server,
+            self.client,
             namespace="railhead-system",
             identity=name,
             timing=Timing(15),
@@ -97,7 +63,7 @@ async def test_the_first_leads_and_the_second_waits() -> None:
     first, second = stage.candidate("first"), stage.candidate("second")
     await first.acquire()
     await second.step()
-    assert (first.is_leading(), second.is_leading(), stage.server.holder) == (True, False, "first")
+    assert (first.is_leading(), second.is_leading(), stage.holder) == (True, False, "first")
 
 
 async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
@@ -108,8 +74,8 @@ async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
     await first.release()
     assert not first.is_leading()
     await second.step()
-    assert (second.is_leading(), stage.server.holder) == (True, "second")
-    assert stage.server.lease is not None and stage.server.lease["spec"]["leaseTransitions"] == 1
+    assert (second.is_leading(), stage.holder) == (True, "second")
+    assert stage.lease["leaseTransitions"] == 1
 
 
 async def test_the_lease_of_one_that_died_is_taken_after_its_time() -> None:
@@ -127,7 +93,7 @@ async def test_a_leader_without_answers_stops_before_its_lease_can_be_taken() ->
     leader = stage.candidate("first")
     await leader.acquire()
     began = stage.now
-    stage.server.faults = ["lost"] * 100
+    stage.fail(*[NEVER_SENT] * 100)
     with pytest.raises(LostLease, match="not renewed in time"):
         await leader.keep()
     assert stage.now - began < 15
@@ -137,7 +103,7 @@ async def test_a_leader_outlives_a_lost_answer() -> None:
     stage = Stage()
     leader = stage.candidate("first")
     await leader.acquire()
-    stage.server.faults = ["unheard"]
+    stage.fail(LOST_ANSWER)
     for _ in range(10):
         await stage.sleep(2)
         await leader.step()
@@ -151,19 +117,19 @@ async def test_one_that_was_stopped_for_long_knows_at_once_and_gives_nothing_bac
     await other.step()
     stage.now += 16
     await other.step()
-    assert stage.server.holder == "other"
+    assert stage.holder == "other"
     assert not paused.is_leading()
     with pytest.raises(LostLease):
         await paused.keep()
     await paused.release()
-    assert stage.server.holder == "other"
+    assert stage.holder == "other"
 
 
 async def test_a_deleted_lease_ends_its_holder() -> None:
     stage = Stage()
     leader = stage.candidate("first")
     await leader.acquire()
-    stage.server.lease = None
+    stage.api.remove(PLACE)
     with pytest.raises(LostLease):
         await leader.keep()
 
@@ -172,8 +138,7 @@ async def test_a_label_that_somebody_adds_costs_nothing() -> None:
     stage = Stage()
     leader = stage.candidate("first")
     await leader.acquire()
-    assert stage.server.lease is not None
-    stage.server._store(stage.server.lease["spec"])
+    stage.api.patch(PLACE, {"metadata": {"labels": {"team": "a"}}})
     for _ in range(10):
         await stage.sleep(2)
         await leader.step()
@@ -186,20 +151,20 @@ async def test_a_label_that_somebody_adds_costs_nothing() -> None:
         st.tuples(
             st.sampled_from(["a", "b", "c"]),
             st.sampled_from(["step", "step", "step", "release"]),
-            st.sampled_from(["", "", "", "lost", "unheard"]),
+            st.sampled_from([None, None, None, NEVER_SENT, LOST_ANSWER]),
             st.floats(min_value=0.0, max_value=9.0),
         ),
         max_size=60,
     )
 )
-def test_there_is_never_a_second_leader(doings: list[tuple[str, str, str, float]]) -> None:
+def test_there_is_never_a_second_leader(doings: list[tuple[str, str, str | None, float]]) -> None:
     """Any order of looks, renewals, faults and pauses of three candidates."""
 
     async def play() -> None:
         stage = Stage()
         candidates = {name: stage.candidate(name) for name in "abc"}
         for name, doing, fault, seconds in doings:
-            stage.server.faults = [fault, fault]
+            stage.fail(fault, fault)
             await getattr(candidates[name], doing)()
             assert sum(c.is_leading() for c in candidates.values()) <= 1
             stage.now += seconds
@@ -209,21 +174,17 @@ def test_there_is_never_a_second_leader(doings: list[tuple[str, str, str, float]
 
 
 async def test_a_fenced_client_reads_and_does_not_write() -> None:
-    class Fenced(FakeClient):
-        async def _send(self, *arguments: Any, **options: Any) -> Any:
-            raise AssertionError("sent")
+    async def send(*arguments: Any, **options: Any) -> Any:
+        raise AssertionError("sent")
 
-    client = KubeClient(NoTransport()).fenced(lambda: False)
-    client._send = Fenced()._send  # type: ignore[method-assign]
+    client = KubeClient(None).fenced(lambda: False)
+    client._send = send  # type: ignore[method-assign]
     for writing in (
-        client.create(LEASES, {}, namespace="default"),
-        client.patch(LEASES, "x", {}, type_="merge", namespace="default"),
-        client.delete(LEASES, "x", namespace="default"),
+        client.create(LEASE, {}, namespace="default"),
+        client.patch(LEASE, "x", {}, type_="merge", namespace="default"),
+        client.delete(LEASE, "x", namespace="default"),
     ):
         with pytest.raises(KubeError, match="leads no more"):
             await writing
     with pytest.raises(AssertionError, match="sent"):
-        await client.get(LEASES, "x", namespace="default")
-
-
-LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
+        await client.get(LEASE, "x", namespace="default")

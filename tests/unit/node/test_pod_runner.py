@@ -13,7 +13,9 @@ from railhead.local.node.place import Place
 from railhead.local.node.pod_runner import PodRunner
 from railhead.local.node.stop import Stopped
 from railhead.local.processes import Identity, end_marked, identify, is_alive
-from tests.unit.node.store import Object, Store, make_pod, until
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.unit.node.pods import make_pod, statuses, until
 
 # $$$$ is what Kubernetes makes $$ of: the shell's own pid.
 STUBBORN = ["sh", "-c", "trap '' TERM; echo $$$$; exec sleep 600"]
@@ -22,17 +24,19 @@ Start = Callable[[Object], tuple[PodRunner, asyncio.Task[None]]]
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def client() -> ModelClient:
+    return make_client()
 
 
 @pytest.fixture
-async def start(store: Store, tmp_path: Path) -> AsyncIterator[Start]:
+async def start(client: ModelClient, tmp_path: Path) -> AsyncIterator[Start]:
     """Starts pods; whatever they have left is killed."""
     started: list[PodRunner] = []
 
     def begin(pod: Object) -> tuple[PodRunner, asyncio.Task[None]]:
-        runner = PodRunner(store, pod, Place(tmp_path / "pod", "127.9.9.9", "127.0.0.1", tmp_path / "hosts", ()))
+        runner = PodRunner(
+            client, client.api.put(pod), Place(tmp_path / "pod", "127.9.9.9", "127.0.0.1", tmp_path / "hosts", ())
+        )
         started.append(runner)
         return runner, asyncio.create_task(runner.run())
 
@@ -50,17 +54,17 @@ async def first_process(runner: PodRunner, container: str = "main") -> Identity:
     return found
 
 
-async def test_a_pod_that_is_stopped_is_asked_first(start: Start, store: Store) -> None:
+async def test_a_pod_that_is_stopped_is_asked_first(start: Start, client: ModelClient) -> None:
     runner, task = start(make_pod("pod", {"name": "main", "command": POLITE}))
     process = await first_process(runner)
     runner.stop(30)
     await asyncio.wait_for(task, 20)
     assert not is_alive(process)
-    ended = store.statuses("pod")[-1]["containerStatuses"][0]["state"]["terminated"]
+    ended = statuses(client, "pod")[-1]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["message"]) == (7, "bye\n")
 
 
-async def test_who_does_not_listen_is_killed_after_the_grace(start: Start, store: Store) -> None:
+async def test_who_does_not_listen_is_killed_after_the_grace(start: Start, client: ModelClient) -> None:
     runner, task = start(make_pod("pod", {"name": "main", "command": STUBBORN}))
     process = await first_process(runner)
     loop = asyncio.get_running_loop()
@@ -69,7 +73,7 @@ async def test_who_does_not_listen_is_killed_after_the_grace(start: Start, store
     await asyncio.wait_for(task, 20)
     assert loop.time() - began >= 0.5
     assert not is_alive(process)
-    assert store.statuses("pod")[-1]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    assert statuses(client, "pod")[-1]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
 async def test_the_grace_does_not_begin_again_when_it_is_said_again(start: Start) -> None:
@@ -93,7 +97,7 @@ async def test_a_shorter_grace_takes_the_place_of_a_longer_one(start: Start) -> 
     await asyncio.wait_for(task, 20)
 
 
-async def test_no_container_is_forgotten_because_another_one_never_began(start: Start, store: Store) -> None:
+async def test_no_container_is_forgotten_because_another_one_never_began(start: Start, client: ModelClient) -> None:
     missing = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x"}}}]
     containers: list[Object] = [
         {"name": "main", "command": STUBBORN},
@@ -103,7 +107,7 @@ async def test_no_container_is_forgotten_because_another_one_never_began(start: 
     process = await first_process(runner)
 
     def waits() -> bool:
-        said = store.statuses("pod")[-1]["containerStatuses"][1]["state"]
+        said = statuses(client, "pod")[-1]["containerStatuses"][1]["state"]
         return bool(said.get("waiting", {}).get("reason") == "CreateContainerConfigError")
 
     await until(waits)
@@ -122,18 +126,23 @@ async def test_what_a_container_has_started_ends_with_it(start: Start) -> None:
     assert not is_alive(daemon)
 
 
-async def test_init_containers_come_one_after_the_other_and_a_failed_one_is_the_end(start: Start, store: Store) -> None:
+async def test_init_containers_come_one_after_the_other_and_a_failed_one_is_the_end(
+    start: Start, client: ModelClient
+) -> None:
     inits = [{"name": "one", "command": ["true"]}, {"name": "two", "command": ["sh", "-c", "exit 4"]}]
     _, task = start(make_pod("pod", initContainers=inits))
     await asyncio.wait_for(task, 20)
-    last = store.statuses("pod")[-1]
+    last = statuses(client, "pod")[-1]
     assert last["phase"] == "Failed"
     assert [c["state"]["terminated"]["exitCode"] for c in last["initContainerStatuses"]] == [0, 4]
     assert "waiting" in last["containerStatuses"][0]["state"]
 
 
-async def test_a_file_of_a_config_map_is_mounted_where_the_container_looks_for_it(start: Start, store: Store) -> None:
-    store.objects["configmaps", "settings"] = {"data": {"a.conf": "x = 1"}}
+async def test_a_file_of_a_config_map_is_mounted_where_the_container_looks_for_it(
+    start: Start, client: ModelClient
+) -> None:
+    metadata = {"namespace": "team", "name": "settings"}
+    client.api.put({"kind": "ConfigMap", "metadata": metadata, "data": {"a.conf": "x = 1"}})
     mounts = [{"name": "v", "mountPath": "/etc/a.conf", "subPath": "a.conf"}]
     container = {"name": "main", "command": ["cat", "/etc/a.conf"], "volumeMounts": mounts}
     pod = make_pod("pod", container, volumes=[{"name": "v", "configMap": {"name": "settings"}}])

@@ -10,7 +10,9 @@ import yaml
 from railhead.local.node.agent import Agent, NodeConfig
 from railhead.local.node.identity import MOUNT_PATH, give_identity
 from railhead.local.node.readiness import build_url
-from tests.unit.node.store import Object, Store, make_pod, until
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.unit.node.pods import give, make_pod, statuses, until
 
 # Answers 200 to what is asked while the file named by its first argument exists, else 404.
 SERVER = """
@@ -24,7 +26,8 @@ http.server.HTTPServer((sys.argv[2], 8080), Handler).serve_forever()
 """
 PROBE = {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 0.05, "failureThreshold": 1}
 SERVICE = {
-    "metadata": {"name": "web", "namespace": "team", "uid": "s", "resourceVersion": "1"},
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "team", "uid": "s"},
     "spec": {"selector": {"app": "web"}},
 }
 
@@ -41,28 +44,28 @@ def make_server(flag: Path) -> Object:
     return {**pod, "metadata": {**pod["metadata"], "labels": {"app": "web"}}}
 
 
-def is_ready(store: Store) -> bool:
-    statuses = store.statuses("web")
-    conditions = statuses[-1]["conditions"] if statuses else []
+def is_ready(client: ModelClient) -> bool:
+    said = statuses(client, "web")
+    conditions = said[-1]["conditions"] if said else []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 async def test_a_service_leads_to_a_pod_while_its_probe_is_answered(tmp_path: Path) -> None:
-    store, flag = Store(), tmp_path / "flag"
-    agent = Agent(store, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=0))
+    client, flag = make_client(), tmp_path / "flag"
+    agent = Agent(client, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=0))
     hosts = agent.folder / "hosts"
     try:
-        agent.services.learn(SERVICE)
-        agent.informer.learn(make_server(flag))
-        await until(lambda: store.statuses("web"))
-        assert not is_ready(store)
+        agent.services.learn(client.api.put(SERVICE))
+        give(agent, client, make_server(flag))
+        await until(lambda: statuses(client, "web"))
+        assert not is_ready(client)
         assert hosts.read_text() == ""
         flag.touch()
-        await until(lambda: is_ready(store))
+        await until(lambda: is_ready(client))
         [runner] = agent.runners.values()
         assert hosts.read_text() == f"{runner.place.address} web.team.svc\n"
         flag.unlink()
-        await until(lambda: not is_ready(store))
+        await until(lambda: not is_ready(client))
         assert hosts.read_text() == ""
     finally:
         await agent.close()

@@ -11,31 +11,40 @@ import pytest
 
 from railhead.local.node.environment import MissingReference
 from railhead.local.node.volumes import TOKEN_SECONDS, VolumeMaker, mount_map, remove_folder
-from tests.unit.node.store import TOKEN, Store, make_pod
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.unit.node.pods import make_pod
 
 
 def encode(text: bytes) -> str:
     return base64.b64encode(text).decode()
 
 
-def claim(name: str, volume: str | None) -> dict[tuple[str, str], Any]:
-    return {("persistentvolumeclaims", name): {"spec": {"volumeName": volume} if volume else {}}}
+def make_object(kind: str, name: str, **body: Any) -> Object:
+    return {"kind": kind, "metadata": {"namespace": "team", "name": name}, **body}
 
 
-OBJECTS: dict[tuple[str, str], Any] = {
-    ("configmaps", "settings"): {"data": {"a.yaml": "x: 1", "b": "é"}, "binaryData": {"raw": encode(b"\xff\0")}},
-    ("secrets", "keys"): {"data": {"token": encode(b"hidden")}},
-}
+def make_claim(name: str, volume: str | None) -> Object:
+    return make_object("PersistentVolumeClaim", name, spec={"volumeName": volume} if volume else {})
+
+
+def make_volume(name: str, **spec: Any) -> Object:
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store(dict(OBJECTS))
+def client() -> ModelClient:
+    binary = {"raw": encode(b"\xff\0")}
+    return make_client(
+        make_object("ConfigMap", "settings", data={"a.yaml": "x: 1", "b": "é"}, binaryData=binary),
+        make_object("Secret", "keys", data={"token": encode(b"hidden")}),
+    )
 
 
-async def make(store: Store, folder: Path, *volumes: dict[str, Any]) -> list[Path]:
+async def make(client: ModelClient, folder: Path, *volumes: dict[str, Any]) -> list[Path]:
     pod = make_pod(volumes=[{"name": f"n{index}", **volume} for index, volume in enumerate(volumes)])
-    made = await VolumeMaker(store, pod, folder, address="127.1.1.1", node_address="127.0.0.1").make()
+    pod = client.api.put(pod)
+    made = await VolumeMaker(client, pod, folder, address="127.1.1.1", node_address="127.0.0.1").make()
     return [made[f"n{index}"] for index in range(len(volumes))]
 
 
@@ -47,41 +56,44 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_an_empty_dir_is_empty_and_stays_when_the_volumes_are_tried_again(store: Store, tmp_path: Path) -> None:
-    [folder] = await make(store, tmp_path, {"emptyDir": {}})
+async def test_an_empty_dir_is_empty_and_stays_when_the_volumes_are_tried_again(
+    client: ModelClient, tmp_path: Path
+) -> None:
+    [folder] = await make(client, tmp_path, {"emptyDir": {}})
     assert list(folder.iterdir()) == []
     assert folder.is_relative_to(tmp_path)
     (folder / "kept").write_text("")
-    assert await make(store, tmp_path, {"emptyDir": {}}) == [folder]
+    assert await make(client, tmp_path, {"emptyDir": {}}) == [folder]
     assert (folder / "kept").exists()
 
 
-async def test_config_map_and_secret_are_files(store: Store, tmp_path: Path) -> None:
+async def test_config_map_and_secret_are_files(client: ModelClient, tmp_path: Path) -> None:
     volumes: list[dict[str, Any]] = [{"configMap": {"name": "settings"}}, {"secret": {"secretName": "keys"}}]
-    settings, keys = await make(store, tmp_path, *volumes)
+    settings, keys = await make(client, tmp_path, *volumes)
     assert read(settings) == {"a.yaml": b"x: 1", "b": "é".encode(), "raw": b"\xff\0"}
     assert read(keys) == {"token": b"hidden"}
     assert mode(keys / "token") == 0o600, "nobody else on this machine reads it"
     assert mode(settings / "b") & 0o444
 
 
-async def test_items_choose_keys_and_paths(store: Store, tmp_path: Path) -> None:
+async def test_items_choose_keys_and_paths(client: ModelClient, tmp_path: Path) -> None:
     items = [{"key": "b", "path": "deep/er/name"}]
-    [folder] = await make(store, tmp_path, {"configMap": {"name": "settings", "items": items}})
+    [folder] = await make(client, tmp_path, {"configMap": {"name": "settings", "items": items}})
     assert read(folder) == {"deep/er/name": "é".encode()}
 
 
-async def test_a_projected_volume_is_one_folder_of_several_sources(store: Store, tmp_path: Path) -> None:
+async def test_a_projected_volume_is_one_folder_of_several_sources(client: ModelClient, tmp_path: Path) -> None:
     sources = [
         {"serviceAccountToken": {"path": "token", "audience": "reports", "expirationSeconds": 600}},
         {"configMap": {"name": "settings", "items": [{"key": "b", "path": "b"}]}},
         {"secret": {"name": "keys", "items": [{"key": "token", "path": "key"}]}},
         {"downwardAPI": {"items": [{"path": "ip", "fieldRef": {"fieldPath": "status.podIP"}}]}},
     ]
-    [folder] = await make(store, tmp_path, {"projected": {"sources": sources}})
-    assert read(folder) == {"token": TOKEN.encode(), "b": "é".encode(), "key": b"hidden", "ip": b"127.1.1.1"}
+    [folder] = await make(client, tmp_path, {"projected": {"sources": sources}})
+    [token] = client.api.tokens
+    assert read(folder) == {"token": token.encode(), "b": "é".encode(), "key": b"hidden", "ip": b"127.1.1.1"}
     assert mode(folder / "token") == mode(folder / "key") == 0o600
-    [request] = store.asked
+    [request] = [r for r in client.asked if r.verb == "create/token"]
     assert request.path.endswith("/namespaces/team/serviceaccounts/default/token")
     assert request.body["spec"] == {
         "expirationSeconds": TOKEN_SECONDS,  # nothing renews it here
@@ -90,12 +102,16 @@ async def test_a_projected_volume_is_one_folder_of_several_sources(store: Store,
     }
 
 
-async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(store: Store, tmp_path: Path) -> None:
-    store.objects |= {**claim("a", "pv-a"), **claim("b", "pv-b")}
-    store.objects["persistentvolumes", "pv-a"] = {"spec": {"hostPath": {"path": str(tmp_path / "a")}}}
-    store.objects["persistentvolumes", "pv-b"] = {"spec": {"local": {"path": str(tmp_path / "b")}}}
+async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client: ModelClient, tmp_path: Path) -> None:
+    for obj in (
+        make_claim("a", "pv-a"),
+        make_claim("b", "pv-b"),
+        make_volume("pv-a", hostPath={"path": str(tmp_path / "a")}),
+        make_volume("pv-b", local={"path": str(tmp_path / "b")}),
+    ):
+        client.api.put(obj)
     volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in "ab"]
-    made = await make(store, tmp_path / "pod", {"hostPath": {"path": "/var/data"}}, *volumes)
+    made = await make(client, tmp_path / "pod", {"hostPath": {"path": "/var/data"}}, *volumes)
     assert made == [Path("/var/data"), tmp_path / "a", tmp_path / "b"]
     assert (tmp_path / "a").is_dir(), "made when it is not there yet"
 
@@ -114,11 +130,14 @@ async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(store: 
         ({"image": {"reference": "code:1"}}, "volume n0: this node pulls no images, so it cannot mount one"),
     ],
 )
-async def test_what_cannot_be_had_is_named(store: Store, tmp_path: Path, volume: dict[str, Any], words: str) -> None:
-    store.objects |= {**claim("new", None), **claim("net", "pv-net")}
-    store.objects["persistentvolumes", "pv-net"] = {"spec": {"nfs": {"server": "s", "path": "/"}}}
+async def test_what_cannot_be_had_is_named(
+    client: ModelClient, tmp_path: Path, volume: dict[str, Any], words: str
+) -> None:
+    net = make_volume("pv-net", nfs={"server": "s", "path": "/"})
+    for obj in (make_claim("new", None), make_claim("net", "pv-net"), net):
+        client.api.put(obj)
     with pytest.raises(MissingReference, match=f"^{words}"):
-        await make(store, tmp_path, volume)
+        await make(client, tmp_path, volume)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +147,8 @@ async def test_what_cannot_be_had_is_named(store: Store, tmp_path: Path, volume:
         {"secret": {"secretName": "keys", "optional": True, "items": [{"key": "z", "path": "z"}]}},
     ],
 )
-async def test_what_is_optional_may_be_missing(store: Store, tmp_path: Path, volume: dict[str, Any]) -> None:
-    [folder] = await make(store, tmp_path, volume)
+async def test_what_is_optional_may_be_missing(client: ModelClient, tmp_path: Path, volume: Object) -> None:
+    [folder] = await make(client, tmp_path, volume)
     assert list(folder.iterdir()) == []
 
 
@@ -150,13 +169,13 @@ def test_mounts_lead_to_folders_and_shm_is_the_machines_own(tmp_path: Path) -> N
     assert (tmp_path / "config.yaml").read_text() == "x: 1"
 
 
-async def test_the_pods_folder_is_removed_and_what_it_only_used_is_not(store: Store, tmp_path: Path) -> None:
+async def test_the_pods_folder_is_removed_and_what_it_only_used_is_not(client: ModelClient, tmp_path: Path) -> None:
     outside, own = tmp_path / "outside", tmp_path / "pod"
     outside.mkdir()
     own.mkdir()
     (own / "link").symlink_to(outside)
     (outside / "kept").write_text("")
-    await make(store, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
+    await make(client, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
     remove_folder(own)
     remove_folder(own)
     assert not own.exists()

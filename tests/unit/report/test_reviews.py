@@ -2,38 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from railhead.contract.report import AUDIENCE
-from railhead.controller.report.authority import POD_NAME, POD_UID, Speaker
+from railhead.controller.report.authority import Speaker
 from railhead.controller.report.reviews import KEEP_AT_MOST, KEEP_SECONDS, TokenReviews
-from railhead.kube.errors import KubeError, RetryAfter
-from railhead.kube.kinds import Kind
-from tests.unit.controller.fake_client import FakeClient
+from railhead.kube.errors import RetryAfter
+from railhead.kube.kinds import SERVICE_ACCOUNT
+from tests.model.client import make_client
+from tests.model.faults import NEVER_SENT
 
 
-class Reviewer(FakeClient):
-    """Tokens are good by list; the speaker's pod is named as the token."""
+class Tokens:
+    """A server whose pods have tokens. `of[pod]` is the pod's, `client` asks about it."""
 
-    def __init__(self, *good: str) -> None:
-        super().__init__()
-        self.good = set(good)
-        self.reviewed: list[str] = []
-        self.error: KubeError | None = None
+    def __init__(self, *pods: str) -> None:
+        self.client = make_client()
+        self.of: dict[str, str] = {}
+        for pod in pods:
+            self.issue(pod)
 
-    async def create(self, kind: Kind, body: dict[str, Any], **where: Any) -> dict[str, Any]:
-        assert (kind.path(), where) == ("/apis/authentication.k8s.io/v1/tokenreviews", {})
-        assert body["spec"]["audiences"] == [AUDIENCE]
-        if self.error:
-            raise self.error
-        token = body["spec"]["token"]
-        self.reviewed.append(token)
-        if token not in self.good:
-            return {"status": {"error": "no such token"}}
-        user = {"username": "system:serviceaccount:ns:runner", "extra": {POD_NAME: [token], POD_UID: [f"u-{token}"]}}
-        return {"status": {"authenticated": True, "audiences": [AUDIENCE], "user": user}}
+    def issue(self, pod: str, audience: str = AUDIENCE) -> str:
+        metadata = {"namespace": "ns", "name": pod, "uid": f"u-{pod}"}
+        self.client.api.put({"kind": "Pod", "metadata": metadata, "spec": {}})
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod, "uid": f"u-{pod}"}
+        request = {"spec": {"audiences": [audience], "boundObjectRef": bound}}
+        answer = self.client.api.request(
+            "POST", SERVICE_ACCOUNT.path(namespace="ns", name="default", subresource="token"), request
+        )
+        self.of[pod] = answer["status"]["token"]
+        return self.of[pod]
+
+    @property
+    def reviewed(self) -> list[str]:
+        """Asked about, in order."""
+        return [r.body["spec"]["token"] for r in self.client.asked]
 
 
 class Clock:
@@ -51,62 +54,67 @@ def clock() -> Clock:
 
 
 async def test_a_good_token_is_asked_once_for_a_while(clock: Clock) -> None:
-    client = Reviewer("good")
-    reviews = TokenReviews(client, clock)
+    tokens = Tokens("good")
+    reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
     for _ in range(3):
-        assert await reviews.speaker("good") == Speaker("ns", "good", "u-good")
-    assert client.reviewed == ["good"]
+        assert await reviews.speaker(good) == Speaker("ns", "good", "u-good")
+    assert tokens.reviewed == [good]
     clock.now += KEEP_SECONDS - 0.1
-    await reviews.speaker("good")
-    assert client.reviewed == ["good"]
+    await reviews.speaker(good)
+    assert tokens.reviewed == [good]
     clock.now += 0.1
-    await reviews.speaker("good")
-    assert client.reviewed == ["good", "good"]
+    await reviews.speaker(good)
+    assert tokens.reviewed == [good, good]
 
 
 async def test_a_token_that_is_not_good_any_more_is_refused_after_that_while(clock: Clock) -> None:
-    client = Reviewer("good")
-    reviews = TokenReviews(client, clock)
-    await reviews.speaker("good")
-    client.good.clear()
+    tokens = Tokens("good")
+    reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
+    await reviews.speaker(good)
+    tokens.client.api.remove(("pods", "ns", "good"))
     clock.now += KEEP_SECONDS
-    assert await reviews.speaker("good") is None
-    assert await reviews.speaker("good") is None
+    assert await reviews.speaker(good) is None
+    assert await reviews.speaker(good) is None
+
+
+async def test_a_token_for_somebody_else_is_refused(clock: Clock) -> None:
+    tokens = Tokens()
+    assert await TokenReviews(tokens.client, clock).speaker(tokens.issue("pod", "https://kubernetes")) is None
 
 
 async def test_a_refusal_is_not_kept(clock: Clock) -> None:
     """The API server may come to know a token a moment later."""
-    client = Reviewer()
-    reviews = TokenReviews(client, clock)
-    assert await reviews.speaker("young") is None
-    client.good.add("young")
-    assert await reviews.speaker("young") == Speaker("ns", "young", "u-young")
+    tokens = Tokens("young")
+    reviews, young = TokenReviews(tokens.client, clock), tokens.of["young"]
+    known = tokens.client.api.tokens.pop(young)
+    assert await reviews.speaker(young) is None
+    tokens.client.api.tokens[young] = known
+    assert await reviews.speaker(young) == Speaker("ns", "young", "u-young")
 
 
 async def test_tokens_are_told_apart_by_all_of_them(clock: Clock) -> None:
-    reviews = TokenReviews(Reviewer("good", "good2"), clock)
-    assert await reviews.speaker("good") == Speaker("ns", "good", "u-good")
-    assert await reviews.speaker("good2") == Speaker("ns", "good2", "u-good2")
-    assert await reviews.speaker("goo") is None
+    tokens = Tokens("good", "good2")
+    reviews = TokenReviews(tokens.client, clock)
+    assert await reviews.speaker(tokens.of["good"]) == Speaker("ns", "good", "u-good")
+    assert await reviews.speaker(tokens.of["good2"]) == Speaker("ns", "good2", "u-good2")
+    assert await reviews.speaker(tokens.of["good"][:-1]) is None
 
 
 async def test_without_an_answer_it_is_raised_and_nothing_is_kept(clock: Clock) -> None:
-    client = Reviewer("good")
-    reviews = TokenReviews(client, clock)
-    client.error = RetryAfter(0, "NoAnswer", "reset")
+    tokens = Tokens("good")
+    reviews = TokenReviews(tokens.client, clock)
+    tokens.client.faults.script["create", ""] = [NEVER_SENT]
     with pytest.raises(RetryAfter):
-        await reviews.speaker("good")
-    client.error = None
-    assert await reviews.speaker("good") is not None
+        await reviews.speaker(tokens.of["good"])
+    assert await reviews.speaker(tokens.of["good"]) is not None
 
 
 async def test_the_oldest_make_room_for_the_newest(clock: Clock) -> None:
-    tokens = [f"t{number}" for number in range(KEEP_AT_MOST + 1)]
-    client = Reviewer(*tokens)
-    reviews = TokenReviews(client, clock)
-    for token in tokens:
+    tokens = Tokens(*(f"t{number}" for number in range(KEEP_AT_MOST + 1)))
+    reviews, known = TokenReviews(tokens.client, clock), list(tokens.of.values())
+    for token in known:
         await reviews.speaker(token)
-    client.reviewed.clear()
-    for token in (tokens[-1], tokens[1], tokens[0]):
+    tokens.client.asked.clear()
+    for token in (known[-1], known[1], known[0]):
         await reviews.speaker(token)
-    assert client.reviewed == [tokens[0]]
+    assert tokens.reviewed == [known[0]]

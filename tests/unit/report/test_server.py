@@ -17,7 +17,7 @@ from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError, RetryAfter
-from tests.unit.controller.fake_client import FakeClient
+from tests.model.client import make_client
 from tests.unit.report.facts import SPEAKER, make_facts, make_report
 
 GOOD = {"Authorization": "Bearer good"}
@@ -27,7 +27,7 @@ class Reviews(TokenReviews):
     """One token is the head's, one is of another namespace."""
 
     def __init__(self) -> None:
-        super().__init__(FakeClient(), lambda: 0.0)
+        super().__init__(make_client(), lambda: 0.0)
         self.speakers = {"good": SPEAKER, "strange": Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)}
         self.error: KubeError | None = None
         self.asked: list[str] = []
@@ -43,7 +43,7 @@ class Taken(ReportWriter):
     """Keeps what it was given."""
 
     def __init__(self) -> None:
-        super().__init__(FakeClient(), lookup=lambda key: None, learn=lambda raw: None)
+        super().__init__(make_client(), lookup=lambda key: None, learn=lambda raw: None)
         self.reports: list[Report] = []
 
     def put(self, report: Report) -> None:

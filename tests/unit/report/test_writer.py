@@ -13,8 +13,9 @@ from railhead.api.job import JobKey
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.writer import PERIOD_SECONDS, WRITES_AT_A_TIME, ReportWriter
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
+from tests.model.client import make_client
 from tests.unit.builders import UID
-from tests.unit.controller.fake_client import FakeClient
+from tests.unit.controller.raws import make_job
 from tests.unit.report.facts import make_facts, make_report
 
 KEY = JobKey("default", "digits")
@@ -30,8 +31,9 @@ class Stage:
     """A writer whose periods end when the test says so."""
 
     def __init__(self) -> None:
-        self.client = FakeClient()
-        self.jobs: dict[JobKey, JobFacts] = {KEY: make_facts(progress=BEGUN)}
+        self.client = make_client()
+        self.jobs: dict[JobKey, JobFacts] = {}
+        self.add("digits", progress=BEGUN)
         self.learnt: list[dict[str, Any]] = []
         self.periods: list[float] = []
         self._ring = asyncio.Event()
@@ -40,6 +42,11 @@ class Stage:
     async def _sleep(self, seconds: float) -> None:
         self.periods.append(seconds)
         await self._ring.wait()
+
+    def add(self, name: str, **status: Any) -> None:
+        """A job that is there, and known."""
+        self.jobs[JobKey("default", name)] = facts = make_facts(**status)
+        self.client.api.put(make_job(name=name, status={"attempt": facts.status.attempt}))
 
     async def settle(self) -> None:
         for _ in range(20):
@@ -52,8 +59,9 @@ class Stage:
         self._ring = asyncio.Event()
         await self.settle()
 
-    def answer(self, *answers: dict[str, Any] | KubeError, name: str = "digits") -> None:
-        self.client.script["patch/status", name] = list(answers)
+    def fail(self, *errors: KubeError) -> None:
+        """What becomes of the next writes."""
+        self.client.faults.script["patch/status", "digits"] = list(errors)
 
     @property
     def written(self) -> list[int]:
@@ -73,7 +81,6 @@ async def stage() -> AsyncIterator[Stage]:
 
 
 async def test_a_report_is_written_at_once_under_a_compare(stage: Stage) -> None:
-    stage.answer({"kind": "TrainJob"})
     checkpoint = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "1"}}
     stage.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
     await stage.settle()
@@ -90,7 +97,8 @@ async def test_a_report_is_written_at_once_under_a_compare(stage: Stage) -> None
     assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}, (
         "the leader's fields are not ours"
     )
-    assert stage.learnt == [{"kind": "TrainJob"}]
+    assert stage.learnt == list(stage.client.api.objects.values())
+    assert stage.learnt[0]["status"].items() >= fields.items()
 
 
 async def test_at_most_one_write_per_period_and_the_newest_wins(stage: Stage) -> None:
@@ -119,7 +127,7 @@ async def test_after_a_quiet_time_a_report_is_written_at_once_again(stage: Stage
 
 async def test_a_report_that_says_nothing_new_is_not_written(stage: Stage) -> None:
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {}, "updateTime": "t"}
-    stage.jobs[KEY] = make_facts(progress=progress)
+    stage.add("digits", progress=progress)
     stage.writer.put(make_report(time="t"))
     await stage.settle()
     assert stage.client.asked == []
@@ -140,7 +148,7 @@ async def test_what_is_known_to_be_over_is_not_written_to(stage: Stage, facts: J
 
 @pytest.mark.parametrize("error", [FAILED_TEST, Gone(404, "NotFound", "not found")])
 async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, error: KubeError) -> None:
-    stage.answer(error)
+    stage.fail(error)
     stage.writer.put(make_report())
     await stage.pass_period()
     await stage.pass_period()
@@ -150,7 +158,7 @@ async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, erro
 
 @pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
 async def test_a_report_without_an_answer_is_written_again_a_period_later(stage: Stage, error: KubeError) -> None:
-    stage.answer(error, error)
+    stage.fail(error, error)
     stage.writer.put(make_report(reports=7))
     await stage.settle()
     assert stage.written == [7]
@@ -162,7 +170,7 @@ async def test_a_report_without_an_answer_is_written_again_a_period_later(stage:
 
 
 async def test_a_newer_report_takes_the_place_of_one_that_is_to_be_written_again(stage: Stage) -> None:
-    stage.answer(NO_ANSWER)
+    stage.fail(NO_ANSWER)
     stage.writer.put(make_report(reports=1))
     await asyncio.sleep(0)  # the first is on its way
     stage.writer.put(make_report(reports=2))
@@ -171,8 +179,8 @@ async def test_a_newer_report_takes_the_place_of_one_that_is_to_be_written_again
 
 
 async def test_one_jobs_trouble_does_not_hold_up_another(stage: Stage) -> None:
-    stage.jobs[JobKey("default", "other")] = make_facts()
-    stage.answer(*[NO_ANSWER] * 50)
+    stage.add("other")
+    stage.fail(*[NO_ANSWER] * 50)
     stage.writer.put(make_report())
     stage.writer.put(make_report(name="other"))
     await stage.settle()
@@ -182,7 +190,7 @@ async def test_one_jobs_trouble_does_not_hold_up_another(stage: Stage) -> None:
 
 async def test_many_jobs_are_written_a_few_at_a_time(stage: Stage) -> None:
     for number in range(40):
-        stage.jobs[JobKey("default", f"j{number}")] = make_facts()
+        stage.add(f"j{number}")
         stage.writer.put(make_report(name=f"j{number}"))
     for _ in range(10):
         await stage.settle()
@@ -194,7 +202,7 @@ async def test_closing_writes_what_is_left(stage: Stage) -> None:
     stage.writer.put(make_report(reports=1))
     await stage.settle()
     stage.writer.put(make_report(reports=2))  # waits for the period's end
-    stage.jobs[JobKey("default", "other")] = make_facts()
+    stage.add("other")
     stage.writer.put(make_report(name="other", reports=30))  # has not begun
     await stage.writer.close()
     assert sorted(stage.written) == [1, 2, 30]
@@ -213,8 +221,8 @@ async def test_closing_writes_again_what_was_on_its_way(stage: Stage) -> None:
 
 
 async def test_closing_does_not_stop_at_a_report_that_cannot_be_written(stage: Stage) -> None:
-    stage.jobs[JobKey("default", "other")] = make_facts()
-    stage.answer(NO_ANSWER)
+    stage.add("other")
+    stage.fail(NO_ANSWER)
     stage.writer.put(make_report())
     stage.writer.put(make_report(name="other"))
     await stage.writer.close()
@@ -233,7 +241,7 @@ async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: 
 
 
 async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
-    stage.jobs[JobKey("default", "other")] = make_facts()
+    stage.add("other")
     stage.writer.put(BROKEN)
     stage.writer.put(make_report(name="other", reports=8))
     await stage.writer.close()
@@ -246,7 +254,7 @@ async def test_an_older_word_never_takes_the_place_of_another_replicas(
 ) -> None:
     """The driver has changed its connection: the newer word is in the status already. Attempts count anew."""
     known = {"attempt": 1, "state": "RUNNING", "reports": 9}
-    stage.jobs[KEY] = make_facts(progress=known, attempt=attempt)
+    stage.add("digits", progress=known, attempt=attempt)
     stage.writer.put(make_report(reports=8, attempt=attempt))
     await stage.settle()
     assert bool(stage.client.asked) is is_written
