@@ -1,4 +1,7 @@
-"""An HTTP server on loopback in the API server's place: answers are set by the test, requests are kept."""
+"""An HTTP server on loopback whose answers, also malformed ones, are scripted byte by byte; requests are kept.
+
+It knows nothing of Kubernetes, so it is no other API server beside the model: what is tested here is HTTP.
+"""
 
 from __future__ import annotations
 

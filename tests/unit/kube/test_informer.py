@@ -12,8 +12,8 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, key_of, version_of
 from railhead.kube.kinds import POD, Kind
-from tests.unit.kube.no_transport import NoTransport
-from tests.unit.kube.server_model import Object, make_object
+from tests.model.api_server import Object
+from tests.unit.kube.watcher import make_object
 
 EXPIRED = Gone(410, "Expired", "too old resource version")
 NO_ANSWER = RetryAfter(0, "NoAnswer", "connection reset")
@@ -39,7 +39,7 @@ class ScriptedClient(KubeClient):
     """Lists and watches from a script: a list of events is a watch. When it is at its end, the watch is silent."""
 
     def __init__(self, *script: Any) -> None:
-        super().__init__(NoTransport())
+        super().__init__(None)
         self.script = list(script)
         self.asked: list[str] = []
         self.scopes: list[dict[str, Any]] = []

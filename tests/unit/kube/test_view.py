@@ -8,7 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.kube.informer import View, key_of, version_of
-from tests.unit.kube.server_model import Object, ServerModel, Watcher, make_object
+from tests.model.api_server import ModelApiServer, Object
+from tests.model.faults import NOON
+from tests.unit.kube.watcher import Watcher, make_object
 
 NAMES = st.sampled_from(["a", "b"])
 STEPS = st.one_of(
@@ -37,35 +39,35 @@ class Told:
             self.objects[key_of(new)] = new
 
 
-def do(step: tuple[str, Any], server: ServerModel, watcher: Watcher) -> None:
+def do(step: tuple[str, Any], watcher: Watcher) -> None:
     verb, value = step
     if verb == "write":
-        server.write(value)
+        watcher.write(value)
     elif verb == "delete":
-        server.delete(value)
+        watcher.delete(value)
     elif verb == "list":
         watcher.list()
     elif verb == "watch":
         watcher.watch(value)
-    elif server.answers:
-        watcher.view.put(dict(server.answers[value % len(server.answers)]))
+    elif watcher.answers:
+        watcher.view.put(dict(watcher.answers[value % len(watcher.answers)]))
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30), st.lists(st.integers(0, 30), max_size=6), st.booleans())
 def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
     """A gap in the watch is a list; an answer may come late, twice, or before the watch tells of it."""
-    server, told = ServerModel(), Told()
-    watcher = Watcher(server, View(told))
+    told = Told()
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(told))
     for step in steps:
-        do(step, server, watcher)
+        do(step, watcher)
     if ends_in_list:
         watcher.list()
     else:
-        watcher.watch(len(server.log))
+        watcher.watch(len(watcher.api.log))
     for number in late:
-        do(("answer", number), server, watcher)
-    truth = {key_of(obj): obj for obj in server.objects.values()}
+        do(("answer", number), watcher)
+    truth = {key_of(obj): obj for obj in watcher.api.objects.values()}
     assert {key_of(obj): obj for obj in watcher.view.items()} == truth
     assert told.objects == truth
 
@@ -74,10 +76,10 @@ def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: 
 @given(st.lists(STEPS, max_size=30))
 def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
     """Of one name, versions only rise, also from one object to its successor."""
-    server, told = ServerModel(), Told()
-    watcher = Watcher(server, View(told))
+    told = Told()
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(told))
     for step in steps:
-        do(step, server, watcher)
+        do(step, watcher)
     for old, new in told.calls:
         assert old is None or new is None or version_of(old) < version_of(new)
 

@@ -1,4 +1,4 @@
-"""A small model of the API server's storage: objects with rising versions, and everything ever said of them."""
+"""Brings a view what a client of the model's API server would read; and objects as a server sends them."""
 
 from __future__ import annotations
 
@@ -6,66 +6,56 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from railhead.kube.informer import View
+from railhead.kube.informer import View, version_of
+from tests.model.api_server import ModelApiServer, Object
 
-Object = dict[str, Any]
+NAMESPACE = "ns"
+PODS = ("pods", NAMESPACE, "")
 
 
 def make_object(name: str, uid: str, version: int, **metadata: Any) -> Object:
     return {
-        "metadata": {"namespace": "ns", "name": name, "uid": uid, "resourceVersion": str(version), **metadata},
+        "metadata": {"namespace": NAMESPACE, "name": name, "uid": uid, "resourceVersion": str(version), **metadata},
     }
 
 
 @dataclass
-class ServerModel:
-    """`log` is what a watch tells, in its order; `answers` is what writers were answered."""
+class Watcher:
+    """Lists and the watch in order, answers at any time.
 
-    version: int = 0
-    objects: dict[str, Object] = field(default_factory=dict)
-    log: list[tuple[int, str, Object]] = field(default_factory=list)
+    Attributes:
+        answers: what writers were answered, deleters too.
+    """
+
+    api: ModelApiServer
+    view: View
+    seen: int = 0
     answers: list[Object] = field(default_factory=list)
 
     def write(self, name: str) -> None:
-        """Makes the object, or changes it."""
-        known = self.objects.get(name)
-        uid = known["metadata"]["uid"] if known else f"{name}-{self.version}"
-        self._tell("MODIFIED" if known else "ADDED", name, uid)
-        self.objects[name] = self.answers[-1]
+        """Makes the pod, or changes it."""
+        place = ("pods", NAMESPACE, name)
+        if place in self.api.objects:
+            answer = self.api.patch(place, {"metadata": {"labels": {"version": str(self.api.version)}}})
+        else:
+            answer = self.api.create(place, {"metadata": {"name": name}, "spec": {}})
+        self.answers.append(answer)
 
     def delete(self, name: str) -> None:
-        known = self.objects.pop(name, None)
-        if known is not None:
-            self._tell("DELETED", name, known["metadata"]["uid"])
-            self.answers.pop()  # a deleter is answered with the object as it was before
-
-    def _tell(self, kind: str, name: str, uid: str) -> None:
-        self.version += 1
-        obj = make_object(name, uid, self.version)
-        self.log.append((self.version, kind, obj))
-        self.answers.append(obj)
-
-    def list(self) -> tuple[int, list[Object]]:
-        return self.version, [copy.deepcopy(obj) for obj in self.objects.values()]
-
-
-@dataclass
-class Watcher:
-    """Brings a view what a client would read: lists and the watch in order, answers at any time."""
-
-    server: ServerModel
-    view: View
-    seen: int = 0
+        place = ("pods", NAMESPACE, name)
+        if place in self.api.objects:
+            self.answers.append(self.api.delete(place, {}))
 
     def list(self) -> None:
-        self.seen, objects = self.server.list()
-        self.view.replace(objects, version=self.seen)
+        page = self.api.list(PODS)
+        self.seen = version_of(page)
+        self.view.replace(copy.deepcopy(page["items"]), version=self.seen)
 
     def watch(self, events: int) -> None:
         """At most so many events, from where the last list or watch has ended."""
-        for version, kind, obj in [entry for entry in self.server.log if entry[0] > self.seen][:events]:
-            self.seen = version
-            if kind == "DELETED":
-                self.view.drop(copy.deepcopy(obj))
+        for entry in self.api.since(self.seen, "pods")[:events]:
+            self.seen = entry.version
+            if entry.type == "DELETED":
+                self.view.drop(copy.deepcopy(entry.object))
             else:
-                self.view.put(copy.deepcopy(obj))
+                self.view.put(copy.deepcopy(entry.object))
