@@ -53,7 +53,7 @@ def find_folder(nodeid: str) -> str:
     return nodeid.removeprefix("tests/").partition("/")[0]
 
 
-class Spread(LoadScopeScheduling):
+class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests pytest-xdist keeps in one process."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -19,6 +19,7 @@ from railhead.kube.errors import KubeError, RetryAfter
 from railhead.kube.kinds import Kind
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.faults import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, NOON, Crash, Faults, refuse
+from tests.unit.kube.no_transport import NoTransport
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ModelClient(KubeClient):
     def __init__(
         self, api: ModelApiServer, faults: Faults | None = None, *, wall: Callable[[], datetime] | None = None
     ) -> None:
-        super().__init__(None, clock=ServerClock(lambda: (api.now() - NOON).total_seconds(), wall or api.now))
+        super().__init__(NoTransport(), clock=ServerClock(lambda: (api.now() - NOON).total_seconds(), wall or api.now))
         self.api = api
         self.faults = faults or Faults()
         self.is_dead = False

@@ -13,6 +13,7 @@ from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, key_of, version_of
 from railhead.kube.kinds import POD, Kind
 from tests.model.api_server import Object
+from tests.unit.kube.no_transport import NoTransport
 from tests.unit.kube.watcher import make_object
 
 EXPIRED = Gone(410, "Expired", "too old resource version")
@@ -39,7 +40,7 @@ class ScriptedClient(KubeClient):
     """Lists and watches from a script: a list of events is a watch. When it is at its end, the watch is silent."""
 
     def __init__(self, *script: Any) -> None:
-        super().__init__(None)
+        super().__init__(NoTransport())
         self.script = list(script)
         self.asked: list[str] = []
         self.scopes: list[dict[str, Any]] = []

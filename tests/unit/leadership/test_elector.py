@@ -17,6 +17,7 @@ from railhead.kube.kinds import LEASE
 from tests.model.api_server import Object
 from tests.model.client import make_client
 from tests.model.faults import LOST_ANSWER, NEVER_SENT, Fault
+from tests.unit.kube.no_transport import NoTransport
 
 PLACE = (LEASE.plural, "railhead-system", LEASE_NAME)
 
@@ -177,7 +178,7 @@ async def test_a_fenced_client_reads_and_does_not_write() -> None:
     async def send(*arguments: Any, **options: Any) -> Any:
         raise AssertionError("sent")
 
-    client = KubeClient(None).fenced(lambda: False)
+    client = KubeClient(NoTransport()).fenced(lambda: False)
     client._send = send  # type: ignore[method-assign]
     for writing in (
         client.create(LEASE, {}, namespace="default"),
