@@ -190,7 +190,7 @@ def returns():
     return [1, 2, 3]
 
 def train_func():
-    from railhead.driver.errors import describe_exception
+    from railhead.driver.describe import describe_exception
 
     try:
         read("pictures")

@@ -10,10 +10,9 @@ import contextlib
 import pickle
 import time
 import traceback
-from pathlib import PurePath
 from typing import Any, Optional
 
-from railhead.driver.task_error import describe_task_error, is_task_error
+from railhead.driver.describe import describe_exception, name_class
 
 _NOTE = "_railhead_note"
 COPYING = "persist_current_checkpoint"  # of Ray Train's StorageContext
@@ -23,13 +22,13 @@ class TrainingError(Exception):
     """Something failed on one rank.
 
     Attributes:
-        rank: of the worker.
+        rank: of the worker; -1 when it is not known.
         text: `Type: message (file, line n, in function)`.
         time: seconds since the epoch, on the worker's clock; tells cause from consequence.
     """
 
     def __init__(self, rank: int, text: str, when: float) -> None:
-        super().__init__(f"rank {rank}: {text}")
+        super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
         self.rank = rank
         self.text = text
         self.time = when
@@ -48,6 +47,10 @@ class CheckpointNotWritten(TrainingError):
 
 class EntrypointNotUsable(TrainingError):
     """trainer.trainFunc cannot be imported or called; another try would end the same way."""
+
+
+class NotReturned(TrainingError):
+    """The rank's thread has ended, and nothing says that the function returned."""
 
 
 class CallbackRaised(Exception):
@@ -79,22 +82,10 @@ class Fenced(Exception):
     """A later attempt of this job has taken over the run; this one must not commit or delete anything more."""
 
 
-def describe_exception(error: BaseException) -> str:
-    """`Type: message (file, line n, in function)`, where the place is the innermost frame."""
-    if is_task_error(error):
-        return describe_task_error(str(error))
-    text = "".join(traceback.format_exception_only(type(error), error)).strip()
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames or isinstance(error, SyntaxError):
-        return " ".join(text.split())
-    last = frames[-1]
-    return f"{text} ({PurePath(last.filename).name}, line {last.lineno}, in {last.name})"
-
-
-def note_exception(error: BaseException, rank: int) -> None:
+def note_exception(error: BaseException, noted: TrainingError) -> None:
     """Writes into the user's own exception what we say of it: its traceback does not travel."""
     with contextlib.suppress(Exception):  # of a class with slots, or one that refuses
-        error.__dict__[_NOTE] = build_training_error(choose_kind(error), rank, error)
+        error.__dict__[_NOTE] = noted
 
 
 def read_note(error: BaseException) -> Optional[TrainingError]:
@@ -124,7 +115,7 @@ def is_portable(error: BaseException) -> bool:
     """Whether it comes out of a pickle as it went in: one whose __init__ takes more than it hands on does not."""
     try:
         return type(pickle.loads(cloudpickle_dumps(error))).__name__ == type(error).__name__
-    except Exception:
+    except BaseException:  # whatever the user's __reduce__ raises
         return False
 
 
@@ -138,3 +129,13 @@ def cloudpickle_dumps(value: Any) -> bytes:
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
     built: TrainingError = kind(rank, describe_exception(error), time.time())
     return built
+
+
+def explain_exception(error: BaseException, rank: int) -> TrainingError:
+    """What we say of it. Never raises."""
+    try:
+        if isinstance(error, TrainingError):
+            return error
+        return build_training_error(choose_kind(error), rank, error)
+    except BaseException:
+        return TrainFunctionRaised(rank, name_class(error), time.time())

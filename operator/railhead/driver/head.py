@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any, Mapping, NoReturn, Optional
 
@@ -23,6 +23,7 @@ from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
+from railhead.driver.describe import make_printable
 from railhead.driver.ending import Ending, build_outcome, write_outcome
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
@@ -85,6 +86,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
 def end(head: Head, ending: Ending) -> NoReturn:
     """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
+    ending = replace(ending, message=make_printable(ending.message))
     if ending.is_premature:
         _kill_training(head)  # before the last checkpoint is read, for training would commit another one
     progress = Progress.from_dict(head.spool.read())
@@ -164,6 +166,8 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
 
 def _watch_output() -> Ranks:
     ranks = Ranks()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a line that cannot be shown ends nobody
     sys.stdout = RankStream(sys.stdout, ranks)
     sys.stderr = RankStream(sys.stderr, ranks)
     return ranks

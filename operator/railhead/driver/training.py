@@ -15,6 +15,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
+from railhead.driver.describe import describe_exception
 from railhead.driver.ending import Ending
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.node.accelerators import find_wrong_accelerator
@@ -29,6 +30,7 @@ from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.storage.words import redact
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds
+from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.frameworks import FrameworkMissing, explain_missing
 from railhead.driver.trainers.offer import Offer
 from railhead.driver.user_code.check import find_missing_folder, find_problem
@@ -53,8 +55,8 @@ def run_training(
         ending = Ending.infrastructure("StorageUnreachable", str(error))
     except Fenced as error:
         ending = Ending.fenced(str(error))
-    except Exception as error:
-        ending = Ending.infrastructure("DriverFailed", f"{type(error).__name__}: {error}")
+    except BaseException as error:  # the user's code runs in here too: a thread that ended would never be noticed
+        ending = Ending.infrastructure("DriverFailed", describe_exception(error))
     return replace(ending, message=redact(ending.message, os.environ))
 
 
@@ -243,7 +245,9 @@ def _fit(trainer: Any, spool: Spool) -> Ending:
         from railhead.driver.train_controller.failure_policy import build_verdict
 
         return Ending.from_verdict(spool.read_verdict() or build_verdict(error))
-    return Ending.succeeded()
+    # Without workers the function has run in this process, and has returned.
+    has_succeeded = trainer.running_in_local_mode or spool.have_all_returned()
+    return Ending.succeeded() if has_succeeded else Ending.from_verdict(miss_success())
 
 
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:

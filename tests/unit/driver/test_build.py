@@ -21,7 +21,7 @@ from railhead.driver.logs import marks
 from railhead.driver.pod import RUN_URI
 from railhead.driver.train_controller.failure import RAISED
 from railhead.driver.train_controller.failure_policy import translate_rank_error
-from railhead.driver.trainers import loop
+from railhead.driver.trainers import loop, rank
 from railhead.driver.trainers.build import build_users_trainer
 from railhead.driver.trainers.offer import RUN_WARNING, Offer, find_warning
 from railhead.driver.trainers.users import TrainerRefused
@@ -122,7 +122,7 @@ def raise_odd(config: Any) -> None:
 
 
 def test_the_users_own_exception_goes_on_with_what_we_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(ValueError, match="plain") as caught:
         construct_train_func(loop.mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
     travelled = pickle.loads(pickle.dumps(caught.value))
@@ -135,7 +135,7 @@ def test_the_users_own_exception_goes_on_with_what_we_say_of_it(monkeypatch: pyt
 
 
 def test_an_exception_that_cannot_travel_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(TrainFunctionRaised, match="Odd: ab"):
         construct_train_func(loop.mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
 
@@ -143,7 +143,7 @@ def test_an_exception_that_cannot_travel_is_told_of(monkeypatch: pytest.MonkeyPa
 def test_a_loop_is_marked_and_its_result_stays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(loop, "find_self", lambda: (1, "ab-1"))
+    monkeypatch.setattr(rank, "find_self", lambda: (1, "ab-1"))
     result = construct_train_func(
         loop.mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context
     )()

@@ -18,6 +18,7 @@ from railhead.contract import environment as e
 from railhead.contract.exit_codes import CLASS_OF_CODE
 from railhead.contract.job_input import FILE
 from railhead.driver.ending import Ending
+from railhead.driver.errors import NotReturned
 from railhead.driver.node.process import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
@@ -243,7 +244,11 @@ def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
     def fail(trainer: object) -> None:
         raise RuntimeError("no")
 
-    assert script_fit.watch_fit(make_trainer(), lambda trainer: "result") == "result"
+    def succeed(trainer: object) -> str:
+        in_script.write_returned(1)
+        return "result"
+
+    assert script_fit.watch_fit(make_trainer(), succeed) == "result"
     assert in_script.read_fit() == Fit(1, FINISHED)
     in_script.write_verdict(OUT_OF_MEMORY)
     with pytest.raises(RuntimeError):
@@ -256,3 +261,9 @@ def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
     refused = in_script.read_fit()
     assert refused is not None and refused.verdict is not None
     assert refused.verdict.message.startswith("trainer.entrypoint: ScalingConfig asks for 5 workers of 1 CPU")
+    script_fit.watch_fit(make_trainer(), succeed)
+    with pytest.raises(NotReturned, match="has not said that the training function returned on every rank"):
+        script_fit.watch_fit(make_trainer(), lambda trainer: "the success of the fit() before is not this one's")
+    silent = in_script.read_fit()
+    assert silent is not None and silent.verdict is not None
+    assert (silent.state, silent.verdict.reason) == (FAILED, "TrainFunctionNotReturned")

@@ -12,7 +12,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
 from railhead.driver.logs.marks import find_mark
-from railhead.driver.trainers import train_func
+from railhead.driver.trainers import rank, train_func
 from railhead.driver.user_code.path import WORKING_FOLDER
 
 
@@ -21,7 +21,7 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.delenv(WORKING_FOLDER, raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(train_func, "find_self", lambda: (3, "ab-1"))
+    monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     before = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - before:
@@ -56,6 +56,11 @@ def test_calls_with_the_config_when_it_takes_one(source: Path, code: str, result
         ("def f(:", "f", "SyntaxError"),
         ("f = 3", "f", "is not a function"),
         ("def f(a, b): pass", "f", "2 required parameters"),
+        ("async def f(): pass", "f", "the function is asynchronous (async def), so that a call does not run its body"),
+        ("def f():\n    yield", "f", "the function is a generator (it has a yield)"),
+        ("async def f():\n    yield", "f", "the function is an asynchronous generator"),
+        ("async def g(): pass\ndef f(): return g()", "f", "returned a coroutine, and its body has not run"),
+        ("def g(): yield\ndef f(): return g()", "f", "returned a generator, and its body has not run"),
     ],
 )
 def test_an_entrypoint_that_cannot_work(source: Path, code: str, function: str, words: str) -> None:

@@ -51,7 +51,7 @@ def write_marks(kind: str, *, rank: int, process: str) -> None:
             stream.flush()
             stream.write(f":railhead-mark:{kind}:{rank}:{process}:{name}:\n")
             stream.flush()
-        except (OSError, ValueError):  # the user's code closed it: there is nothing more to come
+        except Exception:  # the user's code has closed or replaced it: there is nothing more to come
             pass
 
 

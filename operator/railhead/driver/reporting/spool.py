@@ -50,9 +50,20 @@ class Spool:
         values = self._read("verdict.json")
         return Verdict(**values) if values else None
 
+    def write_returned(self, ranks: int) -> None:
+        """The function returned on every one of the group's ranks."""
+        self._replace("returned.json", {"ranks": ranks})
+
+    def forget_returned(self) -> None:
+        (self._folder / "returned.json").unlink(missing_ok=True)
+
+    def have_all_returned(self) -> bool:
+        return self._read("returned.json") is not None
+
     def begin_fit(self, fit: Fit) -> None:
-        """The verdict of an earlier one is not this one's."""
+        """The verdict of an earlier one is not this one's, nor is its success."""
         (self._folder / "verdict.json").unlink(missing_ok=True)
+        self.forget_returned()
         self.write_fit(fit)
 
     def write_fit(self, fit: Fit) -> None:

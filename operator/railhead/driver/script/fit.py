@@ -10,10 +10,11 @@ from typing import Any, Callable
 
 from railhead.contract import environment as e
 from railhead.contract.exit_codes import CLASS_OF_CODE, CONFIGURATION
+from railhead.driver.errors import NotReturned
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
 from railhead.driver.storage.claim import claim_run
-from railhead.driver.train_controller.failure import Verdict
+from railhead.driver.train_controller.failure import Verdict, miss_success
 from railhead.driver.trainers.offer import Offer
 
 HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
@@ -50,6 +51,9 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         if not trainer.running_in_local_mode:
             claim_run(trainer.run_config, pod=pod, job=job)
         result = fit(trainer)
+        if not (trainer.running_in_local_mode or spool.have_all_returned()):
+            spool.write_verdict(miss_success())
+            raise NotReturned(-1, miss_success().message, time.time())
     except TrainerRefused as error:
         verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, error.describe("trainer.entrypoint"))
         spool.write_fit(Fit(number, FAILED, verdict))

@@ -28,11 +28,13 @@ KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it leaves
 ABANDONED = "abandoned"  # an actor of Ray's own, which the ranks meet in or are fed by, was lost
 STORAGE = "storage"  # a checkpoint could not be written
+SILENT = "silent"  # its thread ended, and nothing says that the function returned
 # Where a failure shows.
 WORKERS = "workers"
 STARTUP = "startup"  # the group could not be started
 CONTROLLER = "controller"
 
+NOT_RETURNED = "TrainFunctionNotReturned"
 UNEXPLAINED_LIMIT = 10  # failures of infrastructure in a row while all nodes live
 
 
@@ -103,6 +105,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
         (KILLED_FOR_MEMORY, OUT_OF_MEMORY, "OutOfMemory"),
         (DIED, APPLICATION, "TrainingProcessDied"),
         (RAISED, APPLICATION, "TrainFunctionRaised"),
+        (SILENT, APPLICATION, NOT_RETURNED),
     ):
         if by_kind[kind]:
             return Verdict(CLASS_OF_CODE[code], reason, _describe(by_kind[kind]))
@@ -113,7 +116,7 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE)
+_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE, SILENT)
 
 
 def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
@@ -130,6 +133,15 @@ def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
 def is_infrastructure(facts: FailureFacts, verdict: Verdict) -> bool:
     """A group that could not start is, too: train_func has not run."""
     return facts.source == STARTUP or verdict.failure_class == CLASS_OF_CODE[INFRASTRUCTURE]
+
+
+def miss_success() -> Verdict:
+    """fit() ended without an error, but the worker group has not said that it succeeded."""
+    message = (
+        "Ray Train ended without an error, but its controller has not said that the training function returned on "
+        "every rank; look at the head's log for why, and at RAY_TRAIN_CALLBACKS when the image or the script sets it"
+    )
+    return Verdict(CLASS_OF_CODE[APPLICATION], NOT_RETURNED, message)
 
 
 def refuse(reason: str, message: str) -> Verdict:

@@ -6,6 +6,7 @@ Ray offers no other way in. tests/ray holds the contract, per Ray version.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -13,14 +14,15 @@ from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
+from railhead.driver.describe import describe_exception, read_text, shorten_middle
 from railhead.driver.errors import (
     CallbackRaised,
     CheckpointNotWritten,
     EntrypointNotUsable,
     Fenced,
     JobRefused,
+    NotReturned,
     TrainingError,
-    describe_exception,
     may_be_of_storage,
     read_note,
 )
@@ -35,7 +37,11 @@ from railhead.driver.train_controller.lost_nodes import tell_ray, wait_for_lost_
 _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
 _CLASS_OF_ACTOR = re.compile(rf"class_name: (?:{'|'.join(_RAYS_ACTORS)})\b")
-_KIND_OF_CLASS = {EntrypointNotUsable: failure.UNUSABLE, CheckpointNotWritten: failure.STORAGE}
+_KIND_OF_CLASS = {
+    EntrypointNotUsable: failure.UNUSABLE,
+    CheckpointNotWritten: failure.STORAGE,
+    NotReturned: failure.SILENT,
+}
 _MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -88,9 +94,10 @@ class Judge:
         budget = Budget(self._application, self._unexplained, self._max_failures)
         is_retry = failure.decide_retry(facts, verdict, budget)
         what = "the worker group is formed anew" if is_retry else "the run ends"
-        print(f"railhead: {verdict.failure_class}: {verdict.message}; {what}", flush=True)
         if not is_retry:
             Spool(Path(self._spool_folder)).write_verdict(verdict)
+        with contextlib.suppress(Exception):  # the user's callbacks live in this process, and have its streams
+            print(f"railhead: {verdict.failure_class}: {verdict.message}; {what}", flush=True)
         return is_retry
 
 
@@ -186,12 +193,12 @@ def _is_memory(error: BaseException) -> bool:
     """Killed by Ray's memory monitor. Ray's advice for any dead process speaks of memory too."""
     if "OutOfMemoryError" in _class_names(error):
         return not isinstance(error, TrainingError)
-    return _is_actor_error(error) and any(word in str(error) for word in _MEMORY_WORDS)
+    return _is_actor_error(error) and any(word in read_text(error) for word in _MEMORY_WORDS)
 
 
 def _begin(error: BaseException, *, room: int = 400) -> str:
     """For texts that end in advice."""
-    return " ".join(str(error).split())[:room]
+    return " ".join(read_text(error).split())[:room]
 
 
 def _class_names(error: Optional[BaseException]) -> set[str]:
@@ -199,20 +206,19 @@ def _class_names(error: Optional[BaseException]) -> set[str]:
 
 
 def _cut(error: BaseException, *, room: int = 600) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) <= room else f"{text[: room // 2]} ... {text[-room // 2 :]}"
+    return shorten_middle(" ".join(read_text(error).split()), room)
 
 
 def _without_traceback(error: BaseException) -> str:
     """From the last exception that a text of tracebacks names; a subprocess's output follows it."""
-    text = str(error)
+    text = read_text(error)
     found = [match.start() for match in re.finditer(r"^[\w.]*(Error|Exception)\b", text, re.MULTILINE)]
     words = " ".join(text[found[-1] if found else 0 :].split())
-    return words if len(words) <= 1200 else f"{words[:600]} ... {words[-600:]}"
+    return shorten_middle(words, 1200)
 
 
 def _last_line(error: BaseException) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
+    lines = [line for line in read_text(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__
 
 

@@ -17,12 +17,15 @@ from typing import Any, Optional
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
+from railhead.driver.describe import describe_exception
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.callback import never_raises
+from railhead.driver.train_controller.workers import Answer, ask_ranks
 
 ANSWER_TIMEOUT = 10.0  # seconds
 LIMIT_CHARS = 12_000  # of one rank
 TRAINING_THREAD = "TrainingThread"  # how Ray Train names it
+_NO_STACKS = {"pod": "", "place": "", "stack": ""}
 _NOT_OF_INTEREST = {"ray", "threading", "queue"}  # threads of these alone
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -45,21 +48,13 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
 
 def ask_workers(worker_group: Any) -> list[dict[str, Any]]:
     """For each rank {rank, pod, place, stack}; empty texts when it does not answer."""
-    import ray
+    ranks = range(len(worker_group.get_workers()))
+    answers = ask_ranks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
+    return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
 
-    count = len(worker_group.get_workers())
-    references = [worker_group.execute_single_async(rank, read_stacks) for rank in range(count)]
-    ready, _ = ray.wait(references, num_returns=count, timeout=ANSWER_TIMEOUT)
-    answers = []
-    for rank, reference in enumerate(references):
-        answer = {"pod": "", "place": "", "stack": ""}
-        if reference in ready:
-            try:
-                answer = ray.get(reference)
-            except Exception as error:  # its process ends just now
-                answer = {**answer, "stack": f"{type(error).__name__}: {error}"}
-        answers.append({**answer, "rank": rank})
-    return answers
+
+def _read_answer(answer: Answer) -> dict[str, str]:
+    return {"stack": describe_exception(answer.error)} if answer.error else answer.value or {}
 
 
 def read_stacks() -> dict[str, str]:

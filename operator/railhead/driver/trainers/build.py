@@ -10,7 +10,7 @@ import inspect
 from typing import Any, Callable
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.errors import describe_exception
+from railhead.driver.describe import describe_exception
 from railhead.driver.trainers.configs import build_configs, plan_configs
 from railhead.driver.trainers.offer import Offer
 from railhead.driver.trainers.users import TrainerRefused, make_ready

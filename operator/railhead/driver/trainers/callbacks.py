@@ -9,7 +9,8 @@ from typing import Any, Iterable
 
 from ray.train import UserCallback
 
-from railhead.driver.errors import CallbackRaised, CallbackRefused, describe_exception
+from railhead.driver.describe import describe_exception
+from railhead.driver.errors import CallbackRaised, CallbackRefused
 from railhead.driver.user_code.load import load_object
 
 
@@ -29,7 +30,7 @@ class GuardedCallback(UserCallback):  # type: ignore[misc]
     def _call(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         try:
             getattr(self._callback, method)(*arguments, **named)
-        except Exception as error:
+        except BaseException as error:
             raise CallbackRaised(f"{self.who}: {method} raised {describe_exception(error)}") from error
 
 

@@ -9,7 +9,7 @@ import json
 from typing import Any, Mapping
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.errors import describe_exception
+from railhead.driver.describe import describe_exception
 from railhead.driver.trainers.dataset_options import OptionRefused, build_options, check_cpus
 from railhead.driver.user_code.load import has_parameter, load_function
 

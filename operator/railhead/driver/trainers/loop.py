@@ -1,4 +1,4 @@
-"""The function of a trainer that the user made, run between our marks.
+"""The function of a trainer that the user made, run as a rank of ours (`trainers.rank`).
 
 The user's own exceptions go on to Ray Train as they are, for the user's code may look at
 them; beside their message they carry what we say of them (`errors.note_exception`).
@@ -9,10 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from railhead.driver.errors import build_training_error, choose_kind, is_portable, note_exception
-from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
-from railhead.driver.trainers.initial import offer_checkpoint
-from railhead.driver.trainers.lightgbm_machines import use_loopback
+from railhead.driver.trainers.rank import run_rank
 from railhead.driver.user_code.load import has_parameter
 
 
@@ -24,26 +21,10 @@ def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..
     return functools.partial(_run_with_config if has_parameter(function) else _run_without, function, initial)
 
 
-def _run(function: Callable[..., Any], initial: str, *arguments: Any) -> Any:
-    rank, process = find_self()
-    write_marks(BEGIN, rank=rank, process=process)
-    use_loopback()
-    offer_checkpoint(initial)
-    try:
-        return function(*arguments)
-    except Exception as error:
-        note_exception(error, rank)
-        if is_portable(error):
-            raise
-        raise build_training_error(choose_kind(error), rank, error) from error
-    finally:
-        write_marks(END, rank=rank, process=process)
-
-
 # Ray looks at the signature to know whether to hand over the config.
 def _run_with_config(function: Callable[..., Any], initial: str, config: Any) -> Any:
-    return _run(function, initial, config)
+    return run_rank(lambda _: function(config), initial=initial, keeps_exception=True)
 
 
 def _run_without(function: Callable[..., Any], initial: str) -> Any:
-    return _run(function, initial)
+    return run_rank(lambda _: function(), initial=initial, keeps_exception=True)

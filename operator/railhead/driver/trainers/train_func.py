@@ -5,12 +5,11 @@ Runs once per rank, in Ray Train's training thread.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Callable
 
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error, choose_kind
-from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
-from railhead.driver.trainers.initial import offer_checkpoint
-from railhead.driver.trainers.lightgbm_machines import use_loopback
+from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
+from railhead.driver.trainers.rank import run_rank
 from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
@@ -22,15 +21,24 @@ _LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
-    rank, process = find_self()
-    write_marks(BEGIN, rank=rank, process=process)
-    use_loopback()
-    offer_checkpoint(values.get(INITIAL) or "")
+    call = partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
+    result = run_rank(call, initial=values.get(INITIAL) or "", keeps_exception=False)
+    # The controller may lack the result's class, and nobody asks for it.
+    return result if isinstance(result, (str, int, float, bool)) else None
+
+
+def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
+    function = _load(entrypoint, rank)
     try:
-        function = _load(values[ENTRYPOINT], rank)
-        return _call(function, values.get(CONFIG) or {}, rank)
-    finally:
-        write_marks(END, rank=rank, process=process)
+        takes_config = has_parameter(function)
+    except (TypeError, ValueError) as error:
+        raise build_training_error(EntrypointNotUsable, rank, error) from error
+    try:
+        return function(config) if takes_config else function()
+    except SystemExit as error:
+        if error.code in (None, 0) and not hasattr(error, "is_ray_terminate"):
+            return None
+        raise
 
 
 def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
@@ -40,20 +48,3 @@ def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
         raise build_training_error(EntrypointNotUsable, rank, error) from error
     except Exception as error:
         raise build_training_error(TrainFunctionRaised, rank, error) from error
-
-
-def _call(function: Callable[..., Any], config: dict[str, Any], rank: int) -> Any:
-    try:
-        takes_config = has_parameter(function)
-    except (TypeError, ValueError) as error:
-        raise build_training_error(EntrypointNotUsable, rank, error) from error
-    try:
-        result = function(config) if takes_config else function()
-    except Exception as error:
-        raise build_training_error(choose_kind(error), rank, error) from error
-    except SystemExit as error:
-        if error.code in (None, 0):
-            return None
-        raise build_training_error(TrainFunctionRaised, rank, error) from error
-    # The controller may lack the result's class, and nobody asks for it.
-    return result if isinstance(result, (str, int, float, bool)) else None

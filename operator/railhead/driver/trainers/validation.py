@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from railhead.driver.errors import describe_exception
+from railhead.driver.describe import describe_exception
 from railhead.driver.user_code.load import load_function
 
 

@@ -45,8 +45,21 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
     return ""
 
 
+_NOT_RUN_BY_A_CALL = (
+    (inspect.iscoroutinefunction, "asynchronous (async def)"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+    (inspect.isgeneratorfunction, "a generator (it has a yield)"),
+)
+
+
 def has_parameter(function: Callable[..., Any]) -> bool:
-    """Whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none."""
+    """Whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none.
+
+    TypeError for a function whose body a call does not run.
+    """
+    for is_one, kind in _NOT_RUN_BY_A_CALL:
+        if is_one(function):
+            raise TypeError(f"the function is {kind}, so that a call does not run its body; use a plain function")
     parameters = inspect.signature(function).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.default is p.empty and p.kind in positional]

@@ -1,0 +1,34 @@
+"""A question from Ray Train's controller to the processes of its worker group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Iterable, Optional
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`value`, or the `error` that Ray has in its place; neither when the process did not answer in time."""
+
+    value: Any = None
+    error: Optional[Exception] = None
+
+
+def ask_ranks(
+    worker_group: Any, ranks: Iterable[int], function: Callable[..., Any], *arguments: Any, timeout: float
+) -> dict[int, Answer]:
+    """rank -> its answer, within `timeout` seconds for all of them together."""
+    import ray
+
+    references = {rank: worker_group.execute_single_async(rank, function, *arguments) for rank in ranks}
+    ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
+    return {rank: _read(reference) if reference in ready else Answer() for rank, reference in references.items()}
+
+
+def _read(reference: Any) -> Answer:
+    import ray
+
+    try:
+        return Answer(ray.get(reference))
+    except Exception as error:  # its process has ended
+        return Answer(error=error)

@@ -1,0 +1,133 @@
+"""One rank's run of the user's function, and how it ended: the only word for success that counts.
+
+Ray Train runs the function in a thread, builds and logs its exception there, and takes a thread
+that has ended without an error for a success. Both may fail, for the exception and the streams
+are the user's. So what happened is noted here first, in this process, from where Ray Train's
+controller asks for it (`train_controller.returns`); nothing in here that follows the user's
+function can raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Callable, Optional
+
+from railhead.contract import environment as e
+from railhead.driver.describe import format_traceback
+from railhead.driver.errors import (
+    EntrypointNotUsable,
+    TrainingError,
+    build_training_error,
+    explain_exception,
+    is_portable,
+    note_exception,
+)
+from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.trainers.initial import offer_checkpoint
+from railhead.driver.trainers.lightgbm_machines import use_loopback
+
+NOT_BEGUN, BEGUN, RAISED, RETURNED = "not begun", "begun", "raised", "returned"
+
+
+@dataclass
+class RankEnd:
+    """How far the function has come in this process, which runs it once; `error` when it has raised."""
+
+    stage: str = NOT_BEGUN
+    error: Optional[TrainingError] = None
+    pod: str = ""
+
+
+_END = RankEnd()
+
+
+def read_end() -> RankEnd:
+    """What the controller asks a worker."""
+    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""))
+
+
+def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:
+    """Calls `function(rank)`; `initial` is the URI of a checkpoint to begin from, or empty.
+
+    Raises TrainingError, or with `keeps_exception` the user's own exception where it can travel.
+    """
+    _END.stage, _END.error = BEGUN, None
+    log = _OwnLog()
+    keep_logging_from_raising()
+    rank, process = -1, ""
+    raised: BaseException
+    try:
+        rank, process = find_self()
+        write_marks(BEGIN, rank=rank, process=process)
+        use_loopback()
+        offer_checkpoint(initial)
+        result = function(rank)
+        _refuse_what_has_not_run(result, rank)
+        _END.stage = RETURNED
+        return result
+    except BaseException as error:
+        noted = explain_exception(error, rank)
+        _END.error, _END.stage = noted, RAISED
+        log.write(format_traceback(error))
+        note_exception(error, noted)
+        raised = error if keeps_exception and is_portable(error) else noted
+    finally:
+        if process:
+            write_marks(END, rank=rank, process=process)
+        log.close()
+    raise raised  # outside of the clause: Ray would log the user's exception as its context
+
+
+def _refuse_what_has_not_run(result: Any, rank: int) -> None:
+    """A function that is asynchronous or a generator behind a decorator returns at once, and its body never runs."""
+    if inspect.iscoroutine(result):
+        result.close()
+    elif not (inspect.isasyncgen(result) or inspect.isgenerator(result)):
+        return
+    error = TypeError(f"the function returned a {type(result).__name__}, and its body has not run")
+    raise build_training_error(EntrypointNotUsable, rank, error)
+
+
+def keep_logging_from_raising() -> None:
+    """A handler whose stream the user's code has closed would raise where Ray logs an error, and the error be lost."""
+    original = logging.Handler.handleError
+    if original.__module__ == __name__:
+        return
+
+    def handle_error(self: logging.Handler, record: logging.LogRecord) -> None:
+        with contextlib.suppress(Exception):
+            original(self, record)
+
+    setattr(logging.Handler, "handleError", handle_error)  # noqa: B010
+
+
+class _OwnLog:
+    """A way into this process's log past `sys.stderr`, which the user's code may close or replace. Never raises."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        with contextlib.suppress(OSError):
+            self._descriptor = os.dup(2)
+            self._file = os.fstat(self._descriptor)
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+        with contextlib.suppress(OSError):
+            data = text.encode(errors="backslashreplace") if self._is_ours() else b""
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._is_ours():
+                os.close(self._descriptor)
+
+    def _is_ours(self) -> bool:
+        """The user's code may have closed all descriptors, and opened a file of its own under this number."""
+        return self._descriptor >= 0 and os.path.samestat(self._file, os.fstat(self._descriptor))

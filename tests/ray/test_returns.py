@@ -1,0 +1,156 @@
+"""No rank ends unnoticed, with a real Ray: a run succeeds only when the function returned on every rank.
+
+Each start of the worker group plays the next case, so that one cluster shows them all.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from railhead.contract import exit_codes
+from tests.ray.pods import Pods, make_job
+
+CASES = '''
+import os, pathlib, sys, tempfile, time
+import ray, ray.train
+
+
+def park():
+    """A rank that waits for one that has ended."""
+    time.sleep(600)
+
+
+class Stuck(Exception):
+    def __reduce__(self):
+        raise KeyboardInterrupt("no pickle")
+
+
+def close_streams():
+    sys.stdout.close()
+    sys.stderr.close()
+
+
+def surrogate():
+    raise ValueError("\\udcff bad")
+
+
+def closed():
+    close_streams()
+    raise ValueError("behind closed streams")
+
+
+def no_pickle():
+    raise Stuck("not to be sent")
+
+
+def exit_process():
+    os._exit(0)
+
+
+def exit_actor():
+    ray.actor.exit_actor()
+
+
+def handler():
+    import logging
+
+    class Raising(logging.Handler):
+        def emit(self, record):
+            raise SystemExit
+
+    for name in ("", "ray", "ray.train"):
+        logging.getLogger(name).addHandler(Raising())
+    raise ValueError("past a handler that raises")
+
+
+def lost_upload():
+    """The error shows itself in a thread of Ray Train's."""
+    def upload(checkpoint, name):
+        close_streams()
+        raise OSError(28, "No space left on device")
+
+    with tempfile.TemporaryDirectory() as folder:
+        ray.train.report(
+            {},
+            checkpoint=ray.train.Checkpoint.from_directory(folder),
+            checkpoint_upload_mode=ray.train.CheckpointUploadMode.ASYNC,
+            checkpoint_upload_fn=upload,
+        )
+        park()
+
+
+# What Ray's thread loses by itself: the wrapper of the function is not asked any more.
+def thread_is_ended():
+    def end(*_):
+        raise SystemExit
+
+    import ray.train.v2._internal.execution.worker_group.thread_runner as runner
+    runner.construct_user_exception_with_traceback = end
+    raise ValueError("lost by Ray")
+
+
+# The case, and what the other rank does meanwhile.
+PLAN = [
+    (surrogate, surrogate),
+    (surrogate, None),
+    (closed, park),
+    (no_pickle, park),
+    (exit_process, None),
+    (exit_actor, park),
+    (handler, None),
+    (lost_upload, lost_upload),
+    (thread_is_ended, None),
+    (thread_is_ended, park),
+]
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.05)
+
+
+def train_func(config):
+    folder = pathlib.Path(config["folder"])
+    rank = ray.train.get_context().get_world_rank()
+    turn = len(list(folder.glob("played-*")))
+    if turn >= len(PLAN):
+        return
+    case, other = PLAN[turn]
+    (folder / f"here-{turn}-{rank}").touch()
+    wait_for(folder / f"here-{turn}-{1 - rank}")
+    print(f"rank {rank} plays {case.__name__}", flush=True)
+    if rank == 1:
+        (folder / f"played-{turn}").touch()
+        case()
+    wait_for(folder / f"played-{turn}")
+    if other is not None:
+        other()
+'''
+
+# What the log says of each start, in the order of PLAN.
+EXPECTED = [
+    r"Application: rank [01]: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)",
+    r"Application: rank 1: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)$",
+    r"Application: rank 1: ValueError: behind closed streams \(user.py",
+    r"Application: rank 1: user.Stuck: not to be sent \(user.py",
+    r"Application: rank 1: .*its worker process has died",
+    r"Application: rank 1: .*User requested to exit the actor",
+    r"Application: rank 1: ValueError: past a handler that raises \(user.py",
+    r"Infrastructure: run.storagePath did not take a checkpoint: rank [01]: OSError: \[Errno 28\] No space left",
+    r"Application: rank 1: ValueError: lost by Ray \(user.py",
+    r"Application: rank 1: ValueError: lost by Ray \(user.py",
+]
+
+
+def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
+    (tmp_path / "turns").mkdir()
+    config = {"folder": str(tmp_path / "turns")}
+    job = make_job(framework="Python", train_loop_config=config, max_failures=len(EXPECTED))
+    with Pods(tmp_path, job, source={"user.py": CASES}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=400) == exit_codes.SUCCEEDED, pods.read_log()
+        log = pods.read_log()
+    found = re.findall(r"railhead: (\w+: .*); the worker group is formed anew", log)
+    for words, expected in zip(found, EXPECTED, strict=True):
+        assert re.match(expected, words), (words, expected)
