@@ -24,8 +24,8 @@ from railhead.driver.node.agent_ports import AgentPorts, needs_ports
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.prepare import find_latest
+from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
-from railhead.driver.train_controller import ray_checkpoints
 from railhead.driver.train_controller.failure_policy import build_failure_policy, install_failure_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
@@ -248,7 +248,7 @@ def test_the_checkpoint_manager_commits_and_deletes_where_the_fence_stands() -> 
 
 
 def test_a_workers_checkpoint_is_that_of_its_context() -> None:
-    used_by = "driver/trainers/initial.py"
+    used_by = "driver/rank/initial.py"
     module = "ray.train.v2._internal.execution.context"
     find(module, "get_train_context", used_by=used_by)
     fields = find(module, "TrainContext", used_by=used_by).__dataclass_fields__
@@ -275,7 +275,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     assert find_latest(snapshot.read_text()) == "checkpoint_2"
     used_by = "driver/storage/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
-    form = ray_checkpoints.find_form()
+    form = find_form()
     written = write_snapshot(read, fields=form.fields, ray_version=form.ray_version)
     assert json.loads(written) == json.loads(snapshot.read_text()), f"{used_by}: this Ray's snapshot has another form"
     assert json.loads(manager._save_state()) == json.loads(written), f"{used_by}: the copy is made of _save_state()"

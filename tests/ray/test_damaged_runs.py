@@ -14,11 +14,11 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import exit_codes
-from railhead.driver.storage.claim import Claimed, restore_run
+from railhead.driver.storage.claim import Restored, restore_run
 from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE
-from railhead.driver.train_controller.ray_checkpoints import find_form
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from tests.ray.pods import Pods, make_job
 from tests.s3 import S3, start_s3
@@ -116,8 +116,8 @@ def test_damage_in_a_bucket_is_found_and_mended_as_on_a_path(s3: S3) -> None:
         damage(folder)
         claimed = restore_run(folder, form=find_form(), known={}, commits=0)
         assert claimed.latest == (f"c{epoch - 1}" if epoch else None), name
-        assert words in (claimed.warning or {}).get("message", ""), name
-        assert restore_run(folder, form=find_form(), known={}, commits=0) == Claimed(claimed.latest, None)
+        assert words in (claimed.warning.message if claimed.warning else ""), name
+        assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(claimed.latest, None)
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
     job = make_job(framework="Python", train_loop_config=config, max_failures=len(EXPECTED))
     with Pods(tmp_path, job, source={"user.py": CASES}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=400) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=580) == exit_codes.SUCCEEDED, pods.read_log()
         log = pods.read_log()
     found = re.findall(r"railhead: (\w+: .*); the worker group is formed anew", log)
     for words, expected in zip(found, EXPECTED, strict=True):

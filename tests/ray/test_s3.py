@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import exit_codes
-from railhead.driver.storage.ask import StorageRefused, StorageUnreachable
+from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.prepare import prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
@@ -40,14 +40,14 @@ def test_the_endpoint_comes_with_the_uri_or_by_the_environment(s3: S3, monkeypat
 
 @pytest.mark.usefixtures("credentials")
 def test_a_bucket_that_is_not_there(s3: S3) -> None:
-    with pytest.raises(StorageRefused, match=r"run\.storagePath s3://absent/x.*Bucket 'absent' not found"):
+    with pytest.raises(JobRefused, match=r"run\.storagePath s3://absent/x.*Bucket 'absent' not found"):
         prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r")
 
 
 @pytest.mark.usefixtures("credentials")
 def test_an_endpoint_that_does_not_answer_is_worth_another_try_and_known_soon() -> None:
     began = time.monotonic()
-    with pytest.raises(StorageUnreachable, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
+    with pytest.raises(Unreachable, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
         prepare_storage("s3://b/x?endpoint_override=127.0.0.1:9&scheme=http", run_name="r")
     assert time.monotonic() - began < 60
 
@@ -58,7 +58,7 @@ def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_
         pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
         assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
         outcome = pods.read_outcome()
-        assert outcome.reason == "StorageRefused"
+        assert outcome.reason == "JobRefused"
         assert outcome.message.startswith(f"run.storagePath {job.storage_path} cannot be written: ")
         assert "ACCESS_DENIED" in outcome.message and "spec.envFrom" in outcome.message
         told = outcome.to_json() + pods.read_log() + str(pods.reports)

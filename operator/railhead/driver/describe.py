@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from pathlib import PurePath
 
+from railhead.contract.outcome import shorten_middle
 from railhead.driver.task_error import describe_task_error, is_task_error
 
 TEXT_LIMIT = 4000  # characters of one exception; a message that holds a tensor has millions
@@ -18,11 +19,6 @@ _NAME = type.__dict__["__name__"].__get__  # past a metaclass
 def make_printable(text: str) -> str:
     """With escapes for what no encoding takes, such as one half of a surrogate pair."""
     return str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
-
-
-def shorten_middle(text: str, limit: int) -> str:
-    """Keeps the beginning and the end."""
-    return text if len(text) <= limit else f"{text[: limit // 2]} ... {text[-limit // 2 :]}"
 
 
 def read_text(error: BaseException) -> str:

@@ -12,6 +12,7 @@ import time
 import traceback
 from typing import Any, Optional
 
+from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, name_class
 
 _NOTE = "_railhead_note"
@@ -57,29 +58,46 @@ class CallbackRaised(Exception):
     """A callback of the user's raised in Ray Train's controller; the message begins with its field."""
 
 
-class CallbackRefused(Exception):
-    """A callback cannot be made; the message begins with its field."""
+class AttemptFailed(Exception):
+    """Ends the attempt; `failure` says of which class, and why."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+    def __reduce__(self) -> Any:
+        return (_restore, (type(self), self.failure))
 
 
-class JobRefused(Exception):
+def _restore(kind: type[AttemptFailed], failure: Failure) -> AttemptFailed:
+    """Out of a pickle, past the constructors of the derived classes."""
+    error = kind.__new__(kind, failure.message)
+    AttemptFailed.__init__(error, failure)
+    return error
+
+
+class JobRefused(AttemptFailed):
     """The job cannot run as it is configured; another try would end the same way.
 
-    Attributes:
-        reason: CamelCase word for the status.
-        message: a sentence for the user that names the field and what to do.
+    `reason`: CamelCase word for the status; `message`: a sentence that names the field and what to do.
     """
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
-
-    def __reduce__(self) -> Any:
-        return (type(self), (self.reason, self.message))
+        super().__init__(Failure(FailureClass.CONFIGURATION, reason, message))
 
 
-class Fenced(Exception):
+class Unreachable(AttemptFailed):
+    """Storage or data did not answer; they may do so at the next attempt."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(Failure(FailureClass.INFRASTRUCTURE, reason, message))
+
+
+class Fenced(AttemptFailed):
     """A later attempt of this job has taken over the run; this one must not commit or delete anything more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Failure(FailureClass.FENCED, "Fenced", message))
 
 
 def note_exception(error: BaseException, noted: TrainingError) -> None:

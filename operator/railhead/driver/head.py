@@ -20,11 +20,18 @@ from importlib import metadata
 from typing import Any, Mapping, NoReturn, Optional
 
 from railhead.contract.environment import HOSTS_FILE
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
-from railhead.contract.outcome import SUCCEEDED
 from railhead.contract.report import Report
 from railhead.driver.describe import make_printable
-from railhead.driver.ending import Ending, build_outcome, write_outcome
+from railhead.driver.ending import (
+    TERMINATED,
+    Ending,
+    build_outcome,
+    find_exit_code,
+    is_premature,
+    write_termination_message,
+)
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_features import explain_ray_problem
@@ -36,7 +43,7 @@ from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
 from railhead.driver.silence import watch_silence
-from railhead.driver.training import run_training
+from railhead.driver.training import Attempt, run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds
 LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never end their output
@@ -73,7 +80,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     problem = _find_ray_problem(job)
     if problem:
         head.publisher.start()
-        end(head, Ending.configuration("RayTooOld", problem))
+        end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
     say(f"starting Ray's head at {pod.ip}:{pod.head_port}")
     head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
     head.publisher.start()
@@ -86,23 +93,23 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
 def end(head: Head, ending: Ending) -> NoReturn:
     """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
     head.is_ending = True
-    ending = replace(ending, message=make_printable(ending.message))
-    if ending.is_premature:
+    if is_premature(ending):
         _kill_training(head)  # before the last checkpoint is read, for training would commit another one
     progress = Progress.from_dict(head.spool.read())
-    write_outcome(build_outcome(ending, progress), head.pod.termination_message)
-    is_success = ending.outcome == SUCCEEDED
-    head.publisher.update(state="FINISHED" if is_success else "ERRORED")
+    outcome = build_outcome(ending, progress)
+    outcome = replace(outcome, message=make_printable(outcome.message))
+    write_termination_message(outcome.to_json(), head.pod.termination_message)
+    head.publisher.update(state="FINISHED" if outcome.has_succeeded else "ERRORED")
     head.publisher.begin_stop()
-    if not ending.is_premature:
-        timeout = LAST_LINES_TIMEOUT if is_success else LAST_LINES_TIMEOUT_OF_FAILURE
+    if not is_premature(ending):
+        timeout = LAST_LINES_TIMEOUT if outcome.has_succeeded else LAST_LINES_TIMEOUT_OF_FAILURE
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
     head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
-    say(f"{ending.outcome}: {ending.message}" if ending.message else ending.outcome)
+    say(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
-    os._exit(ending.exit_code)  # Ray's own way out takes seconds and saves nothing; its daemons end with us
+    os._exit(find_exit_code(ending))  # Ray's own way out takes seconds and saves nothing; its daemons end with us
 
 
 def _kill_training(head: Head) -> None:
@@ -114,16 +121,8 @@ def _kill_training(head: Head) -> None:
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
-    ending = run_training(
-        head.pod,
-        head.job,
-        publisher=head.publisher,
-        spool=head.spool,
-        say=say,
-        give_up=endings.put,
-        host=host,
-    )
-    endings.put(ending)
+    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, say=say, give_up=endings.put, host=host)
+    endings.put(run_training(attempt))
 
 
 def _end_when_asked(head: Head, asked: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
@@ -132,7 +131,7 @@ def _end_when_asked(head: Head, asked: queue.SimpleQueue[bool], endings: queue.S
     say(f"asked to end; waiting up to {seconds:.0f} s for one more committed checkpoint, if training runs")
     has_come = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
     say("it is committed" if has_come else "none was committed")
-    endings.put(Ending.terminated())
+    endings.put(TERMINATED)
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
@@ -140,7 +139,8 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
     if not head.is_ending:
         last_words = read_end(head.pod.temp / RAY_LOG)
         print(last_words, flush=True)
-        endings.put(Ending.infrastructure("RayHeadEnded", f"Ray's head ended with code {code}: {last_words[-500:]}"))
+        message = f"Ray's head ended with code {code}: {last_words[-500:]}"
+        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
 def _watch_silence(head: Head, endings: queue.SimpleQueue[Ending]) -> None:

@@ -10,8 +10,6 @@ from typing import Mapping, Optional
 from railhead.contract import environment as e
 from railhead.contract.job_input import FILE, JobInput
 
-RUN_URI = "RAILHEAD_RUN_URI"  # from the driver to the callback that it hands to Ray
-
 
 @dataclass(frozen=True)
 class Pod:

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from typing import Any, Callable, Optional
 
-from railhead.driver.ending import Ending
+from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 
@@ -40,7 +40,7 @@ class Silence:
 
 
 def watch_silence(
-    spool: Spool, *, deadline: Optional[float], say: Callable[[str], None], give_up: Callable[[Ending], None]
+    spool: Spool, *, deadline: Optional[float], say: Callable[[str], None], give_up: Callable[[Failure], None]
 ) -> None:
     """Runs until it has given up. `deadline` counts as long as the operator has said no other."""
     silence = Silence()
@@ -55,7 +55,7 @@ def watch_silence(
         if silence.count(Progress.from_dict(spool.read()), now=time.monotonic()) >= limit:
             for line in describe_stacks(stacks):
                 say(line)
-            give_up(Ending.hang(explain_hang(stacks, limit=limit)))
+            give_up(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", explain_hang(stacks, limit=limit)))
             return
 
 

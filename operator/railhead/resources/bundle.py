@@ -22,7 +22,7 @@ from railhead.resources.settings import OperatorSettings
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver")
 # Python imports it when a process of Ray starts, for the bundle is on their PYTHONPATH.
-SITECUSTOMIZE = "from railhead.driver.user_code.site import customize\n\ncustomize(__file__)\n"
+SITECUSTOMIZE = "from railhead.driver.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
 
 

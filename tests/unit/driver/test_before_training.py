@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from railhead.driver.errors import JobRefused
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
-from railhead.driver.storage.ask import StorageRefused
 from railhead.driver.storage.prepare import find_latest, prepare_storage
-from railhead.driver.user_code.check import find_missing_folder, find_problem
+from railhead.driver.user_code.check import check_folder, find_problem
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,11 @@ def test_what_the_head_cannot_know_is_left_to_the_workers(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_the_sources_image_lacks(tmp_path: Path) -> None:
-    assert find_missing_folder(str(tmp_path)) == find_missing_folder(None) == ""
-    assert find_missing_folder(str(tmp_path / "src")).startswith("spec.source.image.path: the image has no such folder")
+    check_folder(str(tmp_path))
+    check_folder(None)
+    with pytest.raises(JobRefused, match=r"^spec\.source\.image\.path: the image has no such folder") as caught:
+        check_folder(str(tmp_path / "src"))
+    assert caught.value.failure.reason == "SourceNotFound"
 
 
 def test_a_package_of_the_source(tmp_path: Path) -> None:
@@ -75,14 +78,14 @@ def test_snapshot_without_a_checkpoint(text: str) -> None:
 
 def test_storage_that_is_a_file_is_refused_with_the_very_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageRefused, match=r"run\.storagePath .* NotADirectoryError"):
+    with pytest.raises(JobRefused, match=r"run\.storagePath .* NotADirectoryError"):
         prepare_storage(str(tmp_path / "file"), run_name="r")
 
 
 def test_storage_by_uri(tmp_path: Path) -> None:
     storage = prepare_storage(f"file://{tmp_path}/runs", run_name="r")
     assert storage.run_uri == f"file://{tmp_path}/runs/r"
-    with pytest.raises(StorageRefused, match=r"run\.storagePath nosuch://bucket"):
+    with pytest.raises(JobRefused, match=r"run\.storagePath nosuch://bucket"):
         prepare_storage("nosuch://bucket", run_name="r")
 
 

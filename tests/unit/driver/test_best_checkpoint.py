@@ -22,9 +22,11 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
-from railhead.driver.pod import RUN_URI
+from railhead.contract.checkpoint import Checkpoint as CommittedCheckpoint
+from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller.best_checkpoint import Commit, Ranking, find_best, find_score, parse_known
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller.best_checkpoint import Ranking, find_best, find_score
 from railhead.driver.train_controller.callback import ProgressCallback
 from railhead.driver.train_controller.ray_checkpoints import find_manager, mend_scores, read_ranking
 
@@ -35,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDepre
 def best_of(order: str, *kept: tuple[str, Mapping[str, Any]]) -> str:
     commits = {name: Commit(index, "t", 1) for index, (name, _) in enumerate(kept)}
     best = find_best(Ranking("loss", order, kept), commits, run_uri="/runs/r")
-    return str(best.get("uri", "")).removeprefix("/runs/r/")
+    return best.uri.removeprefix("/runs/r/")
 
 
 @pytest.mark.parametrize(
@@ -90,13 +92,7 @@ def test_no_kept_checkpoint_is_better_than_the_best(order: str, all_metrics: lis
 def test_a_checkpoint_whose_commit_nobody_told_of_is_passed_over() -> None:
     ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("told", {"loss": 2})))
     best = find_best(ranking, {"told": Commit(4, "then", 2)}, run_uri="s3://b/r?region=x")
-    assert best == {
-        "uri": "s3://b/r/told?region=x",
-        "index": 4,
-        "time": "then",
-        "metrics": {"loss": "2"},
-        "attempt": 2,
-    }
+    assert best == CommittedCheckpoint("s3://b/r/told?region=x", 4, "then", {"loss": "2"}, 2)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +141,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv(e.ATTEMPT, str(attempt))
         monkeypatch.setenv(e.CHECKPOINT_INDEX, str(index))
         monkeypatch.setenv(e.KNOWN_CHECKPOINTS, json.dumps(known))
-        monkeypatch.setenv(RUN_URI, str(tmp_path / "runs" / "r"))
+        monkeypatch.setenv("RAILHEAD_RUN", "")
+        RunContext(str(tmp_path / "runs" / "r")).write()
         return lambda: Spool(folder).read()
 
     return prepare

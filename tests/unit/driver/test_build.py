@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -16,15 +14,15 @@ from ray.train.v2._internal.util import construct_train_func
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
-from railhead.driver.errors import TrainFunctionRaised, read_note
+from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
 from railhead.driver.logs import marks
-from railhead.driver.pod import RUN_URI
+from railhead.driver.rank import loop
+from railhead.driver.rank import run as rank
+from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller.failure import RAISED
 from railhead.driver.train_controller.failure_policy import translate_rank_error
-from railhead.driver.trainers import loop, rank
 from railhead.driver.trainers.build import build_users_trainer
-from railhead.driver.trainers.offer import RUN_WARNING, Offer, find_warning
-from railhead.driver.trainers.users import TrainerRefused
+from railhead.driver.trainers.offer import Offer, find_warning
 from tests.ray.pods import make_job
 
 GOOD = """
@@ -41,8 +39,6 @@ def make(scaling_config, run_config, train_loop_config, datasets):
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in (RUN_URI, RUN_WARNING):
-        monkeypatch.setenv(name, "")
     yield tmp_path
     sys.modules.pop("made_here", None)
 
@@ -55,22 +51,21 @@ def build(source: Path, code: str) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 def test_the_function_is_given_the_jobs_configs_by_name(source: Path) -> None:
-    trainer = build(source, GOOD)
+    trainer, run = build(source, GOOD)
     assert isinstance(trainer, DataParallelTrainer)
     [(scaling_config, run_config, train_loop_config, datasets)] = sys.modules["made_here"].seen
     assert scaling_config.num_workers == 2 and scaling_config.resources_per_worker == {"CPU": 1.0}
     assert (run_config.name, run_config.storage_path) == ("test-0a1b2c3d", str(source))
     assert (train_loop_config, datasets) == ({"lr": 1}, {})
-    assert os.environ[RUN_URI] == f"{source}/test-0a1b2c3d"
-    assert os.environ[RUN_WARNING] == ""
+    assert run == RunContext(f"{source}/test-0a1b2c3d")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
     code = GOOD.replace("run_config=run_config)", "run_config=ray.train.RunConfig(name='mine'))") + "import ray.train\n"
-    build(source, code)
-    assert os.environ[RUN_URI].endswith("/ray_results/mine")
-    assert json.loads(os.environ[RUN_WARNING])["reason"] == "RunNameDiffers"
+    _, run = build(source, code)
+    assert run.run_uri.endswith("/ray_results/mine")
+    assert run.warning.reason == "RunNameDiffers"
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -91,9 +86,9 @@ def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_the_field(source: Path, code: str, reason: str, words: str) -> None:
-    with pytest.raises(TrainerRefused) as caught:
+    with pytest.raises(JobRefused) as caught:
         build(source, code)
-    assert caught.value.reason == reason
+    assert caught.value.failure.reason == reason
     assert str(caught.value).startswith("trainer.build made_here:make: ")
     assert words in str(caught.value)
 
@@ -102,8 +97,8 @@ def test_the_storage_path_is_compared_too() -> None:
     offer = Offer("run", "s3://bucket/runs", 2)
     assert find_warning(offer, name="run", storage_path="s3://bucket/runs/") is None
     found = find_warning(offer, name="run", storage_path="/tmp/runs")
-    assert found is not None and found["reason"] == "StoragePathDiffers"
-    assert '"/tmp/runs"' in found["message"] and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found["message"]
+    assert found is not None and found.reason == "StoragePathDiffers"
+    assert '"/tmp/runs"' in found.message and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found.message
 
 
 class Odd(Exception):

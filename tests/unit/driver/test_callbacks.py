@@ -13,12 +13,11 @@ from ray.train import RunConfig, UserCallback
 from ray.train.v2.api.exceptions import ControllerError
 
 from railhead.contract import environment as e
-from railhead.driver.errors import CallbackRaised, CallbackRefused
+from railhead.driver.errors import CallbackRaised, JobRefused
 from railhead.driver.train_controller.failure import Budget, classify_failure, decide_retry
 from railhead.driver.train_controller.failure_policy import translate_error
 from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
 from railhead.driver.trainers.trainer import build_trainer
-from railhead.driver.trainers.users import TrainerRefused
 from tests.ray.pods import make_job
 
 CODE = """
@@ -79,7 +78,7 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
         config.callbacks[0].after_report(run_context=None, metrics=[], checkpoint=None)
     facts = translate_error(ControllerError(pickle.loads(pickle.dumps(caught.value))))
     verdict = classify_failure(facts)
-    assert (verdict.failure_class, verdict.reason) == ("Application", "CallbackRaised")
+    assert (verdict.class_, verdict.reason) == ("Application", "CallbackRaised")
     assert verdict.message == (
         "run.callbacks callbacks_here:Bad: after_report raised KeyError: 'colour' "
         "(callbacks_here.py, line 9, in after_report)"
@@ -98,9 +97,8 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_callback_is_refused_by_its_field(tmp_path: Path, name: str, words: str) -> None:
-    with pytest.raises(CallbackRefused) as caught:
+    with pytest.raises(JobRefused) as caught:
         add_callbacks(RunConfig(storage_path=str(tmp_path)), [name])
     assert str(caught.value).startswith(f"run.callbacks {name}: ")
     assert words in str(caught.value)
-    refused = TrainerRefused("CallbackRefused", str(caught.value))
-    assert refused.describe("trainer.build a:b") == str(caught.value)
+    assert caught.value.failure.reason == "CallbackRefused"

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.contract.exit_codes import CLASS_OF_CODE
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, classify_failure, decide_retry
 
@@ -49,7 +48,7 @@ def facts(
 )
 def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason: str) -> None:
     verdict = classify_failure(given_facts)
-    assert (verdict.failure_class, verdict.reason) == (failure_class, reason)
+    assert (verdict.class_, verdict.reason) == (failure_class, reason)
 
 
 def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
@@ -106,9 +105,9 @@ def test_every_failure_has_a_class_and_a_lost_node_never_costs_the_users_budget(
     any_facts: FailureFacts, budget: Budget
 ) -> None:
     verdict = classify_failure(any_facts)
-    assert verdict.failure_class in CLASS_OF_CODE.values()
+    assert verdict.class_.policy.exit_code
     is_retry = decide_retry(any_facts, verdict, budget)
     if any_facts.lost_nodes:
-        assert verdict.failure_class == "Infrastructure"
+        assert verdict.class_ == "Infrastructure"
         if any_facts.source == failure.WORKERS:
             assert is_retry

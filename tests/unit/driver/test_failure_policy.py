@@ -27,6 +27,7 @@ from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract import environment as e
+from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.errors import (
     EntrypointNotUsable,
     JobRefused,
@@ -110,7 +111,7 @@ def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None
     facts = translate_error(error)
     assert facts.source == failure.STARTUP
     verdict = failure.classify_failure(facts)
-    assert (verdict.failure_class, verdict.reason) == ("Configuration", "RuntimeEnvNotUsable")
+    assert (verdict.class_, verdict.reason) == ("Configuration", "RuntimeEnvNotUsable")
     assert verdict.message == "spec.runtimeEnv: Ray cannot make it: ValueError: no conda ERROR: of conda"
     assert not failure.decide_retry(facts, verdict, failure.Budget(0, 1, 3))
 
@@ -139,7 +140,7 @@ def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None
     error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
     assert not Judge(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
     verdict = Spool(tmp_path).read_verdict()
-    assert verdict == failure.Verdict("Configuration", "StorageNotShared", "run.storagePath /runs: no")
+    assert verdict == Failure(FailureClass.CONFIGURATION, "StorageNotShared", "run.storagePath /runs: no")
 
 
 def test_judge_counts_what_the_user_allowed_and_leaves_a_verdict(tmp_path: Path) -> None:

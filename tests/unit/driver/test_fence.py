@@ -21,8 +21,8 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
-from railhead.driver.storage.claim import RUN_CLAIM
 from railhead.driver.storage.fence import Claim, look, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller.fence import FenceCallback
@@ -133,7 +133,9 @@ class Controller:
         self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
         self.temp = folder / f"temp-{attempt}"
         monkeypatch.setenv(e.TEMP, str(self.temp))
-        monkeypatch.setenv(RUN_CLAIM, str(take_run(self.folder, uid=UID, attempt=attempt)))
+        claim = take_run(self.folder, uid=UID, attempt=attempt)
+        monkeypatch.setenv("RAILHEAD_RUN", "")
+        RunContext("/runs/r", claim=str(claim)).write()
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=1), self.storage)
         self.callback = FenceCallback()
         self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
@@ -167,7 +169,7 @@ def test_an_old_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatch:
     with pytest.raises(Fenced):
         old.commit("c2")
     verdict = Spool(old.temp).read_verdict()
-    assert verdict is not None and verdict.failure_class == "Fenced"
+    assert verdict is not None and verdict.class_ == "Fenced"
     assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c1", True)
     new.commit("c3")
     assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c3", False)

@@ -92,7 +92,7 @@ def test_a_server_that_gives_no_commit_by_its_hash_is_asked_for_everything(place
     assert (place.folder / "train.py").read_text() == "first"
     with pytest.raises(FetchProblem, match="has no commit 0000") as caught:
         place.fetch(revision=NOBODY)
-    assert caught.value.ending.reason == "CommitNotFound"
+    assert caught.value.failure.reason == "CommitNotFound"
 
 
 def test_a_repository_with_long_hashes(place: Place) -> None:
@@ -183,7 +183,7 @@ def test_what_goes_wrong_is_said_in_words_and_has_its_class(
         place.server.broken = 9
     with pytest.raises(FetchProblem, match=words) as caught:
         fetch_commit(git, place.commit(**changes), place.folder)
-    assert (caught.value.ending.outcome, caught.value.ending.reason) == (outcome, reason)
+    assert (caught.value.failure.class_, caught.value.failure.reason) == (outcome, reason)
     assert "guess" not in str(caught.value)
 
 
@@ -207,9 +207,9 @@ GIT_SAYS = {
 @pytest.mark.parametrize("words", GIT_SAYS, ids=GIT_SAYS.values())
 def test_gits_words_have_a_reason(words: str) -> None:
     problem = classify_words(words, repository="git@x:code", revision=NOBODY)
-    assert problem.ending.reason == GIT_SAYS[words]
-    assert problem.is_lasting == (problem.ending.reason != "SourceNotFetched")
-    assert problem.ending.message.startswith("spec.source.git")
+    assert problem.failure.reason == GIT_SAYS[words]
+    assert problem.is_lasting == (problem.failure.reason != "SourceNotFetched")
+    assert problem.failure.message.startswith("spec.source.git")
 
 
 @pytest.fixture

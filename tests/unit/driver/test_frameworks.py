@@ -11,14 +11,14 @@ from ray.train.lightgbm import config as lightgbm_config
 from ray.train.lightgbm import get_network_params
 
 from railhead.api.backend import Backend, Framework
+from railhead.driver.errors import JobRefused
+from railhead.driver.rank.lightgbm_machines import translate, use_loopback
 from railhead.driver.trainers.frameworks import (
     FRAMEWORKS,
-    FrameworkMissing,
     build_framework_trainer,
-    explain_missing,
     plan_options,
+    require_package,
 )
-from railhead.driver.trainers.lightgbm_machines import translate, use_loopback
 
 
 def test_the_api_has_the_same_frameworks_and_options() -> None:
@@ -50,10 +50,12 @@ def test_what_is_not_known_is_refused_by_its_field() -> None:
 
 
 def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [name for name in FRAMEWORKS if explain_missing(name)] == []
-    assert explain_missing("") == "", "a script or a trainer that the user builds has no framework here"
+    for name in (*FRAMEWORKS, ""):  # a script or a trainer that the user builds has no framework here
+        require_package(name)
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], package="absent_package"))
-    assert explain_missing("JAX") == (
+    with pytest.raises(JobRefused) as caught:
+        require_package("JAX")
+    assert str(caught.value) == (
         "trainer.framework: JAX needs the Python package absent_package, which spec.image does not have; "
         "use an image with absent_package"
     )
@@ -78,9 +80,7 @@ def test_a_package_that_does_not_load_is_told_in_one_line(
     (tmp_path / f"{module}.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], trainer=f"{module}:Trainer"))
-    with pytest.raises(
-        FrameworkMissing, match=r"^trainer\.framework: JAX cannot be imported from spec\.image"
-    ) as caught:
+    with pytest.raises(JobRefused, match=r"^trainer\.framework: JAX cannot be imported from spec\.image") as caught:
         build_framework_trainer("JAX", print, options={})
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)

@@ -11,9 +11,9 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution import context as ray_context
 
 from railhead.driver.errors import JobRefused
+from railhead.driver.rank.initial import offer_checkpoint
+from railhead.driver.rank.loop import mark_loop
 from railhead.driver.storage.claim import check_initial
-from railhead.driver.trainers.initial import offer_checkpoint
-from railhead.driver.trainers.loop import mark_loop
 
 
 class Context:

@@ -6,20 +6,22 @@ import math
 
 import pytest
 
-from railhead.contract.report import STATES
-from railhead.driver.reporting import progress
-from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
+from railhead.contract.checkpoint import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
+from railhead.contract.report import STATES, RunWarning
+from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.train_controller.callback import never_raises
+
+WARNING = RunWarning("RunNameDiffers", "another name")
 
 
 def test_commits_are_numbered_on_from_earlier_attempts() -> None:
     now = Progress().with_report({"loss": 1}, checkpoint_uri="/r/c1", first_index=5, time="t1")
     now = now.with_report({"loss": 0.5}, checkpoint_uri=None, first_index=5, time="t2")
-    assert now.checkpoint == {"uri": "/r/c1", "index": 5, "time": "t1", "metrics": {"loss": "1"}}
+    assert now.checkpoint == Checkpoint("/r/c1", 5, "t1", {"loss": "1"})
     assert (now.reports, now.metrics) == (2, {"loss": "0.5"})
     now = now.with_report({"loss": 0.25}, checkpoint_uri="/r/c2", first_index=5, time="t3")
     assert now.checkpoint is not None
-    assert now.checkpoint["index"] == 6
+    assert now.checkpoint.index == 6
     assert Progress.from_dict(now.to_dict()) == now
 
 
@@ -70,7 +72,7 @@ def test_reports_are_awaited_only_while_the_group_trains(names: list[str], is_tr
 
 
 def test_only_states_of_the_contract() -> None:
-    assert {state for pair in progress._STATES.values() for state in pair} <= set(STATES)
+    assert {state for pair in _STATES.values() for state in pair} <= set(STATES)
 
 
 def test_metrics_are_short_texts() -> None:
@@ -84,15 +86,15 @@ def test_metrics_are_short_texts() -> None:
 
     given = {"a": 0.1 + 0.2, "b": 3, "c": True, "d": "x" * 999, "e": Scalar(), "f": Vector(), "g": [1], "h": math.nan}
     texts = format_metrics(given)
-    assert texts == {"a": "0.3", "b": "3", "c": "True", "d": "x" * 200, "e": "0.123457", "h": "nan"}
-    assert len(format_metrics({str(n): n for n in range(999)})) == progress.METRICS_LIMIT
+    assert texts == {"a": "0.3", "b": "3", "c": "True", "d": "x" * MAX_METRIC_VALUE, "e": "0.123457", "h": "nan"}
+    assert len(format_metrics({str(n): n for n in range(999)})) == MAX_METRICS
 
 
 def test_another_fit_counts_on() -> None:
     first = Progress(state="FINISHED", has_run=True, reports=4, commits=2, processes=("a-1",), run_uri="/runs/a")
-    second = first.begin_run(run_uri="/runs/b", warning={"reason": "A"})
+    second = first.begin_run(run_uri="/runs/b", warning=WARNING)
     assert second.with_ray_state("SCHEDULING").state == "SCHEDULING"
-    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/b", {"reason": "A"})
+    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/b", WARNING)
     assert Progress.from_dict(second.to_dict()) == second
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.report import Report
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.progress import Progress
@@ -97,7 +98,7 @@ def stop(publisher: Publisher) -> None:
     publisher.wait_stopped(5)
 
 
-CHECKPOINT = {"uri": "/c", "index": 0, "time": "t", "metrics": {"loss": "1"}}
+CHECKPOINT = Checkpoint("/c", 0, "t", {"loss": "1"})
 
 
 def test_each_state_is_sent_whole_and_the_token_is_read_anew(server: Server, tmp_path: Path) -> None:
@@ -114,7 +115,7 @@ def test_each_state_is_sent_whole_and_the_token_is_read_anew(server: Server, tmp
     first, second, third, last = server.bodies
     assert (first["state"], first["attempt"], first["uid"]) == ("STARTING", 2, "u")
     assert (second["state"], second["reports"], second["metrics"]) == ("RUNNING", 3, {"loss": "1"})
-    assert (third["joined"], third["checkpoint"]) == (2, {**CHECKPOINT, "attempt": 0})
+    assert (third["joined"], third["checkpoint"]) == (2, CHECKPOINT.to_dict())
     assert (last["state"], last["reports"]) == ("FINISHED", 3)
     assert server.tokens[0] == "Bearer first"
     assert server.tokens[-1] == "Bearer second"

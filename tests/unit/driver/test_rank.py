@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from ray.train.v2._internal.execution.worker_group import thread_runner
 
 from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printable
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError
 from railhead.driver.logs import marks
-from railhead.driver.trainers import rank
+from railhead.driver.rank import run as rank
 
 
 class Silent(BaseException):
@@ -107,6 +108,41 @@ def test_every_error_is_noted_and_can_travel(
     assert isinstance(caught.value, TrainingError) or keeps
     assert caught.value.__context__ is None or keeps, "Ray would log it"
     assert "Traceback (most recent call last)" in capfd.readouterr().err or name == "no name"
+
+
+def run_as_ray_does(target: Callable[[], Any]) -> thread_runner.ThreadRunner:
+    runner = thread_runner.ThreadRunner()
+    with own_streams():
+        runner.run(target)
+        runner._thread.join(30)
+    runner.get_exception_queue().put(None)  # for the thread that waits for an error of the first one
+    return runner
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_contract_what_rays_thread_loses_has_been_noted() -> None:
+    def lose(*_: Any) -> None:
+        raise SystemExit
+
+    def act() -> Any:
+        return rank.run_rank(lambda _: fail(ValueError("\udcff bad")), initial="", keeps_exception=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thread_runner, "construct_user_exception_with_traceback", lose)
+        runner = run_as_ray_does(act)
+    assert (runner.is_running(), runner.get_error()) == (False, None), "Ray takes it for a success"
+    end = rank.read_end()
+    assert end.stage == rank.RAISED and end.error is not None
+    assert end.error.text.startswith(r"ValueError: \udcff bad")
+
+
+@pytest.mark.parametrize("error", ["\udcff bad", "plain"])
+def test_contract_rays_thread_keeps_what_a_rank_hands_to_it(error: str) -> None:
+    """Also behind closed streams: Ray logs it before it keeps it."""
+    act = lambda _: close_streams(ValueError(error))  # noqa: E731
+    runner = run_as_ray_does(lambda: rank.run_rank(act, initial="", keeps_exception=False))
+    kept = runner.get_error()
+    assert kept is not None and isinstance(kept._base_exc, TrainFunctionRaised)
 
 
 def test_a_function_that_returned_has_returned(capfd: pytest.CaptureFixture[str]) -> None:

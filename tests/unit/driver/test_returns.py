@@ -10,13 +10,13 @@ import pytest
 
 from railhead.contract import environment as e
 from railhead.driver.errors import NotReturned, TrainFunctionRaised
+from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import returns
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.train_controller.failure_policy import build_verdict
 from railhead.driver.train_controller.returns import ReturnsCallback
 from railhead.driver.train_controller.workers import Answer
-from railhead.driver.trainers.rank import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
 
 RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)", 1.0)
 
@@ -125,6 +125,6 @@ def test_silence_is_an_error_of_the_application() -> None:
     group = type("WorkerGroupError", (Exception,), {})("")
     group.worker_failures = {1: NotReturned(1, "its thread ended", 1.0)}
     verdict = build_verdict(group)
-    assert (verdict.failure_class, verdict.reason) == ("Application", "TrainFunctionNotReturned")
+    assert (verdict.class_, verdict.reason) == ("Application", "TrainFunctionNotReturned")
     assert verdict.message == "rank 1: its thread ended"
     assert miss_success().reason == verdict.reason

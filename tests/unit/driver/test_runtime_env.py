@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from railhead.driver.errors import JobRefused
 from railhead.driver.user_code import runtime_env
 from railhead.driver.user_code.runtime_env import (
     KEYS,
-    RuntimeEnvRefused,
     brings_modules,
     is_uploaded,
     prepare_runtime_env,
@@ -68,7 +68,7 @@ def test_what_cannot_be_is_refused_with_its_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setattr(runtime_env, "_check_tools", lambda values: None)  # or Ray would not be asked about uv
-    with pytest.raises(RuntimeEnvRefused, match=words):
+    with pytest.raises(JobRefused, match=words):
         prepare(wanted, tmp_path)
 
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_is_refused_with_its_field(
 def test_packages_need_virtualenv_in_the_image(monkeypatch: pytest.MonkeyPatch, installer: str) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "virtualenv" else find(name))
-    with pytest.raises(RuntimeEnvRefused, match=f"spec.runtimeEnv.{installer}: spec.image has no virtualenv"):
+    with pytest.raises(JobRefused, match=f"spec.runtimeEnv.{installer}: spec.image has no virtualenv"):
         prepare({installer: ["a"]})
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: True)
     assert prepare({installer: ["a"]}) == {installer: ["a"]}

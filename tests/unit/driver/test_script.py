@@ -15,10 +15,10 @@ from ray.train.v2.api.callback import RayTrainCallback
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
-from railhead.contract.exit_codes import CLASS_OF_CODE
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import FILE
-from railhead.driver.ending import Ending
-from railhead.driver.errors import NotReturned
+from railhead.driver.ending import Ending, build_outcome, find_exit_code
+from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.node.process import kill_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
@@ -26,13 +26,11 @@ from railhead.driver.script import fit as script_fit
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
 from railhead.driver.train_controller.callback_path import CALLBACKS
-from railhead.driver.train_controller.failure import Verdict
 from railhead.driver.trainers.offer import Offer
-from railhead.driver.trainers.users import TrainerRefused
 from tests.ray.pods import make_job
 
-SAID = Verdict("Application", "TrainFunctionRaised", "rank 1: ValueError: no")
-OUT_OF_MEMORY = Verdict("OutOfMemory", "OutOfMemory", "rank 0")
+SAID = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")
+OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
 
 
 @pytest.mark.parametrize(
@@ -60,12 +58,13 @@ OUT_OF_MEMORY = Verdict("OutOfMemory", "OutOfMemory", "rank 0")
     ],
 )
 def test_how_a_script_ended(
-    code: int, fit: Fit | None, verdict: Verdict | None, words: list[str], expected: tuple[str, str, str]
+    code: int, fit: Fit | None, verdict: Failure | None, words: list[str], expected: tuple[str, str, str]
 ) -> None:
     ending = decide_ending(code, fit=fit, verdict=verdict, words=words)
-    assert (ending.outcome, ending.reason) == expected[:2]
-    assert expected[2] in ending.message
-    assert ending.outcome == "Succeeded" or ending.outcome in CLASS_OF_CODE.values()
+    outcome = build_outcome(ending)
+    assert (outcome.outcome, outcome.reason) == expected[:2]
+    assert expected[2] in outcome.message
+    assert find_exit_code(ending) == (0 if outcome.has_succeeded else FailureClass(expected[0]).exit_code)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +143,16 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
     out, err = capfd.readouterr()
     assert out.splitlines() == ["two words True", f"{','.join(CALLBACKS)} 1", "no end of line"]
     assert err.splitlines() == ["['the-run', '/runs', '3', '10.0.0.2:6379']"]
-    assert ending.message.endswith("code 5 before any fit():\n['the-run', '/runs', '3', '10.0.0.2:6379']")
+    assert build_outcome(ending).message.endswith(
+        "code 5 before any fit():\n['the-run', '/runs', '3', '10.0.0.2:6379']"
+    )
 
 
 def test_a_command_that_cannot_be_started_is_refused(folder: Path) -> None:
-    ending = run(folder, "", Host(), entrypoint=["no-such-program"])
-    assert "EntrypointNotUsable" in str(ending)
-    assert "trainer.entrypoint: no-such-program cannot be started: No such file or directory" in str(ending)
+    with pytest.raises(JobRefused) as caught:
+        run(folder, "", Host(), entrypoint=["no-such-program"])
+    assert caught.value.failure.reason == "EntrypointNotUsable"
+    assert "trainer.entrypoint: no-such-program cannot be started: No such file or directory" in str(caught.value)
 
 
 def test_the_head_can_end_a_script_with_all_that_it_started(folder: Path) -> None:
@@ -210,7 +212,7 @@ def test_something_is_done_right_after_an_import(tmp_path: Path) -> None:
 
 
 def test_sitecustomize_is_cheap_where_no_script_runs(tmp_path: Path) -> None:
-    code = "import sys; from railhead.driver.user_code.site import customize; customize('/x/sitecustomize.py'); "
+    code = "import sys; from railhead.driver.site import customize; customize('/x/sitecustomize.py'); "
     code += "print('railhead.driver.script.hooks' in sys.modules)"
     for value in ("", "1"):
         command = [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, *sys.path]
@@ -225,8 +227,7 @@ def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
     values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
     for name, value in {**values, **Offer("the-run", str(tmp_path), 2).to_environment()}.items():
         monkeypatch.setenv(name, str(value))
-    for name in ("RAILHEAD_RUN_URI", "RAILHEAD_RUN_WARNING"):
-        monkeypatch.setenv(name, "")
+    monkeypatch.setenv("RAILHEAD_RUN", "")
     spool = Spool(tmp_path)
     spool.write_heard(9)
     return spool
@@ -256,13 +257,13 @@ def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
     failed = in_script.read_fit()
     assert failed is not None and failed.verdict is not None
     assert (failed.number, failed.state, failed.verdict.reason) == (2, FAILED, "RayTrainFailed")
-    with pytest.raises(TrainerRefused):
+    with pytest.raises(JobRefused):
         script_fit.watch_fit(make_trainer(5), lambda trainer: "result")
     refused = in_script.read_fit()
     assert refused is not None and refused.verdict is not None
     assert refused.verdict.message.startswith("trainer.entrypoint: ScalingConfig asks for 5 workers of 1 CPU")
     script_fit.watch_fit(make_trainer(), succeed)
-    with pytest.raises(NotReturned, match="has not said that the training function returned on every rank"):
+    with pytest.raises(AttemptFailed, match="has not said that the training function returned on every rank"):
         script_fit.watch_fit(make_trainer(), lambda trainer: "the success of the fit() before is not this one's")
     silent = in_script.read_fit()
     assert silent is not None and silent.verdict is not None

@@ -100,7 +100,7 @@ def test_one_worker_of_each_node_is_asked_and_nothing_is_left_behind(
     group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(JobRefused, match=f"run.storagePath {tmp_path}: .* worker pod w1 does not see") as caught:
         SharedStorageCallback().after_worker_group_start(group)
-    assert caught.value.reason == "StorageNotShared"
+    assert caught.value.failure.reason == "StorageNotShared"
     assert sorted((tmp_path / "r").iterdir()) == before
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.exit_codes import HANG
+from railhead.contract.failure import Failure, FailureClass
 from railhead.driver import silence as silence_module
-from railhead.driver.ending import Ending
+from railhead.driver.ending import is_premature
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.silence import Silence, describe_stacks, explain_hang, watch_silence
@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
-    spool, endings, said = Spool(tmp_path), list[Ending](), list[str]()
+    spool, endings, said = Spool(tmp_path), list[Failure](), list[str]()
     spool.write(TRAINING.to_dict())
     spool.write_deadline(None)
     watch = threading.Thread(
@@ -66,14 +66,14 @@ def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
     spool.write_deadline(0.05)
     watch.join(10)
     [ending] = endings
-    assert (ending.outcome, ending.reason, ending.exit_code) == ("Hang", "ProgressDeadlineExceeded", HANG)
-    assert ending.is_premature
+    assert (ending.class_, ending.reason) == (FailureClass.HANG, "ProgressDeadlineExceeded")
+    assert is_premature(ending)
     assert "controller does not answer" in ending.message
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -> None:
-    spool, endings = Spool(tmp_path), list[Ending]()
+    spool, endings = Spool(tmp_path), list[Failure]()
 
     def say(text: str) -> None:
         if "has reported nothing" in text:
@@ -137,7 +137,7 @@ def test_the_stacks_tell_where_the_training_thread_is() -> None:
 def test_whose_code_a_file_is() -> None:
     assert find_package("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py") == "torch"
     assert find_package("/x/dist-packages/six.py") == "six"
-    assert find_package("/var/lib/railhead.pyz/railhead/driver/trainers/train_func.py") == "railhead"
+    assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/train_func.py") == "railhead"
     assert find_package(threading.__file__) == "threading"
     assert find_package("<frozen importlib>") is not None
     assert find_package("/code/train.py") is None

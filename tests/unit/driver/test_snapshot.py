@@ -19,13 +19,14 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage import repair
-from railhead.driver.storage.claim import RUN_CLAIM, Claimed, restore_run
+from railhead.driver.storage.claim import Restored, restore_run
 from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.train_controller.fence import FenceCallback
-from railhead.driver.train_controller.ray_checkpoints import find_form
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
@@ -75,7 +76,7 @@ def test_the_installed_ray_goes_on_with_a_snapshot_of_another_one(form: str, tmp
         run.commit(name)
     (tmp_path / "r" / FILE).write_text(json.dumps(FORMS[form]))
     (tmp_path / "r" / repair.COPY).unlink(missing_ok=True)
-    assert run.restore() == Claimed("c1", None)
+    assert run.restore() == Restored("c1", None)
     manager = Run(tmp_path).manager
     assert manager.latest_checkpoint_result is not None
     assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c1"
@@ -110,7 +111,8 @@ class Run:
         self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=2), self.storage)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv(RUN_CLAIM, str(take_run(self.folder, uid="mine", attempt=1)))
+            patch.setenv("RAILHEAD_RUN", "")
+            RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
             patch.setenv(e.TEMP, str(folder))
             FenceCallback().after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
 
@@ -127,7 +129,7 @@ class Run:
 
         asyncio.run(register())
 
-    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> Claimed:
+    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> Restored:
         return restore_run(self.folder, form=find_form(), known=known or {}, commits=commits)
 
 
@@ -180,29 +182,29 @@ def test_the_run_goes_on_from_the_newest_whole_checkpoint(run: Run, tmp_path: Pa
     hurt(tmp_path / "r")
     claimed = run.restore()
     assert claimed.latest == latest and claimed.warning is not None
-    assert (claimed.warning["reason"], words in claimed.warning["message"]) == (reason, True), claimed
-    assert claimed.warning["message"].endswith(f"; the run goes on from {latest}")
+    assert (claimed.warning.reason, words in claimed.warning.message) == (reason, True), claimed
+    assert claimed.warning.message.endswith(f"; the run goes on from {latest}")
     again = Run(tmp_path)
     found = again.manager.latest_checkpoint_result
     assert found is not None and (Path(found.checkpoint.path).name, found.metrics) == (
         latest,
         {"loss": float(latest[1])},
     )
-    assert again.restore() == Claimed(latest, None), "what was made whole is whole"
+    assert again.restore() == Restored(latest, None), "what was made whole is whole"
     again.commit("c9", loss=9.0)
-    assert again.restore() == Claimed("c9", None)
+    assert again.restore() == Restored("c9", None)
 
 
 def test_nothing_is_touched_while_all_is_well(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / "c2" / "added-later").write_text("by the user")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")}
-    assert run.restore() == Claimed("c2", None)
+    assert run.restore() == Restored("c2", None)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")} == before
 
 
 def test_a_copy_that_was_cut_off_does_no_harm(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / repair.COPY).write_text("{")
-    assert run.restore() == Claimed("c2", None)
+    assert run.restore() == Restored("c2", None)
     (tmp_path / "r" / FILE).write_text("{")
     claimed = run.restore()
     assert claimed.latest == "c2" and claimed.warning is not None
@@ -228,14 +230,14 @@ def test_with_none_left_the_job_ends_and_does_not_train_from_the_beginning(
         run.restore()
     claimed = run.restore(commits=0)  # as for the first attempt of another job of this run.name
     assert claimed.latest is None and claimed.warning is not None
-    assert claimed.warning["message"].endswith("no checkpoint is known, so training begins anew")
+    assert claimed.warning.message.endswith("no checkpoint is known, so training begins anew")
     assert Run(tmp_path).manager.latest_checkpoint_result is None
     assert (tmp_path / "r" / repair.UNREADABLE).exists()
 
 
 def test_a_run_without_a_commit_begins(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
-    assert restore_run(folder, form=find_form(), known={}, commits=0) == Claimed(None, None)
+    assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(None, None)
     with pytest.raises(JobRefused, match=f"{FILE} is gone"):
         restore_run(folder, form=find_form(), known={}, commits=1)
 
@@ -245,4 +247,4 @@ def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there
     for _ in range(2):
         run.commit("last")
     (tmp_path / "r" / "last" / "weights").write_text("")
-    assert run.restore() == Claimed("last", None)
+    assert run.restore() == Restored("last", None)

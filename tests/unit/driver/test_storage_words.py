@@ -10,8 +10,8 @@ import pyarrow.fs
 import pytest
 from ray.train.v2._internal.execution.storage import get_fs_and_path
 
+from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage import ask, prepare
-from railhead.driver.storage.ask import StorageRefused, StorageUnreachable
 from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.storage.words import explain_error, is_unreachable, redact
 
@@ -36,15 +36,13 @@ def test_contract_ray_gives_every_uri_to_arrow(storage_path: str, type_name: str
 
 
 def test_hadoop_without_its_client_is_said_in_words() -> None:
-    with pytest.raises(
-        StorageRefused, match=r"run\.storagePath hdfs://namenode:8020/runs: spec\.image lacks"
-    ) as caught:
+    with pytest.raises(JobRefused, match=r"run\.storagePath hdfs://namenode:8020/runs: spec\.image lacks") as caught:
         prepare_storage("hdfs://namenode:8020/runs", run_name="r")
     assert "libhdfs" in str(caught.value) and "JAVA_HOME" in str(caught.value)
 
 
 def test_azure_without_an_account_is_refused_with_the_field() -> None:
-    with pytest.raises(StorageRefused, match=r"run\.storagePath abfs://container/runs cannot be written: .*account"):
+    with pytest.raises(JobRefused, match=r"run\.storagePath abfs://container/runs cannot be written: .*account"):
         prepare_storage("abfs://container/runs", run_name="r")
 
 
@@ -100,7 +98,7 @@ def test_an_arrow_that_is_too_old_is_named(text: str) -> None:
 def test_a_storage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ask, "CHECK_TIMEOUT", 0.1)
     monkeypatch.setattr(prepare, "_check_path", lambda folder: threading.Event().wait())
-    with pytest.raises(StorageUnreachable, match=r"run\.storagePath .* no answer within"):
+    with pytest.raises(Unreachable, match=r"run\.storagePath .* no answer within"):
         prepare_storage(str(tmp_path), run_name="r")
 
 

@@ -12,7 +12,8 @@ import pytest
 from railhead.contract import environment as e
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised
 from railhead.driver.logs.marks import find_mark
-from railhead.driver.trainers import rank, train_func
+from railhead.driver.rank import run as rank
+from railhead.driver.rank import train_func
 from railhead.driver.user_code.path import WORKING_FOLDER
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from railhead.driver.rank.train_func import run_train_func
 from railhead.driver.trainers.configs import plan_configs
-from railhead.driver.trainers.train_func import run_train_func
 from railhead.driver.trainers.trainer import build_trainer
 from tests.ray.pods import make_job
 
@@ -83,7 +84,7 @@ def test_ray_takes_the_arguments(framework: str, backend: dict[str, str], tmp_pa
         train_loop_config={"lr": 0.1},
         log_level="ERROR",
     )
-    trainer = build_trainer(job, storage_path=str(tmp_path))
+    trainer: Any = build_trainer(job, storage_path=str(tmp_path))
     assert trainer.train_loop_per_worker is run_train_func
     assert trainer.train_loop_config == {"entrypoint": "user:train_func", "config": {"lr": 0.1}, "initial": ""}
     assert trainer.run_config.checkpoint_config.num_to_keep == 3

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional
 from urllib.parse import urlsplit
 
-from railhead.driver.ending import Ending
+from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.fetch.problem import FIELD, FetchProblem, configuration
 
 USERNAME, PASSWORD = "username", "password"  # of Secrets of the type kubernetes.io/basic-auth
@@ -37,7 +37,7 @@ def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
         return
     if not folder.exists() or not any(folder.iterdir()):
         message = f"{FIELD}.secretName: there is no Secret {secret}; create it"
-        raise FetchProblem(Ending.infrastructure("SecretNotFound", message))
+        raise FetchProblem(Failure(FailureClass.INFRASTRUCTURE, "SecretNotFound", message))
     needs = "password (with username) or ca.crt" if is_https else PRIVATE_KEY
     raise configuration("SecretNotUsable", f"{FIELD}.secretName: Secret {secret} has no {needs} for {repository}")
 

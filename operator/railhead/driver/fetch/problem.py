@@ -9,21 +9,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from railhead.driver.ending import Ending
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.errors import AttemptFailed
 
 FIELD = "spec.source.git"
 
 
-class FetchProblem(Exception):
-    """The commit cannot be had; `ending` says why and of which class that is."""
-
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.message)
-        self.ending = ending
+class FetchProblem(AttemptFailed):
+    """The commit cannot be had."""
 
     @property
     def is_lasting(self) -> bool:
-        return self.ending.outcome == "Configuration"
+        return self.failure.class_ == FailureClass.CONFIGURATION
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,11 @@ def classify_words(words: str, *, repository: str, revision: str) -> FetchProble
             what = known.what.format(repository=repository, revision=revision)
             return configuration(known.reason, f"{known.field}: {what} ({told})")
     message = f"{FIELD}.repository: {repository} cannot be fetched: {told}"
-    return FetchProblem(Ending.infrastructure("SourceNotFetched", message))
+    return FetchProblem(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message))
 
 
 def configuration(reason: str, message: str) -> FetchProblem:
-    return FetchProblem(Ending.configuration(reason, message))
+    return FetchProblem(Failure(FailureClass.CONFIGURATION, reason, message))
 
 
 def commit_not_found(repository: str, revision: str) -> FetchProblem:

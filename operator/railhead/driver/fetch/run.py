@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Mapping, NoReturn, Optional
 
 from railhead.contract import environment as e
+from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
-from railhead.contract.outcome import Outcome
-from railhead.driver.ending import Ending, write_outcome
+from railhead.driver.ending import build_outcome, write_termination_message
 from railhead.driver.fetch.credentials import answer_git, check_credentials
 from railhead.driver.fetch.problem import FIELD, FetchProblem
 from railhead.driver.fetch.repository import Commit, Git, fetch_commit
@@ -22,17 +22,17 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
     try:
         fetch(environment, job.git)
     except FetchProblem as problem:
-        _end(problem.ending, environment.get(e.TERMINATION_MESSAGE))
+        _end(problem.failure, environment.get(e.TERMINATION_MESSAGE))
     except OSError as error:  # a full disk, a Secret that may not be read
         message = f"{FIELD}: {type(error).__name__}: {error}"
-        _end(Ending.infrastructure("SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
+        _end(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
     os._exit(0)
 
 
-def _end(ending: Ending, termination_message: Optional[str]) -> NoReturn:
-    write_outcome(Outcome(ending.outcome, ending.reason, ending.message), termination_message)
-    _say(f"{ending.outcome}: {ending.message}")
-    os._exit(ending.exit_code)
+def _end(failure: Failure, termination_message: Optional[str]) -> NoReturn:
+    write_termination_message(build_outcome(failure).to_json(), termination_message)
+    _say(f"{failure.class_}: {failure.message}")
+    os._exit(failure.class_.exit_code)
 
 
 def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
-METRICS_LIMIT = 32
-TEXT_LIMIT = 200
+from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
+from railhead.contract.report import RunWarning, State
+from railhead.driver.describe import make_printable
 
 # Ray Train's controller states -> contract.report.STATES, once the group has run and before.
-_STATES = {
+_STATES: Dict[str, Tuple[State, State]] = {
     "INITIALIZING": ("SCHEDULING", "SCHEDULING"),
     "SCHEDULING": ("SCHEDULING", "RESTARTING"),
     "RESCHEDULING": ("SCHEDULING", "RESTARTING"),
@@ -26,30 +27,43 @@ _STATES = {
 
 @dataclass(frozen=True)
 class Progress:
-    """The latest state of this attempt; the checkpoints as in `contract.report.Report`."""
+    """The latest state of this attempt; what it shares with `contract.report.Report` is explained there."""
 
-    state: str = "STARTING"
+    state: State = "STARTING"
     has_run: bool = False
     reports: int = 0
     commits: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
-    checkpoint: Optional[dict[str, Any]] = None
-    best_checkpoint: Optional[dict[str, Any]] = None
+    checkpoint: Optional[Checkpoint] = None
+    best_checkpoint: Optional[Checkpoint] = None
     run_uri: str = ""  # empty = as the job says
     resumed_from: Optional[str] = None  # URI; empty = this fit() began anew, None = not known yet
-    warning: Optional[dict[str, str]] = None  # as in `contract.report.Report`
+    warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is asked for reports; not while Ray Train ends it, and validates
     processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        newest, best = self.checkpoint, self.best_checkpoint
+        return {
+            **asdict(self),
+            "checkpoint": newest.to_dict() if newest else None,
+            "best_checkpoint": best.to_dict() if best else None,
+        }
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Progress:
-        return Progress(**{k: v for k, v in values.items() if k in Progress.__dataclass_fields__})
+        """Of `to_dict`, or of an empty one."""
+        known = {name: value for name, value in values.items() if value is not None}
+        for name in ("checkpoint", "best_checkpoint"):
+            if name in known:
+                known[name] = Checkpoint.from_dict(known[name])
+        if "warning" in known:
+            known["warning"] = RunWarning(**known["warning"])
+        known["processes"] = tuple(known.get("processes", ()))
+        return Progress(**known)
 
     def begin_run(
-        self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[dict[str, str]] = None
+        self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[RunWarning] = None
     ) -> Progress:
         """Another fit(): a script may call it several times, and the counts go on."""
         begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
@@ -74,7 +88,7 @@ class Progress:
         return progress.with_commit(texts, checkpoint_uri=checkpoint_uri, first_index=first_index, time=time)
 
     def with_commit(self, texts: dict[str, str], *, checkpoint_uri: str, first_index: int, time: str) -> Progress:
-        checkpoint = {"uri": checkpoint_uri, "index": first_index + self.commits, "time": time, "metrics": texts}
+        checkpoint = Checkpoint(checkpoint_uri, first_index + self.commits, time, texts)
         return replace(self, commits=self.commits + 1, checkpoint=checkpoint)
 
 
@@ -83,8 +97,8 @@ def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, 
     result: dict[str, str] = {}
     for name, value in sorted(metrics.items(), key=lambda item: item[0] != first):
         text = _format_value(value)
-        if text is not None and len(result) < METRICS_LIMIT:
-            result[str(name)[:63]] = text
+        if text is not None and len(result) < MAX_METRICS:
+            result[make_printable(str(name))[:MAX_METRIC_NAME]] = text
     return result
 
 
@@ -97,7 +111,7 @@ def _format_value(value: Any) -> Optional[str]:
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(value)
     if isinstance(value, (bool, int, str)):
-        return str(value)[:TEXT_LIMIT]
+        return make_printable(str(value))[:MAX_METRIC_VALUE]
     return None
 
 

@@ -16,11 +16,10 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Any, Callable, Optional, cast
+from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report, ResumedFrom, RunWarning, State
+from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report, ResumedFrom
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -76,15 +75,15 @@ class Publisher:
             base = self._report
         return replace(
             base,
-            state=base.state if base.state in ("FINISHED", "ERRORED") else cast(State, progress.state),
+            state=base.state if base.state in ("FINISHED", "ERRORED") else progress.state,
             reports=progress.reports,
             workers=len(progress.processes),
             metrics=progress.metrics,
-            checkpoint=Checkpoint.from_dict(progress.checkpoint),
-            best_checkpoint=Checkpoint.from_dict(progress.best_checkpoint),
+            checkpoint=progress.checkpoint,
+            best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
-            warning=RunWarning(**progress.warning) if progress.warning else None,
+            warning=progress.warning,
         )
 
     def begin_stop(self) -> None:

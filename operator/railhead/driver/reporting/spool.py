@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from railhead.driver.train_controller.failure import Verdict
+from railhead.contract.failure import Failure, FailureClass
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
@@ -26,7 +26,7 @@ class Fit:
 
     number: int
     state: str
-    verdict: Optional[Verdict] = None
+    verdict: Optional[Failure] = None
 
 
 class Spool:
@@ -43,12 +43,11 @@ class Spool:
     def read(self) -> dict[str, Any]:
         return self._read("progress.json") or {}
 
-    def write_verdict(self, verdict: Verdict) -> None:
+    def write_verdict(self, verdict: Failure) -> None:
         self._replace("verdict.json", asdict(verdict))
 
-    def read_verdict(self) -> Optional[Verdict]:
-        values = self._read("verdict.json")
-        return Verdict(**values) if values else None
+    def read_verdict(self) -> Optional[Failure]:
+        return _parse_failure(self._read("verdict.json"))
 
     def write_returned(self, ranks: int) -> None:
         """The function returned on every one of the group's ranks."""
@@ -74,7 +73,7 @@ class Spool:
         if values is None:
             return None
         verdict = values.pop("verdict")
-        return Fit(**values, verdict=Verdict(**verdict) if verdict else None)
+        return Fit(**values, verdict=_parse_failure(verdict))
 
     def write_heard(self, number: int) -> None:
         """The output of this fit() has been read to its end."""
@@ -135,3 +134,7 @@ class Spool:
         except (OSError, ValueError):
             return None
         return values if isinstance(values, dict) else None
+
+
+def _parse_failure(values: Optional[dict[str, Any]]) -> Optional[Failure]:
+    return Failure(FailureClass(values["class_"]), values["reason"], values["message"]) if values else None

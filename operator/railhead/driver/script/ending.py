@@ -1,4 +1,4 @@
-"""How the user's script ended: its exit code, what its last fit() did, and its last words, as an Ending. Pure."""
+"""How the user's script ended: its exit code, what its last fit() did, and its last words, as an ending. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 import signal
 from typing import Optional
 
-from railhead.driver.ending import Ending
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.ending import Ending, Success
 from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
-from railhead.driver.train_controller.failure import Verdict
 
 # A script that cannot be imported ends the same way each time.
 _LASTING = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
@@ -18,24 +18,28 @@ _NO_FIT = (
 )
 
 
-def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Verdict], words: list[str]) -> Ending:
+def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Failure], words: list[str]) -> Ending:
     """`fit`: the last one, None without any; `verdict`: the failure policy's, if it ended that one."""
     if fit is not None and fit.verdict is not None and fit.state == FAILED:
-        return Ending.from_verdict(fit.verdict)
+        return fit.verdict
     if code == 0:
         if fit is None:
-            return Ending.configuration("NoFit", _NO_FIT)
+            return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
         if fit.state == RUNNING:
-            return Ending.application("ScriptEnded", "trainer.entrypoint: the script ended while its fit() still ran")
-        return Ending.succeeded()
+            return Failure(
+                FailureClass.APPLICATION,
+                "ScriptEnded",
+                "trainer.entrypoint: the script ended while its fit() still ran",
+            )
+        return Success()
     if verdict is not None:
-        return Ending.from_verdict(verdict)
+        return verdict
     message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
     if words:
         message += ":\n" + "\n".join(words)
     if fit is None and words and _LASTING.match(words[-1]):
-        return Ending.configuration("EntrypointNotUsable", message)
-    return Ending.application("ScriptFailed", message)
+        return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
+    return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
 
 
 def _describe(code: int) -> str:

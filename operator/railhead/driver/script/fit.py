@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, Callable
 
 from railhead.contract import environment as e
-from railhead.contract.exit_codes import CLASS_OF_CODE, CONFIGURATION
-from railhead.driver.errors import NotReturned
+from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
 from railhead.driver.storage.claim import claim_run
-from railhead.driver.train_controller.failure import Verdict, miss_success
+from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.offer import Offer
 
 HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
@@ -35,9 +34,9 @@ def watch_trainers(module: Any) -> None:
 
 
 def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
-    """Raises what fit() raises, TrainerRefused instead of a wait without end, or that the run is another's."""
+    """Raises what fit() raises, JobRefused instead of a wait without end, or that the run is another's."""
     from railhead.driver.train_controller.failure_policy import build_verdict
-    from railhead.driver.trainers.users import TrainerRefused, make_ready
+    from railhead.driver.trainers.users import make_ready
 
     spool = Spool(Path(os.environ[e.TEMP]))
     before = spool.read_fit()
@@ -47,16 +46,15 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         offer = Offer.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
-        make_ready(trainer, job=job, offer=offer, offered_path=offer.storage_path)
+        run = make_ready(trainer, who="trainer.entrypoint", job=job, offer=offer, offered_path=offer.storage_path)
         if not trainer.running_in_local_mode:
-            claim_run(trainer.run_config, pod=pod, job=job)
+            claim_run(trainer.run_config, run, pod=pod, job=job)
         result = fit(trainer)
         if not (trainer.running_in_local_mode or spool.have_all_returned()):
-            spool.write_verdict(miss_success())
-            raise NotReturned(-1, miss_success().message, time.time())
-    except TrainerRefused as error:
-        verdict = Verdict(CLASS_OF_CODE[CONFIGURATION], error.reason, error.describe("trainer.entrypoint"))
-        spool.write_fit(Fit(number, FAILED, verdict))
+            raise AttemptFailed(miss_success())
+    except AttemptFailed as error:
+        spool.write_fit(Fit(number, FAILED, error.failure))
+        _wait_until_heard(spool, number)
         raise
     except Exception as error:
         spool.write_fit(Fit(number, FAILED, spool.read_verdict() or build_verdict(error)))

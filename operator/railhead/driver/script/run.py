@@ -18,6 +18,7 @@ from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.ending import Ending
+from railhead.driver.errors import JobRefused
 from railhead.driver.node.process import kill_group, start_piped_child
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.progress import Progress
@@ -28,6 +29,7 @@ from railhead.driver.trainers.offer import Offer
 from railhead.driver.user_code.path import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, so that sitecustomize knows it
+NOT_USABLE = "EntrypointNotUsable"
 LOOK_INTERVAL = 0.1  # seconds
 OUTPUT_TIMEOUT = 5.0  # for what the script left running and that keeps its output open
 LAST_LINES_TIMEOUT, LAST_LINES_TIMEOUT_OF_FAILURE = 5.0, 1.0
@@ -77,26 +79,27 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
     return ""
 
 
-def find_script_problem(job: JobInput, environment: Mapping[str, str]) -> str:
-    """Why the script cannot be started, as far as that is known before Ray is up."""
+def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
+    """As far as can be known before Ray is up. Raises JobRefused."""
     folder = find_working_folder(environment)
     missing = find_missing_file(job.entrypoint, folder)
-    return (
-        f"trainer.entrypoint: there is no file {missing} in {folder}, the script's working directory" if missing else ""
-    )
+    if missing:
+        raise JobRefused(
+            NOT_USABLE, f"trainer.entrypoint: there is no file {missing} in {folder}, the script's working directory"
+        )
 
 
 def run_script(
     job: JobInput, pod: Pod, *, offer: Offer, spool: Spool, host: ScriptHost, say: Callable[[str], None]
 ) -> Ending:
-    """To be called when Ray's head listens."""
+    """To be called when Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, offer=offer)
     try:
         child = start_piped_child(command, environment=environment, folder=find_working_folder(os.environ))
     except OSError as error:
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
-        return Ending.configuration("EntrypointNotUsable", problem)
+        raise JobRefused(NOT_USABLE, problem) from error
     host.adopt(child)
     say(f"the script runs: {' '.join(job.entrypoint)[:500]}")
     words: deque[str] = deque(maxlen=WORDS)

@@ -2,67 +2,61 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
-from railhead.driver.pod import RUN_URI, Pod, find_storage_path
+from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage.ask import ask_storage
 from railhead.driver.storage.fence import Claim, take_run
+from railhead.driver.storage.ray_form import Form, find_form
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, keep_copy, read_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
-from railhead.driver.train_controller.best_checkpoint import parse_known
-from railhead.driver.train_controller.ray_checkpoints import Form, find_form
-from railhead.driver.trainers.offer import RUN_WARNING
-
-# From here to the callbacks that Ray makes.
-RUN_CLAIM = "RAILHEAD_RUN_CLAIM"
-RUN_RESUMED_FROM = "RAILHEAD_RUN_RESUMED_FROM"  # the URI of a checkpoint, or empty
 
 
 @dataclass(frozen=True)
-class Claimed:
-    """Attributes: the name of the checkpoint that the run goes on from, and {reason, message} of what was wrong."""
+class Restored:
+    """Attributes: the name of the checkpoint that the run goes on from, or None; what was wrong, or None."""
 
     latest: Optional[str]
-    warning: Optional[dict[str, str]]
+    warning: Optional[RunWarning]
 
 
-def claim_run(run_config: Any, *, pod: Pod, job: JobInput) -> Claimed:
-    """By the trainer's own RunConfig. Raises Fenced, JobRefused or StorageUnreachable."""
-    own_uri = build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
+def claim_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
+    """By the trainer's own RunConfig; written for the callbacks. Raises Fenced, JobRefused or Unreachable."""
     # A run of another name or path is known to the job for this fit() only, and may be a new one each time.
-    is_own = os.environ.get(RUN_URI) == own_uri
+    is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     commits = pod.checkpoint_index + 1 if is_own else 0
     known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
     form = find_form()
 
-    def ask() -> tuple[Claim, Claimed]:
+    def ask() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
         return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
 
-    claim, claimed = ask_storage(run_config.storage_path, ask)
-    os.environ[RUN_CLAIM] = str(claim)
-    begins_from = build_checkpoint_uri(os.environ[RUN_URI], claimed.latest) if claimed.latest else ""
-    if not begins_from and is_own and pod.resume_from:
+    claim, restored = ask_storage(run_config.storage_path, ask)
+    resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
+    if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)
-        begins_from = pod.resume_from
-    os.environ[RUN_RESUMED_FROM] = begins_from
-    if claimed.warning:
-        os.environ[RUN_WARNING] = json.dumps(claimed.warning)
-        print(f"railhead: {claimed.warning['message']}", flush=True)
+        resumed_from = pod.resume_from
+    if restored.warning:
+        print(f"railhead: {restored.warning.message}", flush=True)
+    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=restored.warning or run.warning)
+    claimed.write()
     return claimed
 
 
 def check_initial(uri: str) -> None:
-    """Raises JobRefused or StorageUnreachable when a job cannot begin from this checkpoint."""
+    """Raises JobRefused or Unreachable when a job cannot begin from this checkpoint."""
 
     def measure() -> Size:
         from ray.train import Checkpoint
@@ -78,7 +72,7 @@ def check_initial(uri: str) -> None:
         )
 
 
-def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Claimed:
+def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Restored:
     """To be called behind the fence. `commits`: how many the status knows of. Raises JobRefused when none is left."""
     found = examine(folder, known=known)
     if found.snapshot is None:
@@ -89,10 +83,10 @@ def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], comm
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
         keep_copy(folder, text, sizes=copy.sizes)
-    return Claimed(found.snapshot.latest, _warn(found, f"the run goes on from {found.snapshot.latest}"))
+    return Restored(found.snapshot.latest, _warn(found, f"the run goes on from {found.snapshot.latest}"))
 
 
-def _begin_anew(folder: RunFolder, found: Found, *, commits: int) -> Claimed:
+def _begin_anew(folder: RunFolder, found: Found, *, commits: int) -> Restored:
     if commits:
         what = found.damage.text if found.damage else f"{FILE} is gone"
         raise JobRefused(
@@ -104,8 +98,8 @@ def _begin_anew(folder: RunFolder, found: Found, *, commits: int) -> Claimed:
     if data is not None and found.damage:  # Ray would raise at it
         folder.write(UNREADABLE, data)
         folder.delete(FILE)
-    return Claimed(None, _warn(found, "no checkpoint is known, so training begins anew"))
+    return Restored(None, _warn(found, "no checkpoint is known, so training begins anew"))
 
 
-def _warn(found: Found, then: str) -> Optional[dict[str, str]]:
-    return {"reason": found.damage.reason, "message": f"{found.damage.text}; {then}"} if found.damage else None
+def _warn(found: Found, then: str) -> Optional[RunWarning]:
+    return RunWarning(found.damage.reason, f"{found.damage.text}; {then}") if found.damage else None

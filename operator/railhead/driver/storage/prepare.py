@@ -24,7 +24,7 @@ class RunStorage:
 
 
 def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
-    """Writes and removes a small file in the run's folder. Raises StorageRefused or StorageUnreachable."""
+    """Writes and removes a small file in the run's folder. Raises JobRefused or Unreachable."""
     run_uri = build_checkpoint_uri(storage_path, run_name)
     if storage_path.startswith("/"):
         check: Callable[[], str] = lambda: _check_path(run_uri)  # noqa: E731

@@ -5,8 +5,11 @@ The texts are those of Arrow's C++ file systems, which Ray Train writes with; th
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import Mapping
+
+from railhead.driver.describe import read_text
 
 # The server did not answer, or answered that it cannot now: another try may succeed.
 _UNREACHABLE = re.compile(
@@ -37,8 +40,26 @@ _CREDENTIALS = {
 }
 
 
+# A disk that is full, a mount that is being brought back, a server that is away.
+_PASSING_CODES = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
+    | {errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+)
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether another try may end differently: for storage and datasets alike."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if "RayTaskError" in names:
+        cause = getattr(error, "cause", None)
+        return isinstance(cause, BaseException) and is_passing(cause)
+    if isinstance(error, (ConnectionError, TimeoutError)) or "RayError" in names:
+        return True
+    return isinstance(error, OSError) and (error.errno in _PASSING_CODES or is_unreachable(read_text(error)))
+
+
 def is_unreachable(text: str) -> bool:
-    """Whether another try may succeed."""
+    """Whether a storage says that it cannot answer now."""
     return bool(_UNREACHABLE.search(text)) and not _REFUSED.search(text)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import numbers
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
+from railhead.contract.checkpoint import NO_CHECKPOINT, Checkpoint
+from railhead.driver.reporting.commits import Commit
 from railhead.driver.reporting.progress import build_checkpoint_uri, format_metrics
 
 
@@ -24,15 +25,6 @@ class Ranking:
     attribute: str
     order: str
     kept: tuple[tuple[str, Mapping[str, Any]], ...]
-
-
-@dataclass(frozen=True)
-class Commit:
-    """What only the moment of the commit tells; `index` counts over all attempts."""
-
-    index: int
-    time: str
-    attempt: int
 
 
 def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
@@ -55,8 +47,8 @@ def _find_value(metrics: Mapping[str, Any], name: str) -> Any:
     return None
 
 
-def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> dict[str, Any]:
-    """{uri, index, time, metrics, attempt} of the best one, or an empty dict.
+def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> Checkpoint:
+    """The best one, or NO_CHECKPOINT.
 
     Of equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no number
     and is passed over.
@@ -68,27 +60,16 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
         if score is not None and name in commits and (best is None or sign * score >= best[0]):
             best = (sign * score, name, metrics)
     if best is None:
-        return {}
+        return NO_CHECKPOINT
     _, name, metrics = best
     commit = commits[name]
-    return {
-        "uri": build_checkpoint_uri(run_uri, name),
-        "index": commit.index,
-        "time": commit.time,
-        "metrics": format_metrics(metrics, first=ranking.attribute),
-        "attempt": commit.attempt,
-    }
-
-
-def parse_known(text: str) -> dict[str, Commit]:
-    """What the status tells of earlier attempts (`contract.environment.KNOWN_CHECKPOINTS`); empty for nonsense."""
-    try:
-        return {
-            str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))
-            for known in json.loads(text or "[]")
-        }
-    except (ValueError, KeyError, TypeError):
-        return {}
+    return Checkpoint(
+        build_checkpoint_uri(run_uri, name),
+        commit.index,
+        commit.time,
+        format_metrics(metrics, first=ranking.attribute),
+        commit.attempt,
+    )
 
 
 def explain_missing_score(name: str, ranking: Ranking) -> str:

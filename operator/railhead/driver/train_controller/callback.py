@@ -7,7 +7,6 @@ driver and pickles it into the controller. An exception here would end the run.
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from dataclasses import replace
@@ -19,20 +18,17 @@ from ray.train.v2._internal.execution.callback import ControllerCallback, Report
 
 from railhead.contract import environment as e
 from railhead.driver.logs.marks import name_process
-from railhead.driver.pod import RUN_URI
+from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.storage.claim import RUN_RESUMED_FROM
+from railhead.driver.run_context import RunContext
 from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.best_checkpoint import (
-    Commit,
     Ranking,
     explain_missing_score,
     find_best,
     find_score,
-    parse_known,
 )
-from railhead.driver.trainers.offer import RUN_WARNING
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -54,16 +50,16 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
 
     def __init__(self) -> None:
         self._spool = Spool(Path(os.environ[e.TEMP]))
-        self._run_uri = os.environ[RUN_URI]
+        run = RunContext.read()
+        self._run_uri = run.run_uri
         self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
         self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
         self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""))
         self._manager: Any = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
-        warning = json.loads(os.environ.get(RUN_WARNING) or "null")
         self._progress = Progress.from_dict(self._spool.read()).begin_run(
-            run_uri=self._run_uri, resumed_from=os.environ.get(RUN_RESUMED_FROM), warning=warning
+            run_uri=run.run_uri, resumed_from=run.resumed_from, warning=run.warning
         )
 
     @never_raises

@@ -10,14 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from railhead.contract.exit_codes import (
-    APPLICATION,
-    CLASS_OF_CODE,
-    CONFIGURATION,
-    FENCED,
-    INFRASTRUCTURE,
-    OUT_OF_MEMORY,
-)
+from railhead.contract.failure import Failure, FailureClass
 
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
@@ -49,15 +42,6 @@ class RankError:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """`failure_class` is one of `contract.exit_codes.CLASS_OF_CODE`."""
-
-    failure_class: str
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True)
 class FailureFacts:
     """What is known at the moment of a failure.
 
@@ -68,7 +52,7 @@ class FailureFacts:
     errors: tuple[RankError, ...] = ()
     lost_nodes: tuple[str, ...] = ()
     text: str = ""
-    refusal: Optional[Verdict] = None
+    refusal: Optional[Failure] = None
 
     @property
     def is_explained(self) -> bool:
@@ -85,7 +69,7 @@ class Budget:
     max_failures: int
 
 
-def classify_failure(facts: FailureFacts) -> Verdict:
+def classify_failure(facts: FailureFacts) -> Failure:
     """The order is the rule: what explains the others comes first."""
     if facts.refusal:
         return facts.refusal
@@ -99,29 +83,29 @@ def classify_failure(facts: FailureFacts) -> Verdict:
     if by_kind[STORAGE]:
         text = f"run.storagePath did not take a checkpoint: {_describe(by_kind[STORAGE])}"
         return _infrastructure("CheckpointNotWritten", text)
-    for kind, code, reason in (
-        (UNUSABLE, CONFIGURATION, "EntrypointNotUsable"),
-        (MISSING, CONFIGURATION, "FrameworkMissing"),
-        (KILLED_FOR_MEMORY, OUT_OF_MEMORY, "OutOfMemory"),
-        (DIED, APPLICATION, "TrainingProcessDied"),
-        (RAISED, APPLICATION, "TrainFunctionRaised"),
-        (SILENT, APPLICATION, NOT_RETURNED),
+    for kind, class_, reason in (
+        (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable"),
+        (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing"),
+        (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory"),
+        (DIED, FailureClass.APPLICATION, "TrainingProcessDied"),
+        (RAISED, FailureClass.APPLICATION, "TrainFunctionRaised"),
+        (SILENT, FailureClass.APPLICATION, NOT_RETURNED),
     ):
         if by_kind[kind]:
-            return Verdict(CLASS_OF_CODE[code], reason, _describe(by_kind[kind]))
+            return Failure(class_, reason, _describe(by_kind[kind]))
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == WORKERS:
-        return Verdict(CLASS_OF_CODE[APPLICATION], "TrainingFailed", facts.text)
+        return Failure(FailureClass.APPLICATION, "TrainingFailed", facts.text)
     return _infrastructure("RayTrainFailed", facts.text)
 
 
 _KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE, SILENT)
 
 
-def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
+def decide_retry(facts: FailureFacts, verdict: Failure, budget: Budget) -> bool:
     """Whether the group is formed anew in the same fit()."""
-    if verdict.failure_class in (CLASS_OF_CODE[CONFIGURATION], CLASS_OF_CODE[FENCED]):
+    if verdict.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
         return False
     if facts.source == CONTROLLER:
         return False
@@ -130,32 +114,22 @@ def decide_retry(facts: FailureFacts, verdict: Verdict, budget: Budget) -> bool:
     return budget.max_failures < 0 or budget.application <= budget.max_failures
 
 
-def is_infrastructure(facts: FailureFacts, verdict: Verdict) -> bool:
+def is_infrastructure(facts: FailureFacts, verdict: Failure) -> bool:
     """A group that could not start is, too: train_func has not run."""
-    return facts.source == STARTUP or verdict.failure_class == CLASS_OF_CODE[INFRASTRUCTURE]
+    return facts.source == STARTUP or verdict.class_ == FailureClass.INFRASTRUCTURE
 
 
-def miss_success() -> Verdict:
+def miss_success() -> Failure:
     """fit() ended without an error, but the worker group has not said that it succeeded."""
     message = (
         "Ray Train ended without an error, but its controller has not said that the training function returned on "
         "every rank; look at the head's log for why, and at RAY_TRAIN_CALLBACKS when the image or the script sets it"
     )
-    return Verdict(CLASS_OF_CODE[APPLICATION], NOT_RETURNED, message)
+    return Failure(FailureClass.APPLICATION, NOT_RETURNED, message)
 
 
-def refuse(reason: str, message: str) -> Verdict:
-    """The job cannot run as it is configured."""
-    return Verdict(CLASS_OF_CODE[CONFIGURATION], reason, message)
-
-
-def fence_off(message: str) -> Verdict:
-    """A later attempt has taken over the run."""
-    return Verdict(CLASS_OF_CODE[FENCED], CLASS_OF_CODE[FENCED], message)
-
-
-def _infrastructure(reason: str, message: str) -> Verdict:
-    return Verdict(CLASS_OF_CODE[INFRASTRUCTURE], reason, message)
+def _infrastructure(reason: str, message: str) -> Failure:
+    return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
 
 def _describe(errors: list[RankError]) -> str:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from railhead.contract import environment as e
-from railhead.contract.exit_codes import APPLICATION, CLASS_OF_CODE
-from railhead.driver.describe import describe_exception, read_text, shorten_middle
+from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.outcome import shorten_middle
+from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import (
     CallbackRaised,
     CheckpointNotWritten,
@@ -28,7 +29,7 @@ from railhead.driver.errors import (
 )
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
-from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, Verdict
+from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
 from railhead.driver.train_controller.lost_nodes import tell_ray, wait_for_lost_nodes
 
 # Actors of Ray's own without code of the user's: where `report` and other collectives meet, and where
@@ -97,7 +98,7 @@ class Judge:
         if not is_retry:
             Spool(Path(self._spool_folder)).write_verdict(verdict)
         with contextlib.suppress(Exception):  # the user's callbacks live in this process, and have its streams
-            print(f"railhead: {verdict.failure_class}: {verdict.message}; {what}", flush=True)
+            print(f"railhead: {verdict.class_}: {verdict.message}; {what}", flush=True)
         return is_retry
 
 
@@ -133,7 +134,7 @@ def translate_error(error: BaseException) -> FailureFacts:
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):
         text = f"spec.runtimeEnv: Ray cannot make it: {_without_traceback(inner)}"
-        return FailureFacts(failure.STARTUP, text=text, refusal=failure.refuse("RuntimeEnvNotUsable", text))
+        return FailureFacts(failure.STARTUP, text=text, refusal=JobRefused("RuntimeEnvNotUsable", text).failure)
     if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
         return FailureFacts(failure.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):
@@ -149,13 +150,11 @@ def translate_error(error: BaseException) -> FailureFacts:
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
 
 
-def _find_refusal(error: BaseException) -> Optional[Verdict]:
+def _find_refusal(error: BaseException) -> Optional[Failure]:
     """What we ourselves, or the user's callback, have said of it."""
     if isinstance(error, CallbackRaised):
-        return Verdict(CLASS_OF_CODE[APPLICATION], "CallbackRaised", str(error))
-    if isinstance(error, Fenced):
-        return failure.fence_off(str(error))
-    return failure.refuse(error.reason, error.message) if isinstance(error, JobRefused) else None
+        return Failure(FailureClass.APPLICATION, "CallbackRaised", str(error))
+    return error.failure if isinstance(error, (Fenced, JobRefused)) else None
 
 
 def translate_rank_error(rank: int, error: BaseException) -> RankError:
@@ -222,6 +221,6 @@ def _last_line(error: BaseException) -> str:
     return lines[-1].strip() if lines else type(error).__name__
 
 
-def build_verdict(error: BaseException) -> Verdict:
+def build_verdict(error: BaseException) -> Failure:
     """The driver's own judgement of what fit() raised, when the controller left none."""
     return failure.classify_failure(translate_error(error))

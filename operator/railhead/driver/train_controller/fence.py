@@ -19,11 +19,10 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.storage.claim import RUN_CLAIM
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage.fence import Claim, look
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import failure, ray_checkpoints
-from railhead.driver.train_controller.failure import Verdict
+from railhead.driver.train_controller import ray_checkpoints
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
@@ -33,7 +32,7 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
     """Looks at the fence when a worker group has formed, before it trains, and from then on in the manager."""
 
     def __init__(self) -> None:
-        self._claim = Claim.parse(os.environ.get(RUN_CLAIM, ""))
+        self._claim = Claim.parse(RunContext.read().claim)
         self._spool_folder = os.environ.get(e.TEMP, "")
 
     def after_worker_group_start(self, worker_group: Any) -> None:
@@ -50,15 +49,9 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         """An older Ray does not bring the exception to the failure policy, so the verdict is left here."""
         try:
             look(folder, claim)
-        except Fenced as error:
-            self._leave(failure.fence_off(str(error)))
+        except (Fenced, JobRefused) as error:
+            Spool(Path(self._spool_folder)).write_verdict(error.failure)
             raise
-        except JobRefused as error:
-            self._leave(failure.refuse(error.reason, error.message))
-            raise
-
-    def _leave(self, verdict: Verdict) -> None:
-        Spool(Path(self._spool_folder)).write_verdict(verdict)
 
 
 def guard(manager: Any, *, before: Callable[[], None], after: Callable[[], None]) -> None:

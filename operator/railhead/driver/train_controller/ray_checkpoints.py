@@ -6,7 +6,6 @@ checkpoints of earlier attempts, what was deleted, and metrics that a validation
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Optional
 
 from railhead.driver.train_controller.best_checkpoint import Ranking, find_score
@@ -59,19 +58,3 @@ def read_ranking(manager: Any) -> Optional[Ranking]:
         (name_checkpoint(manager, each.checkpoint), each.metrics or {}) for each in manager._checkpoint_results
     )
     return Ranking(config.checkpoint_score_attribute, config.checkpoint_score_order or "max", kept)
-
-
-@dataclass(frozen=True)
-class Form:
-    """Of the snapshot, as the installed Ray reads and writes it."""
-
-    fields: frozenset[str]
-    ray_version: str
-
-
-def find_form() -> Form:
-    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
-
-    import ray
-
-    return Form(frozenset(getattr(State, "model_fields", None) or State.__fields__), ray.__version__)

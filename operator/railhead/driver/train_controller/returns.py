@@ -16,9 +16,9 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
 from railhead.driver.errors import NotReturned
+from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.workers import Answer, ask_ranks
-from railhead.driver.trainers.rank import RAISED, RETURNED, RankEnd, read_end
 
 ANSWER_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own question
 _REMEDY = "look at its last lines in the log of its pod, and for code that ends threads or takes over their exceptions"

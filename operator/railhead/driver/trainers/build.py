@@ -11,64 +11,65 @@ from typing import Any, Callable
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
-from railhead.driver.trainers.configs import build_configs, plan_configs
+from railhead.driver.errors import JobRefused
+from railhead.driver.run_context import RunContext
+from railhead.driver.trainers.configs import build_configs, plan_configs, refuse_configuration
 from railhead.driver.trainers.offer import Offer
-from railhead.driver.trainers.users import TrainerRefused, make_ready
+from railhead.driver.trainers.trainer import Trainer
+from railhead.driver.trainers.users import make_ready
 from railhead.driver.user_code.load import load_function
 
 NOT_USABLE = "EntrypointNotUsable"
 
 
-def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> Any:
-    """One of Ray Train's trainers, ready for fit(); `datasets` are Ray Data's.
+def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> tuple[Trainer, RunContext]:
+    """Ready for fit(), and its run, not claimed yet; `datasets` are Ray Data's.
 
-    Raises TrainerRefused with the field's name, and RayError when it is not the user's code that failed.
+    Raises JobRefused with the field's name, and RayError when it is not the user's code that failed.
     """
-    try:
+    with refuse_configuration():
         scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
-    except (ValueError, TypeError) as error:
-        raise TrainerRefused("ConfigurationRefused", f"Ray Train refuses the configuration: {error}") from error
     arguments = {
         "scaling_config": scaling_config,
         "run_config": run_config,
         "train_loop_config": dict(job.train_loop_config),
         "datasets": datasets,
     }
+    who = f"trainer.build {job.build}"
     offer = Offer.from_job(job, storage_path=storage_path)
-    try:
-        trainer = call_build(_load(job.build), arguments)
-        make_ready(trainer, job=job, offer=offer, offered_path=run_config.storage_path)
-    except TrainerRefused as error:
-        raise TrainerRefused(error.reason, error.describe(f"trainer.build {job.build}")) from error
-    return trainer
+    trainer = call_build(_load(job.build, who), arguments, who=who)
+    run = make_ready(trainer, who=who, job=job, offer=offer, offered_path=run_config.storage_path)
+    return trainer, run
 
 
-def _load(reference: str) -> Callable[..., Any]:
+def _load(reference: str, who: str) -> Callable[..., Any]:
     try:
         return load_function(reference)
     except (Exception, SystemExit) as error:
-        raise TrainerRefused(NOT_USABLE, describe_exception(error)) from error
+        raise JobRefused(NOT_USABLE, f"{who}: {describe_exception(error)}") from error
 
 
-def call_build(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """What the function returns, when that is a trainer. Raises TrainerRefused."""
+def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: str) -> Trainer:
+    """What the function returns, when that is a trainer. Raises JobRefused."""
     from ray.exceptions import RayError, RayTaskError
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        raise TrainerRefused(NOT_USABLE, f"it is called with {', '.join(arguments)}, by name: {error}") from error
+        called = f"it is called with {', '.join(arguments)}, by name: {error}"
+        raise JobRefused(NOT_USABLE, f"{who}: {called}") from error
     except ValueError:  # a function without a signature: the call itself will tell
         pass
     try:
         trainer = function(**arguments)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         if isinstance(error, RayError) and not isinstance(error, RayTaskError):
             raise  # a lost node, for example
-        raise TrainerRefused("BuildRaised", describe_exception(error)) from error
+        raise JobRefused("BuildRaised", f"{who}: {describe_exception(error)}") from error
     if not isinstance(trainer, DataParallelTrainer):
         kind = type(trainer)
         what = "None" if trainer is None else f"a {kind.__module__}.{kind.__qualname__}"
-        raise TrainerRefused(NOT_USABLE, f"it returned {what}, and must return one of Ray Train's trainers")
-    return trainer
+        raise JobRefused(NOT_USABLE, f"{who}: it returned {what}, and must return one of Ray Train's trainers")
+    made: Trainer = trainer
+    return made

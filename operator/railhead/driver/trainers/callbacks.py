@@ -10,8 +10,10 @@ from typing import Any, Iterable
 from ray.train import UserCallback
 
 from railhead.driver.describe import describe_exception
-from railhead.driver.errors import CallbackRaised, CallbackRefused
+from railhead.driver.errors import CallbackRaised, JobRefused
 from railhead.driver.user_code.load import load_object
+
+REFUSED = "CallbackRefused"
 
 
 class GuardedCallback(UserCallback):  # type: ignore[misc]
@@ -37,7 +39,7 @@ class GuardedCallback(UserCallback):  # type: ignore[misc]
 def add_callbacks(run_config: Any, references: Iterable[str]) -> None:
     """Guards those that the RunConfig has and appends one for each `module:Class`; a second time changes nothing.
 
-    Raises CallbackRefused.
+    Raises JobRefused.
     """
     guarded = [_guard(callback) for callback in run_config.callbacks or []]
     known = {callback.who for callback in guarded if isinstance(callback, GuardedCallback)}
@@ -54,13 +56,15 @@ def _load(reference: str) -> Any:
     try:
         kind = load_object(reference)
     except (Exception, SystemExit) as error:
-        raise CallbackRefused(f"{who}: {describe_exception(error)}") from error
+        raise JobRefused(REFUSED, f"{who}: {describe_exception(error)}") from error
     if not (isinstance(kind, type) and issubclass(kind, UserCallback)):
-        raise CallbackRefused(f"{who}: it is not a class derived from ray.train.UserCallback")
+        raise JobRefused(REFUSED, f"{who}: it is not a class derived from ray.train.UserCallback")
     try:
         return GuardedCallback(kind(), who)
     except (Exception, SystemExit) as error:
-        raise CallbackRefused(f"{who}: it could not be made without arguments: {describe_exception(error)}") from error
+        raise JobRefused(
+            REFUSED, f"{who}: it could not be made without arguments: {describe_exception(error)}"
+        ) from error
 
 
 def _guard(callback: Any) -> Any:

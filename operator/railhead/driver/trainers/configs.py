@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Iterator
 
 from railhead.contract.job_input import JobInput
+from railhead.driver.errors import JobRefused
 
 # With one checkpoint Ray deletes the old one right after it wrote the new one's snapshot;
 # a reader in between, or a snapshot that was cut off, would find none.
@@ -63,6 +65,15 @@ def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
 
 def _present(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def refuse_configuration() -> Iterator[None]:
+    """What Ray raises for values that it does not take becomes a JobRefused."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise JobRefused("ConfigurationRefused", f"Ray Train refuses the configuration: {error}") from error
 
 
 def build_configs(plan: ConfigPlan) -> tuple[Any, Any]:

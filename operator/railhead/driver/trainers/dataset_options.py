@@ -11,6 +11,8 @@ import importlib
 import inspect
 from typing import Any, Callable, Mapping
 
+from railhead.driver.errors import JobRefused
+
 # What pyarrow takes beyond the reader's own parameters, as far as JSON can say it.
 _PYARROW = {
     "parquet": (
@@ -36,19 +38,19 @@ _CLASSES = {
 }
 
 
-class OptionRefused(Exception):
-    """The message begins with the option's name."""
+def _refuse(dataset: str, text: str) -> JobRefused:
+    return JobRefused("DatasetRefused", f"datasets.{dataset}.options.{text}")
 
 
-def build_options(format: str, reader: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises OptionRefused for a name that the reader does not know, or values that make no object."""
+def build_options(dataset: str, format: str, reader: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Raises JobRefused for a name that the reader does not know, or values that make no object."""
     known = find_names(format, reader)
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {close[0]}?" if close else f"it knows {', '.join(known)}"
-            raise OptionRefused(f"{name}: ray.data.{reader.__name__} has no such option; {hint}")
-    return {name: _build_value(format, name, value) for name, value in given.items()}
+            raise _refuse(dataset, f"{name}: ray.data.{reader.__name__} has no such option; {hint}")
+    return {name: _build_value(dataset, format, name, value) for name, value in given.items()}
 
 
 def find_names(format: str, reader: Callable[..., Any]) -> list[str]:
@@ -59,7 +61,7 @@ def find_names(format: str, reader: Callable[..., Any]) -> list[str]:
     return own + [name for name in _PYARROW.get(format, ()) if name not in own]
 
 
-def _build_value(format: str, name: str, value: Any) -> Any:
+def _build_value(dataset: str, format: str, name: str, value: Any) -> Any:
     reference = _CLASSES.get((format, name)) or _CLASSES.get(("", name))
     if reference is None or not isinstance(value, dict):
         return value
@@ -67,14 +69,15 @@ def _build_value(format: str, name: str, value: Any) -> Any:
     try:
         return getattr(importlib.import_module(module), kind)(**value)
     except Exception as error:
-        raise OptionRefused(f"{name}: {module}.{kind} refuses it: {error}") from error
+        raise _refuse(dataset, f"{name}: {module}.{kind} refuses it: {error}") from error
 
 
-def check_cpus(given: Mapping[str, Any], *, free: float) -> None:
+def check_cpus(dataset: str, given: Mapping[str, Any], *, free: float) -> None:
     """A read task that is greater than what any pod has left would be waited for without end."""
     asked = given.get("num_cpus")
     if isinstance(asked, (int, float)) and asked > free:
-        raise OptionRefused(
+        raise _refuse(
+            dataset,
             f"num_cpus: a read task asks for {asked:g} CPUs, and a worker pod has {free:g} beside its workers; "
-            "ask for less or raise spec.worker.extraResources.cpu"
+            "ask for less or raise spec.worker.extraResources.cpu",
         )

@@ -10,7 +10,9 @@ from typing import Any, Mapping
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
-from railhead.driver.trainers.dataset_options import OptionRefused, build_options, check_cpus
+from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.storage.words import is_passing
+from railhead.driver.trainers.dataset_options import build_options, check_cpus
 from railhead.driver.user_code.load import has_parameter, load_function
 
 READERS = {
@@ -22,17 +24,8 @@ READERS = {
     "binary": "read_binary_files",
 }
 
-# What object stores say of themselves, in pyarrow's words; Ray Data tries the same ones again while it reads.
-PASSING = ("NETWORK_CONNECTION", "SLOW_DOWN", "INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "HTTP status 50")
+REFUSED = "DatasetRefused"
 LEAST_CPUS = 1 - 1e-6  # of a task of Ray Data
-
-
-class DatasetRefused(Exception):
-    """A dataset that cannot be used; another try would end the same way."""
-
-
-class DatasetOutOfReach(Exception):
-    """A dataset that cannot be reached at the moment."""
 
 
 def read_paths(text: str) -> dict[str, str]:
@@ -42,12 +35,13 @@ def read_paths(text: str) -> dict[str, str]:
 
 
 def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
-    """name -> ray.data.Dataset. Raises DatasetRefused or DatasetOutOfReach."""
+    """name -> ray.data.Dataset. Raises JobRefused or Unreachable."""
     free = find_free_cpus(job)
     if free < LEAST_CPUS:
-        raise DatasetRefused(
+        raise JobRefused(
+            REFUSED,
             f"datasets: of a worker pod's CPUs {free:g} are left beside its workers, and Ray Data's tasks take 1; "
-            "raise spec.worker.extraResources.cpu"
+            "raise spec.worker.extraResources.cpu",
         )
     return {
         name: _call(name, values["function"], job)
@@ -70,17 +64,17 @@ def _read(name: str, values: Mapping[str, Any], *, uri: str, free_cpus: float) -
     reader = getattr(ray.data, READERS[values["format"]])
     given = values.get("options") or {}
     try:
-        options = build_options(values["format"], reader, given)
-        check_cpus(given, free=free_cpus)
+        options = build_options(name, values["format"], reader, given)
+        check_cpus(name, given, free=free_cpus)
         return reader(uri, **options)
-    except OptionRefused as error:
-        raise DatasetRefused(f"datasets.{name}.options.{error}") from error
+    except JobRefused:
+        raise
     except FileNotFoundError as error:
         hint = "the head pod sees no such file; all pods need the volume (spec.podTemplate)"
-        raise DatasetRefused(f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
+        raise JobRefused(REFUSED, f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
     except Exception as error:
         words = describe_exception(error.with_traceback(None))  # the place is Ray's own, and says nothing
-        raise _sort(error)(f"datasets.{name}.uri {uri}: {words}") from error
+        raise _sort(error, f"datasets.{name}.uri {uri}: {words}") from error
 
 
 def _call(name: str, reference: str, job: JobInput) -> Any:
@@ -91,14 +85,14 @@ def _call(name: str, reference: str, job: JobInput) -> Any:
         function = load_function(reference)
         dataset = function(job.train_loop_config) if has_parameter(function) else function()
     except (Exception, SystemExit) as error:
-        raise _sort(error)(f"{field}: {describe_exception(error)}") from error
+        raise _sort(error, f"{field}: {describe_exception(error)}") from error
     if not isinstance(dataset, ray.data.Dataset):
-        raise DatasetRefused(f"{field}: returned {type(dataset).__name__}; it must return a ray.data.Dataset")
+        raise JobRefused(REFUSED, f"{field}: returned {type(dataset).__name__}; it must return a ray.data.Dataset")
     return dataset
 
 
-def _sort(error: BaseException) -> type[Exception]:
-    return DatasetOutOfReach if is_passing(error) else DatasetRefused
+def _sort(error: BaseException, message: str) -> AttemptFailed:
+    return Unreachable("DatasetOutOfReach", message) if is_passing(error) else JobRefused(REFUSED, message)
 
 
 def find_free_cpus(job: JobInput) -> float:
@@ -107,14 +101,3 @@ def find_free_cpus(job: JobInput) -> float:
     each = float((job.scaling.get("resourcesPerWorker") or {}).get("CPU", 0))
     per_pod = job.scaling.get("workersPerPod") or job.scaling["numWorkers"] / job.worker_pods
     return told - each * float(per_pod)
-
-
-def is_passing(error: BaseException) -> bool:
-    """Whether another try may end differently."""
-    import ray.exceptions
-
-    if isinstance(error, ray.exceptions.RayTaskError):
-        return isinstance(error.cause, BaseException) and is_passing(error.cause)
-    if isinstance(error, (ConnectionError, TimeoutError, ray.exceptions.RayError)):
-        return True
-    return isinstance(error, OSError) and any(words in str(error) for words in PASSING)

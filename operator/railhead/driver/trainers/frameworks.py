@@ -7,6 +7,11 @@ import importlib.util
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Optional
 
+from railhead.driver.describe import name_class, read_text
+from railhead.driver.errors import JobRefused
+
+MISSING = "FrameworkMissing"
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -66,21 +71,18 @@ FRAMEWORKS = {
 }
 
 
-class FrameworkMissing(Exception):
-    """The image cannot run the framework; the message is a sentence that names the field."""
-
-
-def explain_missing(framework: str) -> str:
-    """Why the image cannot run it, or an empty string.
+def require_package(framework: str) -> None:
+    """Raises JobRefused when the image cannot run it.
 
     Imports nothing: an import of TensorFlow takes seconds, and this is asked before Ray is there.
     """
     known = FRAMEWORKS.get(framework)
     if known is None or known.package is None or _is_installed(known.package):
-        return ""
-    return (
+        return
+    raise JobRefused(
+        MISSING,
         f"trainer.framework: {framework} needs the Python package {known.package}, which spec.image does not have; "
-        f"use an image with {known.package}"
+        f"use an image with {known.package}",
     )
 
 
@@ -106,7 +108,7 @@ def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = 
 def build_framework_trainer(
     framework: str, function: Callable[..., Any], *, options: Mapping[str, Any], **arguments: Any
 ) -> Any:
-    """Raises FrameworkMissing when its classes cannot be imported, and what Ray raises for bad values."""
+    """Raises JobRefused when its classes cannot be imported, and what Ray raises for bad values."""
     known = FRAMEWORKS[framework]
     trainer = _load(framework, known.trainer)
     if known.config:
@@ -129,8 +131,9 @@ def _load(framework: str, reference: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except Exception as error:  # a library that does not load raises what it likes
-        words = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-        raise FrameworkMissing(
+        words = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
+        raise JobRefused(
+            MISSING,
             f"trainer.framework: {framework} cannot be imported from spec.image ({words}); "
-            f"mend the image, or use another one"
+            f"mend the image, or use another one",
         ) from error

@@ -6,19 +6,18 @@ path of the attempt before. The user's code may choose others; then the job says
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
-from railhead.driver.pod import RUN_URI
+from railhead.contract.report import RunWarning
 from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.run_context import RunContext
 
 RUN_NAME = "RAILHEAD_RUN_NAME"
 STORAGE_PATH = "RAILHEAD_STORAGE_PATH"
 NUM_WORKERS = "RAILHEAD_NUM_WORKERS"
-RUN_WARNING = "RAILHEAD_RUN_WARNING"  # from here to the callback that Ray makes
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class Offer:
         return Offer(environment[RUN_NAME], environment[STORAGE_PATH], int(environment[NUM_WORKERS]))
 
 
-def find_warning(offer: Offer, *, name: str, storage_path: str) -> Optional[dict[str, str]]:
-    """{reason, message} when the run is another one than the job's."""
+def find_warning(offer: Offer, *, name: str, storage_path: str) -> Optional[RunWarning]:
+    """When the run is another one than the job's."""
     if name != offer.run_name:
         what = f'RunConfig has the name "{name}", and the job\'s run is "{offer.run_name}"'
         return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
@@ -53,21 +52,19 @@ def find_warning(offer: Offer, *, name: str, storage_path: str) -> Optional[dict
     return None
 
 
-def _warn(reason: str, what: str, remedy: str) -> dict[str, str]:
+def _warn(reason: str, what: str, remedy: str) -> RunWarning:
     message = f"{what}: a new attempt may not find the checkpoints of the one before; use {remedy}"
-    return {"reason": reason, "message": message}
+    return RunWarning(reason, message)
 
 
-def announce_run(offer: Offer, run_config: Any, *, offered_path: str) -> Optional[dict[str, str]]:
-    """For `callback.ProgressCallback`, which fit() makes next in this process; the warning, if there is one.
+def find_run(offer: Offer, run_config: Any, *, offered_path: str) -> RunContext:
+    """Where the RunConfig puts its checkpoints, with a warning when that is another place than the job's.
 
     `offered_path`: the storage path of the offered RunConfig, as Ray takes it.
     """
     is_ours = run_config.storage_path == offered_path
     path = offer.storage_path if is_ours else os.path.expanduser(run_config.storage_path)
-    os.environ[RUN_URI] = build_checkpoint_uri(path, run_config.name)
     warning = find_warning(offer, name=run_config.name, storage_path=path)
-    os.environ[RUN_WARNING] = json.dumps(warning) if warning else ""
     if warning:
-        print(f"railhead: {warning['message']}", flush=True)
-    return warning
+        print(f"railhead: {warning.message}", flush=True)
+    return RunContext(build_checkpoint_uri(path, run_config.name), warning=warning)

@@ -11,6 +11,15 @@ import ast
 from pathlib import Path
 from typing import Optional
 
+from railhead.driver.errors import JobRefused
+
+
+def check_function(field: str, entrypoint: str, *, source: Optional[str]) -> None:
+    """Raises JobRefused. An empty entrypoint is none of the job's."""
+    problem = find_problem(entrypoint, source=source) if entrypoint else ""
+    if problem:
+        raise JobRefused("EntrypointNotUsable", f"{field} {entrypoint}: {problem}")
+
 
 def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
     """Python's own words for what is wrong, or an empty string."""
@@ -32,11 +41,11 @@ def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
     return f"AttributeError: module '{module}' has no attribute '{name}' ({file.name} of spec.source)"
 
 
-def find_missing_folder(source: Optional[str]) -> str:
-    """Only an image can lack it: all other ways of spec.source make the folder."""
-    if not source or Path(source).is_dir():
-        return ""
-    return f"spec.source.image.path: the image has no such folder; {source} is not there"
+def check_folder(source: Optional[str]) -> None:
+    """Only an image can lack it: all other ways of spec.source make the folder. Raises JobRefused."""
+    if source and not Path(source).is_dir():
+        problem = f"spec.source.image.path: the image has no such folder; {source} is not there"
+        raise JobRefused("SourceNotFound", problem)
 
 
 def find_file(folder: Path, module: str) -> Optional[Path]:

@@ -19,25 +19,17 @@ KEYS = ("env_vars", "pip", "uv", "conda", "working_dir", "py_modules", "excludes
 PYTHONPATH = "PYTHONPATH"
 
 
-class RuntimeEnvRefused(JobRefused):
-    """The message names the field and what to do."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__("RuntimeEnvNotUsable", message)
-
-    def __reduce__(self) -> Any:
-        return (type(self), (self.message,))
+def _refuse(message: str) -> JobRefused:
+    return JobRefused("RuntimeEnvNotUsable", message)
 
 
 def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bundle: str) -> dict[str, Any]:
-    """What Ray is told; `folders`: where relative paths are looked for. Raises RuntimeEnvRefused."""
+    """What Ray is told; `folders`: where relative paths are looked for. Raises JobRefused."""
     if not wanted:
         return {}
     unknown = [key for key in wanted if key not in KEYS]
     if unknown:
-        raise RuntimeEnvRefused(
-            f"{FIELD}.{unknown[0]}: this version of Railhead has no such key; use {', '.join(KEYS)}"
-        )
+        raise _refuse(f"{FIELD}.{unknown[0]}: this version of Railhead has no such key; use {', '.join(KEYS)}")
     result = dict(wanted)
     for key in ("working_dir", "pip", "uv", "conda"):
         if isinstance(result.get(key), str) and is_local(key, result[key]):
@@ -70,13 +62,13 @@ def find_path(field: str, value: str, folders: Sequence[str]) -> str:
         if place.exists():
             return str(place.resolve())
     where = value if os.path.isabs(value) else f"{value} in {' or '.join(folders)}"
-    raise RuntimeEnvRefused(f"{field}: the head pod has no {where}; give a path that is there, or a URI")
+    raise _refuse(f"{field}: the head pod has no {where}; give a path that is there, or a URI")
 
 
 def _check_tools(values: Mapping[str, Any]) -> None:
     installer = next((key for key in ("pip", "uv") if key in values), None)
     if installer and importlib.util.find_spec("virtualenv") is None:
-        raise RuntimeEnvRefused(
+        raise _refuse(
             f"{FIELD}.{installer}: spec.image has no virtualenv, by which Ray installs packages; "
             "add it to the image (pip install virtualenv), or put the packages there"
         )
@@ -88,11 +80,11 @@ def _ask_ray(values: Mapping[str, Any]) -> None:
     try:
         RuntimeEnv(**dict(values))
     except (ValueError, TypeError) as error:
-        raise RuntimeEnvRefused(f"{FIELD}: Ray refuses it: {' '.join(str(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray refuses it: {' '.join(str(error).split())[:600]}") from error
 
 
 def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
-    """Local folders and files become URIs of Ray's, in place. Needs the connection to Ray. Raises RuntimeEnvRefused."""
+    """Local folders and files become URIs of Ray's, in place. Needs the connection to Ray. Raises JobRefused."""
     if not values:
         return
     from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
@@ -102,7 +94,7 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
         for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
             values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
     except Exception as error:
-        raise RuntimeEnvRefused(f"{FIELD}: Ray cannot upload it: {' '.join(str(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray cannot upload it: {' '.join(str(error).split())[:600]}") from error
     values.pop("excludes", None)  # they have had their effect
 
 

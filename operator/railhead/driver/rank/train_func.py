@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
-from railhead.driver.trainers.rank import run_rank
+from railhead.driver.rank.run import run_rank
 from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"

@@ -28,8 +28,8 @@ from railhead.driver.errors import (
     note_exception,
 )
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
-from railhead.driver.trainers.initial import offer_checkpoint
-from railhead.driver.trainers.lightgbm_machines import use_loopback
+from railhead.driver.rank.initial import offer_checkpoint
+from railhead.driver.rank.lightgbm_machines import use_loopback
 
 NOT_BEGUN, BEGUN, RAISED, RETURNED = "not begun", "begun", "raised", "returned"
 

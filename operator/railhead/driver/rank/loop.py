@@ -1,4 +1,4 @@
-"""The function of a trainer that the user made, run as a rank of ours (`trainers.rank`).
+"""The function of a trainer that the user made, run as a rank of ours (`rank.run`).
 
 The user's own exceptions go on to Ray Train as they are, for the user's code may look at
 them; beside their message they carry what we say of them (`errors.note_exception`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from railhead.driver.trainers.rank import run_rank
+from railhead.driver.rank.run import run_rank
 from railhead.driver.user_code.load import has_parameter
 
 

@@ -1,0 +1,73 @@
+"""The driver as a member of the Ray cluster: it joins when the head is there, and watches the worker nodes."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Callable, Optional
+
+from railhead.contract.failure import Failure
+from railhead.contract.job_input import JobInput
+from railhead.driver.errors import JobRefused
+from railhead.driver.node.accelerators import find_wrong_accelerator
+from railhead.driver.node.hosts import is_listening
+from railhead.driver.pod import Pod
+from railhead.driver.reporting.publisher import Publisher
+
+Say = Callable[[str], None]
+GiveUp = Callable[[Failure], None]
+NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
+
+
+def wait_for_head(pod: Pod) -> None:
+    """Until Ray's head listens. The main thread sees a head that failed."""
+    while not is_listening(pod.ip, pod.head_port, timeout=1):
+        time.sleep(0.05)
+
+
+def connect(pod: Pod, *, say: Say, shows_ranks: bool = True) -> None:
+    """Joins Ray as a driver, as soon as its head is there."""
+    import ray
+
+    wait_for_head(pod)
+    # Ray puts the driver's working directory first on the workers' sys.path, where a user's
+    # queue.py would break them; the stub adds the real one at the end.
+    os.chdir(pod.temp)
+    ray.init(
+        address=f"{pod.ip}:{pod.head_port}",
+        _node_ip_address=pod.ip,
+        log_to_driver=shows_ranks,
+        namespace="railhead",
+    )
+    say("the driver has joined Ray")
+
+
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
+    """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
+    import ray
+    from railhead.driver.train_controller.lost_nodes import find_lost_nodes
+
+    wanted = pod.worker_pods or job.worker_pods
+    joined: Optional[int] = None
+    while True:
+        try:
+            nodes = find_joined(ray.nodes())
+        except Exception:  # Ray is ending; the main thread knows why
+            return
+        problem = find_wrong_accelerator(job, nodes)
+        if problem:
+            give_up(JobRefused("AcceleratorNotThere", problem).failure)
+            return
+        count = len(nodes)
+        if count > wanted:  # Ray believes in a lost one for some ten seconds, beside its replacement
+            count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
+        if count != joined:
+            joined = count
+            say(f"{count} of {wanted} worker pods have joined")
+            publisher.update(joined=count)
+        time.sleep(NODES_INTERVAL if count >= wanted else NODES_INTERVAL_JOINING)
+
+
+def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ray's live nodes without the head."""
+    return [n for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"]]
