@@ -74,10 +74,6 @@ class Pod:
     def read_job(self) -> JobInput:
         return JobInput.from_json((self.input_folder / FILE).read_text())
 
-    def log_folder(self) -> Path:
-        """Where Ray writes the output of this node's processes."""
-        return self.temp / "session_latest" / "logs"
-
 
 def find_storage_path(pod: Pod, job: JobInput) -> str:
     """The path of the environment stands before the input's URI: a local node rewrites it."""
