@@ -63,7 +63,7 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
             with uninterrupted():
                 _delete(kubectl, job)
         raise
-    return _tell(ending, session, kubectl, job=job, console=console)
+    return _tell(ending, kubectl, job=job, console=console)
 
 
 def _delete(kubectl: Kubectl, job: JobName) -> None:
@@ -73,7 +73,7 @@ def _delete(kubectl: Kubectl, job: JobName) -> None:
         print(f"the job {job.name} could not be deleted: {error}")
 
 
-def _tell(ending: Ending, session: Session, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
+def _tell(ending: Ending, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
     for line in ending.lines:
         console.say(line)
     if ending.is_success:

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """There is nothing to choose."""
 
 
-def run(options: argparse.Namespace) -> int:
+def run(_: argparse.Namespace) -> int:
     newer = ", ".join(f"{feature.field} {_write(feature.since)}" for feature in FEATURES)
     print(f"railhead  {__version__}")
     print(f"Ray       {_write(OLDEST)} or newer in a job's image ({newer})")

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
 from railhead.api import names
@@ -151,7 +150,7 @@ async def run_operator(config: OperatorConfig) -> None:
             await writer.close()  # after the endpoint: what it has taken is written
 
 
-async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], Awaitable[None]]) -> None:
     """All that goes on. The Lease is given back when nothing of this operator plans any more."""
     stop = asyncio.Event()
     try:

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from railhead import __version__
 from railhead.api import names
@@ -19,6 +18,7 @@ from railhead.api.compatibility import find_narrowed
 from railhead.api.crd import build_crd
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone
+from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"
@@ -59,7 +59,7 @@ async def check_definition(client: KubeClient, *, sleep: Callable[[float], Await
     raise WrongDefinition(f"{problem} {WHAT_TO_DO}")
 
 
-def find_problem(document: dict[str, Any]) -> str:
+def find_problem(document: Object) -> str:
     """A sentence about the schema in an OpenAPI document of the group, or nothing. Pure."""
     served = _find_schema(document)
     own = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -77,7 +77,7 @@ def find_problem(document: dict[str, Any]) -> str:
     )
 
 
-def _find_schema(document: dict[str, Any]) -> dict[str, Any]:
+def _find_schema(document: Object) -> Object:
     for schema in ((document.get("components") or {}).get("schemas") or {}).values():
         for known in schema.get("x-kubernetes-group-version-kind") or []:
             if (known.get("group"), known.get("version"), known.get("kind")) == (

@@ -22,10 +22,11 @@ from typing import Any, cast
 import kopf
 
 from railhead.api import names
+from railhead.kube.types import Object
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)
-OnJob = Callable[[str | None, dict[str, Any]], None]
+OnJob = Callable[[str | None, Object], None]
 EXPIRED = 410
 
 

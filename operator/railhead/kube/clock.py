@@ -13,6 +13,11 @@ from email.utils import parsedate_to_datetime
 DRIFT_SECONDS = 5.0  # more is a jump, of one of several API servers or of its machine
 
 
+def format_micro_time(moment: datetime) -> str:
+    """As the times of a Lease are written."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 class ServerClock:
     """`now()` goes on evenly from the first answer; before it, it is this machine's time."""
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from railhead.api.times import format_time
 from railhead.kube.types import Object
 
 
@@ -14,7 +15,7 @@ def build_event(
 ) -> Object:
     """About the object of this reference, by whom it is said; `identity` takes the message's place in the name."""
     digest = hashlib.sha256(f"{about['uid']}/{reason}/{message if identity is None else identity}".encode())
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = format_time(datetime.now(UTC))
     return {
         "apiVersion": "v1",
         "kind": "Event",

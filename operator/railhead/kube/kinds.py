@@ -45,7 +45,6 @@ LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", is_namespaced=False)
 CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
-DEPLOYMENT = Kind("apps", "v1", "deployments", "Deployment")
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 CHILDREN = {kind.kind: kind for kind in (POD, SERVICE, SECRET, CONFIG_MAP, NETWORK_POLICY)}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+
+from railhead.kube.types import Object
 
 DEFAULT_LEASE_SECONDS = 15
 
@@ -58,7 +59,7 @@ class Choice(Enum):
     WAIT = "somebody holds it"
 
 
-def read_lease(lease: dict[str, Any], before: Sighting | None, *, now: float) -> Sighting:
+def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:
     """The sighting of a Lease that was just read; a version that was seen before keeps its time."""
     spec, version = lease.get("spec") or {}, str(lease["metadata"]["resourceVersion"])
     is_same = before is not None and before.version == version

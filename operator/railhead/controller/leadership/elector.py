@@ -12,12 +12,14 @@ import socket
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from railhead.controller.leadership.decision import Choice, Sighting, Timing, decide_lease, read_lease
 from railhead.kube.client import KubeClient
+from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Gone, KubeError
 from railhead.kube.kinds import LEASE
+from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "railhead-operator"
@@ -149,21 +151,21 @@ class Elector:
             return None
         return read_lease(lease, self._seen, now=self._monotonic())
 
-    async def _make(self) -> dict[str, Any]:
+    async def _make(self) -> Object:
         metadata = {"name": LEASE_NAME, "namespace": self._namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
         body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": self._spec(self._me)}
         return await self._client.create(LEASE, body, namespace=self._namespace)
 
-    async def _write(self, holder: str) -> dict[str, Any]:
+    async def _write(self, holder: str) -> Object:
         """Under a compare: the Lease must be in the version that was seen."""
         assert self._seen is not None
         body = {"metadata": {"resourceVersion": self._seen.version}, "spec": self._spec(holder)}
         return await self._client.patch(LEASE, LEASE_NAME, body, type_="merge", namespace=self._namespace)
 
-    def _spec(self, holder: str) -> dict[str, Any]:
+    def _spec(self, holder: str) -> Object:
         """Its times are for people; nothing is decided from them."""
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec: dict[str, Any] = {"holderIdentity": holder or None, "renewTime": now}
+        now = format_micro_time(datetime.now(UTC))
+        spec: Object = {"holderIdentity": holder or None, "renewTime": now}
         if holder and (self._seen is None or self._seen.holder != holder):
             spec["leaseDurationSeconds"] = self._timing.lease_seconds
             spec["acquireTime"] = now

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT
+from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 
 
-async def warn_of_pod(client: KubeClient, pod: dict[str, Any], reason: str, message: str) -> None:
+async def warn_of_pod(client: KubeClient, pod: Object, reason: str, message: str) -> None:
     """Once for each message; what the API server does not take is only logged."""
     metadata = pod["metadata"]
     about = {"kind": "Pod", "apiVersion": "v1", **{key: metadata[key] for key in ("namespace", "name", "uid")}}

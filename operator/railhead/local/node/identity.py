@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from railhead.kube.types import Object
 from railhead.local.control_plane.identities import write_kubeconfig
 
 MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
-def give_identity(
-    container: Mapping[str, Any], mounts: Mapping[str, str], *, folder: Path, server: str
-) -> dict[str, str]:
+def give_identity(container: Object, mounts: Mapping[str, str], *, folder: Path, server: str) -> dict[str, str]:
     """Writes the kubeconfig into the pod's folder; the variables that the container gets.
 
     Nothing where the container has no token of its service account, or names a kubeconfig of its own.

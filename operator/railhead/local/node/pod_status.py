@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from railhead.api.times import format_time
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
@@ -25,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 5.0
 
 
 def now_text() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(datetime.now(UTC))
 
 
 class PodStatus:

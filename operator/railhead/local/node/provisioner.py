@@ -81,7 +81,7 @@ class Provisioner:
             except Denied:
                 await asyncio.sleep(0.2)  # a young API server has not read our role yet
 
-    def _on_change(self, old: Object | None, new: Object | None) -> None:
+    def _on_change(self, _: Object | None, new: Object | None) -> None:
         if new is not None and new["spec"].get("storageClassName") == NAME and not new["spec"].get("volumeName"):
             self._wanted.put_nowait(new)
 

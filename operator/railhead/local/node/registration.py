@@ -7,11 +7,13 @@ import contextlib
 import logging
 import platform
 from datetime import UTC, datetime
-from typing import Any
 
+from railhead.api.times import format_time
 from railhead.kube.client import KubeClient
+from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.kinds import LEASE, NODE
+from railhead.kube.types import Object
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.node.agent import GPU, NodeConfig
 
@@ -22,7 +24,7 @@ RENEW_SECONDS = 10.0
 MAX_PODS = 250
 
 
-def build_status(config: NodeConfig, *, port: int, now: str) -> dict[str, Any]:
+def build_status(config: NodeConfig, *, port: int, now: str) -> Object:
     """The node's status as a kubelet would give it."""
     capacity = {
         "cpu": str(config.cpus),
@@ -68,7 +70,7 @@ async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": config.name, "labels": labels}}
     with contextlib.suppress(Conflict):
         await client.create(NODE, node)
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = format_time(datetime.now(UTC))
     body = {"status": build_status(config, port=port, now=now)}
     await client.patch(NODE, config.name, body, type_="strategic", subresource="status")
 
@@ -85,7 +87,7 @@ async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> No
 
 
 async def _renew_lease(client: KubeClient, name: str) -> None:
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    now = format_micro_time(datetime.now(UTC))
     spec = {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": now}
     metadata = {"name": name, "namespace": LEASE_NAMESPACE}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

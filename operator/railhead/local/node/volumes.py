@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone
@@ -141,7 +140,7 @@ class VolumeMaker:
         return Path(path)
 
 
-def mount_map(container: Mapping[str, Any], volumes: Mapping[str, Path]) -> dict[str, str]:
+def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
     """Mount path -> real folder. /dev/shm is this machine's own."""
     mounts = {}
     for mount in container.get("volumeMounts") or []:
