@@ -87,6 +87,8 @@ def build() -> None:
     if stamp.exists() and stamp.read_text() == wanted:
         return
     say("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
+    # First, or after whoever builds them: most packages are the same, and two builds at once would compile them twice.
+    subprocess.run([sys.executable, "-m", "tools.programs"], cwd=PROJECT, check=False)
     step("10-build.sh")
     stamp.write_text(wanted)
 
