@@ -45,7 +45,7 @@ def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "st
     fields: Object = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
-        "trainer": {"trainFunc": function, "backend": {"name": "gloo"}},
+        "trainer": {"framework": "Python", "trainFunc": function},
         "source": {"inline": {"steps.py": code}},
         "scaling": {"numWorkers": 2, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}},
         "run": {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": "runs"}}},

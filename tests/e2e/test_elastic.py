@@ -37,6 +37,7 @@ def wait_workers(cluster: Cluster, workers: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_more_workers_and_fewer_while_it_trains(cluster: Cluster) -> None:
     job = make_job("elastic", cluster.image, scaling=SCALING)
     cluster.apply(with_config(job, epochs=10_000, seconds=0.5))

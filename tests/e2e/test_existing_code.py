@@ -17,13 +17,12 @@ from tests.e2e.test_examples import EXAMPLES, LONG, Example, fetch_checkpoint, m
 NEEDS = ["torch", "sklearn"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("example", "epochs"),
     [
         (Example("digits-script", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 8),
-        pytest.param(
-            Example("cancer-build", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 20, marks=pytest.mark.slow
-        ),
+        (Example("cancer-build", NEEDS, "accuracy", ["state.pt"], at_least=0.94), 20),
     ],
     ids=["script", "build"],
 )

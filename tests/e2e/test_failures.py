@@ -31,6 +31,7 @@ def test_an_entrypoint_that_does_not_exist(cluster: Cluster) -> None:
     cluster.delete_job("nowhere")
 
 
+@pytest.mark.slow
 def test_a_train_func_that_raises(cluster: Cluster) -> None:
     job = make_job(
         "raises",

@@ -41,6 +41,7 @@ def train_func():
 """
 
 
+@pytest.mark.slow
 def test_each_worker_has_gpus_of_its_own_in_its_pod_and_the_head_has_none(cluster: Cluster) -> None:
     """Two pods of two workers with two GPUs each."""
     if not cluster.is_local:

@@ -57,6 +57,18 @@ def make_job(**changes: Any) -> JobInput:
     return replace(job, **changes)
 
 
+def make_single_job(**changes: Any) -> JobInput:
+    """One worker, of a `train_func` that needs no process group: where a second one would show nothing more."""
+    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
+    return make_job(**{"framework": "Python", "backend": {}, "scaling": scaling, "worker_pods": 1, **changes})
+
+
+def share_pod(job: JobInput) -> JobInput:
+    """All its workers in one pod: where it matters that there are several ranks, and not on how many nodes."""
+    node = dict(job.ray_node["worker"], cpus=job.ray_node["worker"]["cpus"] * job.worker_pods)
+    return replace(job, worker_pods=1, ray_node={**job.ray_node, "worker": node})
+
+
 class Pods:
     """One job. Use as a context manager; `reports` are the bodies that the endpoint took.
 
@@ -183,11 +195,17 @@ class Pods:
         self._processes[name].kill()
 
     def kill_process(self, title: str) -> None:
-        """One of Ray's own, named so as in `ps`."""
-        os.kill(self._find_processes(title)[0], signal.SIGKILL)
+        """Ray's own, named so as in `ps`; one at least."""
+        found = self._find_processes(title)
+        assert found, title
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
 
     def has_process(self, title: str) -> bool:
         return bool(self._find_processes(title))
+
+    def count_processes(self, title: str) -> int:
+        return len(self._find_processes(title))
 
     def _find_processes(self, title: str) -> list[int]:
         parents = read_parents()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from railhead.contract import exit_codes
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
@@ -126,6 +128,7 @@ def make_trainer(scaling_config, run_config, **others):
 """
 
 
+@pytest.mark.slow
 def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_words(tmp_path: Path) -> None:
     job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
     with Pods(tmp_path, job, source={"user.py": RAISES}) as pods:
@@ -141,6 +144,7 @@ def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_
         assert '"mine"' in last["warning"]["message"] and f'"{job.run_name}"' in last["warning"]["message"]
 
 
+@pytest.mark.slow
 def test_a_function_that_makes_no_trainer_is_refused_by_its_field(tmp_path: Path) -> None:
     job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
     code = "def make_trainer(**arguments):\n    return sorted(arguments)\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, share_pod
 
 CODE = """
 import ray.train
@@ -27,9 +27,9 @@ def train_func():
 
 
 def test_callbacks_run_in_the_controller_and_one_that_raises_is_named(tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={}, callbacks=["user:Notes", "user:Stops"], max_failures=3)
+    job = share_pod(make_job(framework="Python", backend={}, callbacks=["user:Notes", "user:Stops"], max_failures=3))
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert f"noted {job.run_name} [0, 1]" in log

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, share_pod
 
 # Four epochs and an error, then one more in the second attempt. Epoch 1 is uploaded in the background,
 # once the test has opened the gate; epoch 2 is written into the run's folder by train_func itself.
@@ -52,9 +52,9 @@ def train_func(config):
 def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: int) -> tuple[int, Any, Pods]:
     config = {"folder": str(folder), "epochs": epochs}
     checkpoint = {"numToKeep": 2, "scoreAttribute": "loss", "scoreOrder": "min"}
-    job = make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint)
+    job = share_pod(make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint))
     with Pods(folder / str(attempt), job, source={"user.py": TRAINING}, storage=str(folder / "runs")) as pods:
-        pods.start(attempt=attempt, checkpoint_index=index, env={"RAILHEAD_KNOWN_CHECKPOINTS": known})
+        pods.start(workers=1, attempt=attempt, checkpoint_index=index, env={"RAILHEAD_KNOWN_CHECKPOINTS": known})
         if attempt == 1:
             pods.wait_until(lambda: (folder / "reported-1-0").exists() and bool(pods.reports[-1]["checkpoint"]))
             assert pods.reports[-1]["checkpoint"]["index"] == 0, "an upload that is not complete was told"

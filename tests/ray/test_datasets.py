@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from PIL import Image
 from railhead.contract import environment as e
 from railhead.contract import exit_codes
 from railhead.contract.job_input import JobInput
+from railhead.contract.outcome import Outcome
 from tests.ray.pods import Pods, make_job
-from tests.s3 import BUCKET, start_s3
+from tests.s3 import BUCKET, S3, start_s3
 
 ROWS = 101
 SLOT = {"railhead_worker": 1.0}
@@ -69,24 +71,6 @@ def mark(batch):
 """
 
 
-# Each rank's first try waits with its shard until the test has killed what feeds it.
-FED = """
-import os, time, ray.data, ray.train
-
-def rows(config):
-    return ray.data.range(40, override_num_blocks=4)
-
-def train_func(config):
-    shard = ray.train.get_dataset_shard("train")
-    started = os.path.join(config["out"], f"started-{ray.train.get_context().get_world_rank()}")
-    if not os.path.exists(started):
-        open(started, "w").close()
-        while not os.path.exists(os.path.join(config["out"], "killed")):
-            time.sleep(0.05)
-    print("has seen", sum(len(batch["id"]) for batch in shard.iter_batches(batch_size=4)), flush=True)
-"""
-
-
 def write_files(folder: Path) -> dict[str, str]:
     """ROWS rows, or 4 images, in each format; path by name of the dataset."""
     for name in ("rows", "json", "images", "binary"):
@@ -114,61 +98,79 @@ DATASETS: dict[str, dict[str, Any]] = {
     "images": {"format": "images", "options": {"size": [4, 3], "mode": "L"}, "split": False},
     "binary": {"format": "binary", "split": False},
     "made": {"function": "data:build"},
+    "bucket": {"format": "parquet", "uri": f"s3://{BUCKET}/rows"},
 }
-COLUMNS = {"rows": "id", "everywhere": "id", "parquet": "id", "json": "id", "text": "text", "images": "image"}
+COLUMNS = {name: "id" for name in ("rows", "everywhere", "parquet", "json", "bucket")}
+COLUMNS |= {"text": "text", "images": "image", "binary": "bytes", "made": "text"}
 
 
-def test_every_row_is_seen_once_per_epoch_in_every_format(tmp_path: Path) -> None:
-    paths = write_files(tmp_path / "data")
-    columns = {**COLUMNS, "binary": "bytes", "made": "text"}
-    config = {"columns": columns, "out": str(tmp_path), "rows": 60}
+@dataclass(frozen=True)
+class Seen:
+    """A job with a dataset of each format.
+
+    Attributes:
+        ranks: what each rank has seen, by dataset and epoch.
+        told: all that the driver has said anywhere.
+        s3: the server of one of the datasets.
+    """
+
+    ranks: list[dict[str, Any]]
+    log: str
+    told: str
+    s3: S3
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("formats")
+    paths = write_files(folder / "data")
+    config = {"columns": COLUMNS, "out": str(folder), "rows": 60}
     source = {"user.py": SEEING, "data.py": MADE, "steps.py": STEPS, "queue.py": "raise RuntimeError('mine')"}
-    with Pods(tmp_path / "pods", make_data_job(DATASETS, train_loop_config=config), source=source) as pods:
-        pods.start(env={e.DATASETS: json.dumps(paths)})
+    job = make_data_job(DATASETS, train_loop_config=config)
+    with start_s3(folder) as s3, Pods(folder / "pods", job, source=source) as pods:
+        for part in range(2):
+            pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
+            s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
+        pods.start(env={e.DATASETS: json.dumps(paths), **s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
         assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
-        log = pods.read_log()
-    seen = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+        told = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
+        ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+        return Seen(ranks, pods.read_log(), told, s3)
 
+
+def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     for epoch in (0, 1):
-        mine, others = (set(rank["rows"][epoch]) for rank in seen)
+        mine, others = (set(rank["rows"][epoch]) for rank in seen.ranks)
         assert (len(mine), len(others)) == (50, 50), "equal parts: what is left over belongs to nobody"
         assert len(mine | others) == 100 and mine | others <= set(range(ROWS))
-        for rank in seen:
+        for rank in seen.ranks:
             assert len(rank["rows"][epoch]) == 50
             assert sorted(rank["everywhere"][epoch]) == list(range(ROWS))
-    rows = seen[0]["parquet"][0] + seen[1]["parquet"][0]
+    rows = seen.ranks[0]["parquet"][0] + seen.ranks[1]["parquet"][0]
     assert len(rows) == len(set(rows)) == 100 and set(rows) <= set(range(ROWS))
-    for rank in seen:
+    for rank in seen.ranks:
         assert sorted(rank["json"][0]) == list(range(ROWS))
         assert sorted(rank["text"][0]) == sorted(str(n) for n in range(ROWS))
         assert sorted(rank["images"][0]) == [[[4, 3], n] for n in range(4)]
         assert sorted(rank["binary"][0]) == [f"file {n}" for n in range(4)]
 
-    made = [line.split() for rank in seen for line in rank["made"][0]]
+    made = [line.split() for rank in seen.ranks for line in rank["made"][0]]
     assert sorted(int(number) for number, _ in made) == list(range(60))
     # The functions of the user's modules have run in tasks, on the worker pods and never on the head.
-    assert {node for _, node in made} <= {rank["node"] for rank in seen}
-    assert "\x1b[A" not in log, "no progress bars"
+    assert {node for _, node in made} <= {rank["node"] for rank in seen.ranks}
+    assert "\x1b[A" not in seen.log, "no progress bars"
 
 
-def test_a_bucket_is_read_with_what_the_secret_puts_into_the_environment(tmp_path: Path) -> None:
-    with start_s3(tmp_path) as s3:
-        for part in range(2):
-            pq.write_table(pa.table({"id": list(range(part, 40, 2))}), tmp_path / "part")
-            s3.put(f"rows/{part}.parquet", (tmp_path / "part").read_bytes())
-        dataset = {"format": "parquet", "uri": f"s3://{BUCKET}/rows"}
-        config = {"columns": {"train": "id"}, "out": str(tmp_path)}
-        job = make_data_job({"train": dataset}, train_loop_config=config)
-        with Pods(tmp_path / "pods", job, source={"user.py": SEEING}) as pods:
-            pods.start(env={**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
-            assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
-            told = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
-    mine, others = (json.loads((tmp_path / f"{rank}.json").read_text())["train"][0] for rank in (0, 1))
+def test_a_bucket_is_read_with_what_the_secret_puts_into_the_environment(seen: Seen) -> None:
+    mine, others = (rank["bucket"][0] for rank in seen.ranks)
     assert len(mine) == len(others) == 20 and sorted(mine + others) == list(range(40))
-    assert s3.secret not in told and s3.key not in told
+    assert seen.s3.secret not in seen.told and seen.s3.key not in seen.told
 
 
+# Each rank's first try waits with its shard until the test has killed what feeds it. The second one has it all,
+# and comes to data that is wrong.
 FAILING = """
+import os, time
 import ray, ray.data, ray.train
 
 class OnlyHere(Exception):
@@ -180,7 +182,10 @@ def check(row):
         raise OnlyHere(30, "odd")
     return row
 
-def build():
+def good(config):
+    return ray.data.range(40, override_num_blocks=4)
+
+def build(config):
     return ray.data.range(50).map(check)
 
 def raises():
@@ -189,55 +194,79 @@ def raises():
 def returns():
     return [1, 2, 3]
 
-def train_func():
+def train_func(config):
     from railhead.driver.describe import describe_exception
 
+    shards = {name: ray.train.get_dataset_shard(name) for name in ("good", "pictures", "train")}
+    started = os.path.join(config["out"], f"started-{ray.train.get_context().get_world_rank()}")
+    if not os.path.exists(started):
+        open(started, "w").close()
+        while not os.path.exists(os.path.join(config["out"], "killed")):
+            time.sleep(0.05)
+    print("has seen", sum(len(batch["id"]) for batch in shards["good"].iter_batches(batch_size=4)), flush=True)
     try:
-        read("pictures")
+        read(shards["pictures"])
     except ValueError as error:
         print("pictures:", describe_exception(error), flush=True)
-    read("train")
+    read(shards["train"])
 
-def read(name):
-    for batch in ray.train.get_dataset_shard(name).iter_batches():
+def read(shard):
+    for batch in shard.iter_batches():
         pass
 """
 
 
-def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(tmp_path: Path) -> None:
-    job = make_data_job({"train": {"function": "user:rows"}}, train_loop_config={"out": str(tmp_path)})
-    with Pods(tmp_path / "pods", job, source={"user.py": FED}) as pods:
-        pods.start(workers=2)
-        pods.wait_until(lambda: {path.name for path in tmp_path.glob("started-*")} == {"started-0", "started-1"})
-        pods.wait_until(lambda: pods.has_process("ray::SplitCoordinator"))
+@dataclass(frozen=True)
+class Failed:
+    """A job that loses what feeds its ranks, is fed again, and then finds a corrupt file and a row that is refused."""
+
+    log: str
+    outcome: Outcome
+    picture: Path
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "bad.png").write_text("no picture")
+    pictures = {"format": "images", "split": False}
+    datasets = {"good": {"function": "user:good"}, "train": {"function": "user:build"}, "pictures": pictures}
+    job = make_data_job(datasets, train_loop_config={"out": str(folder)})
+    with Pods(folder / "pods", job, source={"user.py": FAILING}) as pods:
+        pods.start(env={e.DATASETS: json.dumps({"pictures": str(folder / "bad.png")})})
+        pods.wait_until(lambda: {path.name for path in folder.glob("started-*")} == {"started-0", "started-1"})
+        # One for each dataset that is split.
+        pods.wait_until(lambda: pods.count_processes("ray::SplitCoordinator") == 2)
         pods.kill_process("ray::SplitCoordinator")
-        (tmp_path / "killed").touch()
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
-        log = pods.read_log()
-    assert re.search(r"Infrastructure: rank \d: .*SplitCoordinator.*; the worker group is formed anew", log, re.DOTALL)
-    assert len(re.findall(r"\(rank \d\) has seen 20$", log, re.MULTILINE)) == 2
+        (folder / "killed").touch()
+        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        return Failed(pods.read_log(), pods.read_outcome(), folder / "bad.png")
 
 
-def test_an_error_in_the_data_is_the_applications_and_names_its_cause(tmp_path: Path) -> None:
+def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(failed: Failed) -> None:
+    lost = r"Infrastructure: rank \d: .*SplitCoordinator.*; the worker group is formed anew"
+    assert re.search(lost, failed.log, re.DOTALL)
+    assert len(re.findall(r"\(rank \d\) has seen 20$", failed.log, re.MULTILINE)) == 2
+
+
+def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Failed) -> None:
     """A function that raises in a task, and, before it, a corrupt file."""
-    (tmp_path / "bad.png").write_text("no picture")
-    datasets = {"pictures": {"format": "images", "split": False}, "train": {"function": "user:build"}}
-    with Pods(tmp_path / "pods", make_data_job(datasets), source={"user.py": FAILING}) as pods:
-        pods.start(env={e.DATASETS: json.dumps({"pictures": str(tmp_path / "bad.png")})})
-        assert pods.wait_ended(timeout=180) == exit_codes.APPLICATION, pods.read_log()
-        outcome = pods.read_outcome()
-        log = pods.read_log()
+    outcome = failed.outcome
     assert (outcome.outcome, outcome.reason) == ("Application", "TrainFunctionRaised")
-    assert "user.OnlyHere: row 30 is odd (user.py, line 10, in check; task " in outcome.message
+    assert "user.OnlyHere: row 30 is odd (user.py, line 11, in check; task " in outcome.message
     assert "site-packages" not in outcome.message and "attempts" not in outcome.message
-    assert f"pictures: ValueError: PIL couldn't load image file at path '{tmp_path}/bad.png'. (" in log
+    assert f"pictures: ValueError: PIL couldn't load image file at path '{failed.picture}'. (" in failed.log
 
 
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
         ({"format": "parquet"}, ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod sees no such"]),
-        ({"function": "user:raises"}, ["datasets.train.function user:raises: LookupError", "no such table", "line 17"]),
+        pytest.param(
+            {"function": "user:raises"},
+            ["datasets.train.function user:raises: LookupError", "no such table", "line 21"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["no-file", "function-raises"],
 )

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from railhead.contract import exit_codes
 from railhead.contract.job_input import JobInput
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, share_pod
 
 # Trains by epochs, each with a checkpoint, and goes on from the last one.
 SCRIPT = """
@@ -72,6 +74,7 @@ def make_script_job(*entrypoint: str, **changes: Any) -> JobInput:
     return make_job(train_func="", framework="", backend={}, entrypoint=list(entrypoint), **changes)
 
 
+@pytest.mark.slow
 def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path: Path) -> None:
     storage, pid_file = str(tmp_path / "runs"), tmp_path / "pid"
     job = make_script_job("python", "train.py", "1000")
@@ -138,9 +141,9 @@ except TrainingFailedError as error:
 
 
 def test_a_failure_that_the_script_swallows_is_still_the_end_of_it(tmp_path: Path) -> None:
-    job = make_script_job("python", "train.py")
+    job = share_pod(make_script_job("python", "train.py"))
     with Pods(tmp_path, job, source={"train.py": TWO_FITS}) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert "caught ValueError" in log
@@ -161,6 +164,7 @@ DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=4, resources
 """
 
 
+@pytest.mark.slow
 def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -> None:
     with Pods(tmp_path, make_script_job("python3", "-u", "train.py"), source={"train.py": TOO_MANY}) as pods:
         pods.start_head()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from railhead.contract import exit_codes
-from tests.ray.pods import IS_SHARING_FOLDERS, Pods, make_job
+from railhead.contract.outcome import Outcome
+from tests.ray.pods import IS_SHARING_FOLDERS, Pods, make_job, make_single_job, share_pod
 
 REPORTING = """
 import os, tempfile, time
-import ray.train
+import ray, ray.train
 
 def train_func(config):
     rank = ray.train.get_context().get_world_rank()
@@ -21,6 +23,7 @@ def train_func(config):
     if checkpoint:
         with checkpoint.as_directory() as folder:
             first = int(open(os.path.join(folder, "epoch")).read()) + 1
+    print(f"rank {rank} believes {sum(node['Alive'] for node in ray.nodes())} nodes to be alive", flush=True)
     for epoch in range(first, config["epochs"]):
         print(f"epoch {epoch} of rank {rank}", flush=True)
         time.sleep(config["seconds"])
@@ -34,92 +37,100 @@ def train_func(config):
 """
 
 
-def test_lost_worker_pod_is_replaced_in_the_same_fit(tmp_path: Path) -> None:
-    config = {"epochs": 12, "seconds": 0.5}
-    with Pods(tmp_path, make_job(framework="Python", train_loop_config=config), source={"user.py": REPORTING}) as pods:
-        pods.start()
-        pods.wait_until(lambda: any(r["reports"] >= 3 for r in pods.reports))
-        pods.kill("w1-0")
-        pods.start_worker(1, round_=1)
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
-        outcome = pods.read_outcome()
-        assert outcome.outcome == "Succeeded"
-        assert outcome.checkpoint is not None
-        assert outcome.checkpoint.index == 11
-        assert outcome.metrics == {"epoch": "11"}
-        states = [r["state"] for r in pods.reports]
-        assert "RESTARTING" in states
-        assert states[-1] == "FINISHED"
-        log = pods.read_log()
-        copies = 3 if IS_SHARING_FOLDERS else 1  # each of the three nodes reads the one folder of logs
-        assert log.count("(rank 0) epoch 11 of rank 0") <= copies and "(rank 0) epoch 11 of rank 0" in log
-        assert log.count("(rank 1) epoch 11 of rank 1") <= copies and "(rank 1) epoch 11 of rank 1" in log
-        assert "Infrastructure: lost node" in log
+@dataclass(frozen=True)
+class Attempts:
+    """A run of two attempts: the first loses a worker pod, gets another one, and is then asked to end.
+
+    Attributes:
+        done: the last epoch that the first attempt committed.
+    """
+
+    storage: str
+    first: Pods
+    second: Pods
+    done: int
+    first_outcome: Outcome
+    second_outcome: Outcome
 
 
-# On its first start it waits to be lost; on its second it writes down whom Ray believes to be alive.
-BELIEVING = """
-import pathlib, threading
-import ray, ray.train
-
-def train_func(config):
-    mark = pathlib.Path(config["mark"])
-    rank = ray.train.get_context().get_world_rank()
-    if mark.exists():
-        alive = sum(node["Alive"] for node in ray.nodes())
-        ray.train.report({"alive": alive})
-        return
-    print(f"rank {rank} waits", flush=True)
-    threading.Event().wait()
-"""
-
-
-def test_ray_is_told_of_a_lost_node_and_puts_nothing_there(tmp_path: Path) -> None:
-    mark = tmp_path / "lost"
-    job = make_job(framework="Python", train_loop_config={"mark": str(mark)})
-    never = {"RAY_health_check_period_ms": "600000"}  # by itself Ray would not see it within this test
-    with Pods(tmp_path / "pods", job, source={"user.py": BELIEVING}) as pods:
-        pods.start(env=never)
-        pods.wait_until(lambda: "rank 0 waits" in pods.read_log() and "rank 1 waits" in pods.read_log())
-        mark.touch()
-        pods.kill("w1-0")
-        pods.start_worker(1, round_=1, env=never)
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
-        assert pods.read_outcome().metrics == {"alive": "3"}, "the head and the two pods that live"
-        assert "railhead: Ray is told that the node " in pods.read_log()
-
-
-def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(tmp_path: Path) -> None:
-    config = {"epochs": 5, "seconds": 0.2}
+@pytest.fixture(scope="module")
+def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
+    folder = tmp_path_factory.mktemp("attempts")
     source = {"user.py": REPORTING, "queue.py": "raise RuntimeError('not the standard library')"}
-    job = make_job(framework="Python", train_loop_config={**config, "epochs": 1000})
-    with Pods(tmp_path / "1", job, source=source, storage=str(tmp_path / "runs")) as pods:
-        pods.start()
-        pods.wait_until(lambda: any(r["reports"] >= 2 for r in pods.reports))
-        pods.terminate("head")
-        assert pods.wait_ended(timeout=10) == exit_codes.TERMINATED
-        first = pods.read_outcome()
-    assert first.outcome == "Preemption"
-    assert first.checkpoint is not None
-    done = first.checkpoint.index
-    job = make_job(framework="Python", train_loop_config={**config, "epochs": done + 3})
-    with Pods(tmp_path / "2", job, source=source, storage=str(tmp_path / "runs")) as pods:
-        pods.start(attempt=2, checkpoint_index=done)
-        assert pods.wait_ended() == exit_codes.SUCCEEDED
-        log = pods.read_log()
-        assert [e for e in range(done + 3) if f"(rank 0) epoch {e} of rank 0" in log] == [done + 1, done + 2]
-        assert pods.reports[-1]["attempt"] == 2
-        assert pods.reports[-1]["resumed_from"]["uri"].startswith(str(tmp_path / "runs"))
-        outcome = pods.read_outcome()
-        assert outcome.checkpoint is not None
-        assert outcome.checkpoint.index == done + 2
+    storage = str(folder / "runs")
+    never = {"RAY_health_check_period_ms": "600000"}  # by itself Ray would not see a lost node within this test
+
+    def make(number: int, epochs: int) -> Pods:
+        job = make_job(framework="Python", train_loop_config={"epochs": epochs, "seconds": 0.2})
+        return Pods(folder / str(number), job, source=source, storage=storage)
+
+    with make(1, 1000) as first:
+        first.start(env=never)
+        first.wait_until(lambda: any(r["reports"] >= 3 for r in first.reports))
+        first.kill("w1-0")
+        first.start_worker(1, round_=1, env=never)
+        first.wait_until(lambda: first.reports[-1]["state"] == "RESTARTING")
+        before = max(r["reports"] for r in first.reports)
+        first.wait_until(lambda: first.reports[-1]["state"] == "RUNNING" and first.reports[-1]["reports"] >= before + 2)
+        first.wait_until(lambda: len(read_believed(first)) >= 4)
+        first.terminate("head")
+        assert first.wait_ended(timeout=10) == exit_codes.TERMINATED
+        first_outcome = first.read_outcome()
+    assert first_outcome.checkpoint is not None
+    done = first_outcome.checkpoint.index
+    with make(2, done + 3) as second:
+        second.start(attempt=2, checkpoint_index=done)
+        assert second.wait_ended() == exit_codes.SUCCEEDED, second.read_log()
+        return Attempts(storage, first, second, done, first_outcome, second.read_outcome())
 
 
-# Both ranks' part of a checkpoint has one name, so that the test can be in its way.
-NAMED = """
-import tempfile, ray.train
+def read_believed(pods: Pods) -> list[int]:
+    """How many nodes each rank of each group has seen alive at its start."""
+    return [int(count) for count in re.findall(r"rank \d believes (\d) nodes to be alive", pods.read_log())]
 
-def train_func(config):
+
+def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None:
+    assert "RESTARTING" in [r["state"] for r in attempts.first.reports]
+    log = attempts.first.read_log()
+    assert "Infrastructure: lost node" in log
+    copies = 3 if IS_SHARING_FOLDERS else 1  # each of the three nodes reads the one folder of logs
+    for rank in (0, 1):
+        assert 0 < log.count(f"(rank {rank}) epoch {attempts.done} of rank {rank}\n") <= copies
+    outcome, last = attempts.second_outcome, attempts.done + 2
+    assert outcome.outcome == "Succeeded"
+    assert outcome.metrics == {"epoch": str(last)}
+    assert attempts.second.reports[-1]["state"] == "FINISHED"
+    log = attempts.second.read_log()
+    for rank in (0, 1):
+        assert 0 < log.count(f"(rank {rank}) epoch {last} of rank {rank}\n") <= copies
+
+
+def test_ray_is_told_of_a_lost_node_and_puts_nothing_there(attempts: Attempts) -> None:
+    assert set(read_believed(attempts.first)) == {3}, "the head and the two pods that live"
+    assert "railhead: Ray is told that the node " in attempts.first.read_log()
+
+
+def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(attempts: Attempts) -> None:
+    assert attempts.first_outcome.outcome == "Preemption"
+    done, second = attempts.done, attempts.second
+    log = second.read_log()
+    assert [e for e in range(done + 3) if f"(rank 0) epoch {e} of rank 0" in log] == [done + 1, done + 2]
+    assert second.reports[-1]["attempt"] == 2
+    assert second.reports[-1]["resumed_from"]["uri"].startswith(attempts.storage)
+    assert attempts.second_outcome.checkpoint is not None
+    assert attempts.second_outcome.checkpoint.index == done + 2
+
+
+# Both ranks' part of a checkpoint has one name, so that the test can be in its way. When all is stored,
+# rank 1 dies once, and raises the next time.
+FAILING = """
+import os, pathlib, tempfile, time
+import ray.train, ray.train.collective
+
+class OnlyHere(Exception):
+    pass
+
+def store(config):
     context = ray.train.get_context()
     for step in range(3):
         with tempfile.TemporaryDirectory() as folder:
@@ -131,94 +142,116 @@ def train_func(config):
                 delete_local_checkpoint_after_upload=False,
             )
             ray.train.get_all_reported_checkpoints()  # waits until it is committed
-"""
 
-
-@pytest.mark.parametrize("mode", ["SYNC", pytest.param("ASYNC", marks=pytest.mark.slow)])
-def test_a_storage_that_takes_no_checkpoint_is_not_charged_to_train_func(tmp_path: Path, mode: str) -> None:
-    job = make_job(framework="Python", train_loop_config={"mode": mode})
-    run = tmp_path / "runs" / job.run_name
-    run.mkdir(parents=True)
-    (run / "step-1").write_text("in the way")
-    with Pods(tmp_path / "pods", job, source={"user.py": NAMED}, storage=str(tmp_path / "runs")) as pods:
-        pods.start()
-        pods.wait_until(lambda: "the worker group is formed anew" in pods.read_log())
-        (run / "step-1").unlink()
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
-        log = pods.read_log()
-    found = re.findall(r"railhead: (\w+): (.*); the worker group is formed anew", log)
-    assert {kind for kind, _ in found} == {"Infrastructure"}
-    assert all("run.storagePath did not take a checkpoint: rank " in words and "step-1" in words for _, words in found)
-
-
-RAISES = """
-import ray.train
-
-class OnlyHere(Exception):
-    pass
-
-def train_func():
+def train_func(config):
+    stored = pathlib.Path(config["stored"])
+    died = pathlib.Path(config["died"])
+    if not stored.exists():
+        store(config)
+        ray.train.collective.barrier()
+        stored.touch()
     rank = ray.train.get_context().get_world_rank()
     print("last words of rank", rank)
+    if rank == 1 and not died.exists():
+        died.touch()
+        os.kill(os.getpid(), 11)
     if rank == 1:
         raise OnlyHere("the loss is not a number")
-    import time
     time.sleep(60)
 """
 
-DIES = """
-import os, time, ray.train
-def train_func():
-    if ray.train.get_context().get_world_rank() == 1:
-        os.kill(os.getpid(), 11)
-    time.sleep(60)
-"""
+
+@dataclass(frozen=True)
+class FailedRun:
+    """A run that fails in three ways: its storage takes no checkpoint, a rank dies, a rank raises."""
+
+    pods: Pods
+    outcome: Outcome
+
+    def find_retried(self) -> list[tuple[str, str]]:
+        """Class and message of each failure after which the group was formed anew."""
+        return re.findall(r"railhead: (\w+): (.*); the worker group is formed anew", self.pods.read_log())
+
+
+def fail(folder: Path, *, mode: str) -> FailedRun:
+    config = {"mode": mode, "stored": str(folder / "stored"), "died": str(folder / "died")}
+    # One failure is train_func's to spend: the storage's must not be charged to it.
+    job = share_pod(make_job(framework="Python", train_loop_config=config, max_failures=1))
+    run = folder / "runs" / job.run_name
+    run.mkdir(parents=True)
+    (run / "step-1").write_text("in the way")
+    with Pods(folder / "pods", job, source={"user.py": FAILING}, storage=str(folder / "runs")) as pods:
+        pods.start(workers=1)
+        pods.wait_until(lambda: "the worker group is formed anew" in pods.read_log())
+        (run / "step-1").unlink()
+        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        return FailedRun(pods, pods.read_outcome())
+
+
+@pytest.fixture(scope="module")
+def failed_run(tmp_path_factory: pytest.TempPathFactory) -> FailedRun:
+    return fail(tmp_path_factory.mktemp("failing"), mode="SYNC")
+
+
+def check_storage_is_charged(failed: FailedRun) -> None:
+    *storage, (kind, words) = failed.find_retried()
+    assert storage and {kind for kind, _ in storage} == {"Infrastructure"}
+    assert all(
+        "run.storagePath did not take a checkpoint: rank " in words and "step-1" in words for _, words in storage
+    )
+    assert kind == "Application", words
+
+
+def test_a_storage_that_takes_no_checkpoint_is_not_charged_to_train_func(failed_run: FailedRun) -> None:
+    check_storage_is_charged(failed_run)
+
+
+@pytest.mark.slow
+def test_a_storage_that_takes_no_checkpoint_in_the_background_is_not_either(tmp_path: Path) -> None:
+    check_storage_is_charged(fail(tmp_path, mode="ASYNC"))
+
+
+def test_failure_is_said_in_its_own_words(failed_run: FailedRun) -> None:
+    died = failed_run.find_retried()[-1]
+    assert died[0] == "Application" and "rank 1" in died[1] and "worker process has died" in died[1]
+    outcome = failed_run.outcome
+    assert outcome.outcome == "Application"
+    for word in ("rank 1", "OnlyHere: the loss is not a number", "user.py, line 34, in train_func"):
+        assert word in outcome.message
+    assert failed_run.pods.reports[-1]["state"] == "ERRORED"
 
 
 @pytest.mark.parametrize(
-    ("code", "function", "exit_code", "words"),
+    ("code", "function", "words"),
     [
-        (
-            RAISES,
-            "user:train_func",
-            exit_codes.APPLICATION,
-            ["rank 1", "OnlyHere: the loss is not a number", "user.py, line 11, in train_func"],
-        ),
-        (DIES, "user:train_func", exit_codes.APPLICATION, ["rank 1", "worker process has died"]),
-        (RAISES, "absent:train_func", exit_codes.CONFIGURATION, ["ModuleNotFoundError: No module named 'absent'"]),
-        (
-            "import absent_library\ndef f(): pass",
-            "user:f",
-            exit_codes.CONFIGURATION,
-            ["No module named 'absent_library'"],
+        (FAILING, "absent:train_func", "ModuleNotFoundError: No module named 'absent'"),
+        pytest.param(
+            "import absent_library\ndef f(): pass", "user:f", "No module named 'absent_library'", marks=pytest.mark.slow
         ),
     ],
-    ids=["raises", "segfault", "no-module", "import-fails"],
+    ids=["no-module", "import-fails"],
 )
-def test_failure_is_said_in_its_own_words(
-    tmp_path: Path, code: str, function: str, exit_code: int, words: list[str]
+def test_code_that_a_worker_cannot_import_is_said_in_its_own_words(
+    tmp_path: Path, code: str, function: str, words: str
 ) -> None:
-    job = make_job(framework="Python", train_func=function)
-    with Pods(tmp_path, job, source={"user.py": code}) as pods:
-        pods.start()
-        assert pods.wait_ended() == exit_code, pods.read_log()
+    with Pods(tmp_path, make_single_job(train_func=function), source={"user.py": code}) as pods:
+        pods.start(workers=1)
+        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
         outcome = pods.read_outcome()
-        assert outcome.outcome == exit_codes.CLASS_OF_CODE[exit_code]
-        for word in words:
-            assert word in outcome.message
-        assert pods.reports[-1]["state"] == "ERRORED"
-        print(outcome, pods.read_log())
+    assert outcome.outcome == "Configuration"
+    assert words in outcome.message
+    assert pods.reports[-1]["state"] == "ERRORED"
 
 
 def test_refused_before_ray_is_needed(tmp_path: Path) -> None:
     """A function that the source lacks, a storage path that is a file: no worker has to come."""
     job = make_job(train_func="user:absent")
-    with Pods(tmp_path / "1", job, source={"user.py": RAISES}) as pods:
+    with Pods(tmp_path / "1", job, source={"user.py": FAILING}) as pods:
         pods.start_head()
         assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
         assert "module 'user' has no attribute 'absent'" in pods.read_outcome().message
     (tmp_path / "file").write_text("")
-    with Pods(tmp_path / "2", make_job(), source={"user.py": RAISES}, storage=str(tmp_path / "file")) as pods:
+    with Pods(tmp_path / "2", make_job(), source={"user.py": FAILING}, storage=str(tmp_path / "file")) as pods:
         pods.start_head()
         assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
         message = pods.read_outcome().message
@@ -230,7 +263,7 @@ def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
     """Known by its metadata, before anything of it is imported."""
     (tmp_path / "old" / "ray-2.51.1.dist-info").mkdir(parents=True)
     (tmp_path / "old" / "ray-2.51.1.dist-info" / "METADATA").write_text("Name: ray\nVersion: 2.51.1\n")
-    with Pods(tmp_path / "pods", make_job(), source={"user.py": RAISES}) as pods:
+    with Pods(tmp_path / "pods", make_job(), source={"user.py": FAILING}) as pods:
         pods.start_head(PYTHONPATH=str(tmp_path / "old"))
         assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
         outcome = pods.read_outcome()
@@ -240,8 +273,8 @@ def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
 
 def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
     config = {"epochs": 1000, "seconds": 0.2}
-    with Pods(tmp_path, make_job(framework="Python", train_loop_config=config), source={"user.py": REPORTING}) as pods:
-        pods.start()
+    with Pods(tmp_path, make_single_job(train_loop_config=config), source={"user.py": REPORTING}) as pods:
+        pods.start(workers=1)
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
         pods.kill_process("gcs_server")
         assert pods.wait_ended(timeout=60) == exit_codes.INFRASTRUCTURE, pods.read_log()

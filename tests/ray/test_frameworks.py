@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, make_single_job
 
 # Takes a package away from one pod, as an image without it would.
 HIDES_TENSORFLOW = """
@@ -42,16 +42,14 @@ def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_sentence(tmp
     (tmp_path / "image" / "jax").mkdir(parents=True)
     (tmp_path / "image" / "jax" / "__init__.py").write_text("raise ImportError('libnvrtc.so.12: cannot open it')")
     node = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
-    job = make_job(
+    job = make_single_job(
         framework="JAX",
-        backend={},
-        scaling={"numWorkers": 2, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
+        scaling={"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
         ray_node={"head": {**node, "cpus": 0, "gpus": 0}, "worker": node},
     )
     with Pods(tmp_path, job, source={"user.py": TRAINS}) as pods:
         pods.start_head()
-        for slot in range(2):
-            pods.start_worker(slot, env={"PYTHONPATH": str(tmp_path / "image")})
+        pods.start_worker(0, env={"PYTHONPATH": str(tmp_path / "image")})
         assert pods.wait_ended(timeout=120) == exit_codes.CONFIGURATION, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"

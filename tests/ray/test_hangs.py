@@ -8,7 +8,7 @@ from pathlib import Path
 from railhead.contract import environment as e
 from railhead.contract import exit_codes
 from railhead.contract.report import DEADLINE
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, share_pod
 
 HANGS = """
 import tempfile, threading
@@ -29,10 +29,10 @@ def train_func():
 
 
 def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Path) -> None:
-    with Pods(tmp_path, make_job(framework="Python"), source={"user.py": HANGS}) as pods:
+    with Pods(tmp_path, share_pod(make_job(framework="Python")), source={"user.py": HANGS}) as pods:
         # A limit that is lowered while training runs: the first report may take long on a busy machine.
         pods.answer = lambda report: {DEADLINE: 2 if report["reports"] else 600}
-        pods.start(env={e.PROGRESS_DEADLINE: "600"})
+        pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
         assert pods.wait_ended(timeout=120) == exit_codes.HANG, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")

@@ -59,7 +59,9 @@ def read_sees(log: str) -> list[dict[str, Any]]:
                 "labelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
             },
         ),
-        (1, None, {"numWorkers": 2, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}),
+        pytest.param(
+            1, None, {"numWorkers": 2, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}, marks=pytest.mark.slow
+        ),
     ],
     ids=["each on a node of its own, chosen by label and type", "all in one pod"],
 )
@@ -77,7 +79,7 @@ def test_the_pods_satisfy_the_strategy(
     assert all(seen["labels"] == told for seen in sees)
 
 
-@pytest.mark.parametrize("found", [None, "A100"])
+@pytest.mark.parametrize("found", [None, pytest.param("A100", marks=pytest.mark.slow)])
 def test_a_wrong_accelerator_is_said_and_not_waited_for(tmp_path: Path, found: str | None) -> None:
     job = make_input(accelerator=found, numWorkers=1, useGPU=True, acceleratorType="H100")
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from railhead.contract.job_input import JobInput
+from tests.ray.pods import Pods, make_single_job
 from tests.ray.test_fence import BUILD, TRAINING
 
 SCRIPT = """
@@ -33,12 +34,9 @@ print("the script begins from", os.environ["RAILHEAD_RESUME_FROM"])
 SOURCE = {"user.py": TRAINING, "build.py": BUILD, "train.py": SCRIPT}
 
 
-def make(**changes: Any) -> Any:
-    scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
+def make(**changes: Any) -> JobInput:
     config = {"epochs": 3, "seconds": 0.1}
-    return make_job(
-        scaling=scaling, worker_pods=1, backend={}, checkpoint={"numToKeep": 1}, train_loop_config=config, **changes
-    )
+    return make_single_job(checkpoint={"numToKeep": 1}, train_loop_config=config, **changes)
 
 
 @pytest.fixture
@@ -53,7 +51,6 @@ def foreign(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param({"framework": "Python"}, id="trainFunc"),
         pytest.param({"build": "build:build", "train_func": "", "framework": ""}, id="build", marks=pytest.mark.slow),
         pytest.param({"entrypoint": ["python", "train.py"], "train_func": "", "framework": ""}, id="entrypoint"),
     ],
@@ -61,15 +58,20 @@ def foreign(tmp_path: Path) -> Path:
 def test_a_run_begins_from_a_foreign_checkpoint_and_leaves_it_alone(
     tmp_path: Path, foreign: Path, way: dict[str, Any]
 ) -> None:
-    job = make(**way)
-    with Pods(tmp_path, job, source=SOURCE) as pods:
+    train_from(foreign, tmp_path, make(**way))
+
+
+def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
+    """A first attempt to its end."""
+    runs = foreign.parents[1]
+    with Pods(folder / "1", job, source=SOURCE, storage=str(runs)) as pods:
         pods.start(workers=1, env={"RAILHEAD_RESUME_FROM": str(foreign)})
         assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
         outcome, log, last = pods.read_outcome(), pods.read_log(), pods.reports[-1]
     assert log.count("begins with epoch 41\n") == 1
     assert last["resumed_from"] == {"uri": str(foreign)}
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
-    run = tmp_path / "runs" / job.run_name
+    run = runs / job.run_name
     assert (foreign / "epoch").read_text() == "40", "it is not this run's to delete"
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
     kept = sorted(each["metrics"]["epoch"] for each in snapshot["checkpoint_results"])
@@ -77,15 +79,13 @@ def test_a_run_begins_from_a_foreign_checkpoint_and_leaves_it_alone(
 
 
 def test_a_later_attempt_goes_on_from_the_runs_own(tmp_path: Path, foreign: Path) -> None:
-    env = {"RAILHEAD_RESUME_FROM": str(foreign)}
-    for attempt, first in ((1, 41), (2, 44)):
-        with Pods(
-            tmp_path / str(attempt), make(framework="Python"), source=SOURCE, storage=str(tmp_path / "runs")
-        ) as p:
-            p.start(workers=1, attempt=attempt, checkpoint_index=-1 if attempt == 1 else 2, env=env)
-            assert p.wait_ended() == exit_codes.SUCCEEDED, p.read_log()
-            assert p.read_log().count(f"begins with epoch {first}\n") == 1
-        (foreign / "epoch").unlink(missing_ok=True)  # nobody needs it any more
+    job = make(framework="Python")
+    train_from(foreign, tmp_path, job)
+    (foreign / "epoch").unlink()  # nobody needs it any more
+    with Pods(tmp_path / "2", job, source=SOURCE, storage=str(foreign.parents[1])) as pods:
+        pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_RESUME_FROM": str(foreign)})
+        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.read_log().count("begins with epoch 44\n") == 1
 
 
 def test_a_checkpoint_that_is_not_there_ends_the_job_before_workers_come(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, make_single_job
 
 SEES = """
 import os
@@ -86,10 +86,11 @@ def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
         assert f"rank {rank} has installed-by-pip" in log
 
 
+@pytest.mark.slow
 def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={}, runtime_env={"conda": "no-such-environment"})
+    job = make_single_job(runtime_env={"conda": "no-such-environment"})
     with Pods(tmp_path, job, source={"user.py": "def train_func(): ..."}) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=180) == exit_codes.CONFIGURATION, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "RuntimeEnvNotUsable"

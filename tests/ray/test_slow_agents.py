@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from railhead.contract import exit_codes
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_single_job
 
 # Ray waits 15 s. Every Python process of the pods begins with this file.
 SLOW = """
@@ -21,9 +23,10 @@ def train_func(config):
 """
 
 
+@pytest.mark.slow
 def test_slow_agents_cost_no_pod(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SLOW)
-    with Pods(tmp_path / "pods", make_job(framework="Python"), source={"user.py": CODE}) as pods:
-        pods.start(env={"PYTHONPATH": str(tmp_path)})
+    with Pods(tmp_path / "pods", make_single_job(), source={"user.py": CODE}) as pods:
+        pods.start(workers=1, env={"PYTHONPATH": str(tmp_path)})
         assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
         assert pods.read_outcome().metrics == {"done": "1"}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from railhead.contract import exit_codes
-from tests.ray.pods import OBJECT_STORE, Pods, make_job
+from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 TRAINING = """
 import os, tempfile
@@ -40,9 +41,9 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
         validation_function="user:validate",
         checkpoint={"scoreAttribute": "score", "scoreOrder": "max"},
     )
-    job = job.__class__(**{**job.__dict__, "ray_node": {**job.ray_node, "worker": NODE}})
+    job = share_pod(replace(job, ray_node={**job.ray_node, "worker": NODE}))
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
