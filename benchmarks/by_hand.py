@@ -77,7 +77,9 @@ class HandStarted:
         """The digits, with their milestones. Raises RunFailed."""
         began, ended, output = self.run_driver()
         times = read_milestones(
-            self._head.log_folder(), driver_log=output, run_folder=self._storage / self._job.run_name
+            self._head.temp / "session_latest" / "logs",
+            driver_log=output,
+            run_folder=self._storage / self._job.run_name,
         )
         milestones = {mark: at - began for mark, at in {**times, DRIVER_END: ended}.items()}
         return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))

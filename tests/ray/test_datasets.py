@@ -100,7 +100,7 @@ DATASETS: dict[str, dict[str, Any]] = {
     "made": {"function": "data:build"},
     "bucket": {"format": "parquet", "uri": f"s3://{BUCKET}/rows"},
 }
-COLUMNS = {name: "id" for name in ("rows", "everywhere", "parquet", "json", "bucket")}
+COLUMNS = dict.fromkeys(("rows", "everywhere", "parquet", "json", "bucket"), "id")
 COLUMNS |= {"text": "text", "images": "image", "binary": "bytes", "made": "text"}
 
 

@@ -55,7 +55,7 @@ statuses = st.fixed_dictionaries(
         "attempt": st.integers(-1, 1001),
         "round": st.integers(-1, 40),
         "restarts": st.fixed_dictionaries(
-            {}, optional={k: small for k in ("application", "infrastructure", "withoutProgress")}
+            {}, optional=dict.fromkeys(("application", "infrastructure", "withoutProgress"), small)
         ),
         "startTime": times,
         "head": st.fixed_dictionaries({"pod": st.sampled_from(["", names.head_name("digits", UID, 1)])}),
