@@ -31,11 +31,12 @@ $(READY): constraints.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --editable .
 	@touch $@
 
-check: $(READY) ## Format, lint, types, layers, sizes, stale generated files
+check: $(READY) ## Format, lint, types, layers, dead code, stale generated files
 	$(BIN)/ruff format --check operator tests tools benchmarks manifests
 	$(BIN)/ruff check operator tests tools benchmarks manifests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
 	$(BIN)/python tools/chart_values.py $(CHART) --check
 	$(BIN)/python -m tools.manifests --check

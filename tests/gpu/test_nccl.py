@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 from tests.ray.pods import Pods
@@ -76,7 +76,7 @@ def test_nccl_on_real_gpus(tmp_path: Path) -> None:
         pods.start_head()
         for slot, gpu in enumerate(gpus):
             pods.start_worker(slot, env={"CUDA_VISIBLE_DEVICES": gpu})
-        assert pods.wait_ended(timeout=300) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         sees = read_sees(pods.read_log())
     size = len(gpus)
     assert [(s["rank"], s["backend"]) for s in sees] == [(rank, "nccl") for rank in range(size)]
@@ -96,7 +96,7 @@ def test_a_gpu_of_another_type_is_said_with_what_was_found(tmp_path: Path) -> No
     with Pods(tmp_path, replace(job, framework="Python"), source={"user.py": "def f(): pass"}) as pods:
         pods.start_head()
         pods.start_worker(0, env={"CUDA_VISIBLE_DEVICES": GPUS[0]})
-        assert pods.wait_ended(timeout=300) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         message = pods.read_outcome().message
     assert "has no GPU whose type" not in message and " has " in message
 

@@ -10,11 +10,10 @@ from typing import Any
 from railhead.api import names
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, State
 from tests.model.api_server import Entry, ModelApiServer, Object
-from tests.unit.builders import NOW, SPEC
+from tests.unit.builders import NOW, SPEC, find_code
 
 ALONE = timedelta(seconds=60)  # an epoch of a driver that only the storage hears
 NAMESPACE, NODE = "default", "node-1"
@@ -178,7 +177,7 @@ class World:
     def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
         """Its container ends: of a head with the driver's last word."""
         driver = self.drivers.get(pod["metadata"]["uid"])
-        ended: Object = {"exitCode": CODE_OF_CLASS.get(kind, 0) if code is None else code, "reason": "Error"}
+        ended: Object = {"exitCode": find_code(kind) if code is None else code, "reason": "Error"}
         if driver is not None:
             told = self._checkpoint(driver)
             ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()

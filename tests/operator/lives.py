@@ -14,7 +14,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.proxy import Ledger
 from tests.operator.stage import Object, Stage
@@ -141,7 +141,7 @@ def clean(scene: Scene) -> Iterator[None]:
 def raises_once(scene: Scene) -> Iterator[None]:
     scene.stage.apply(JOB, backoffLimit=1)
     yield from scene.train(1)
-    scene.stage.end_pod(scene.head(1), code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    scene.stage.end_pod(scene.head(1), code=FailureClass("Application").exit_code, outcome=RAISED)
     yield from scene.train(2)
     yield from scene.succeed(2)
 
@@ -176,7 +176,7 @@ def rests(scene: Scene) -> Iterator[None]:
 def fails(scene: Scene) -> Iterator[None]:
     scene.stage.apply(JOB, backoffLimit=0)
     yield from scene.train(1)
-    scene.stage.end_pod(scene.head(1), code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    scene.stage.end_pod(scene.head(1), code=FailureClass("Application").exit_code, outcome=RAISED)
     yield from scene.until(lambda: scene.status.get("phase") == "Failed" and len(scene.pods) == 1)
 
 

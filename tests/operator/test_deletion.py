@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
 from tests.operator.lives import RAISED
@@ -32,7 +32,7 @@ def train(stage: Stage) -> None:
 
 def raise_in_training(stage: Stage) -> None:
     start(stage)
-    stage.end_pod(stage.head(JOB), code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    stage.end_pod(stage.head(JOB), code=FailureClass("Application").exit_code, outcome=RAISED)
 
 
 def begin_to_rest(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.local.control_plane import ControlPlane
 from tests.operator.audit import WRITES, AuditLog
@@ -67,7 +67,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
     stage.remove_pod(next(pod for name, pod in stage.pods("drift").items() if not name.endswith("-head")))
     rest("Restarting")
     lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
-    stage.end_pod(stage.head("drift"), code=CODE_OF_CLASS["Infrastructure"], outcome=lost)
+    stage.end_pod(stage.head("drift"), code=FailureClass("Infrastructure").exit_code, outcome=lost)
     wait_until("attempt 2", lambda: sum("-2-" in name for name in stage.pods("drift")) == 3, seconds=60)
     run_pods(stage, 3)
     rest("Restarting")

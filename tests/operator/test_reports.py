@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES
 from railhead.pki import make_ca
@@ -108,7 +108,7 @@ def test_only_the_live_head_of_the_current_attempt_is_heard(stage: Stage, other_
 def test_a_head_whose_attempt_is_over_is_not_heard(stage: Stage) -> None:
     head, token = begin(stage, "over")
     lost = Outcome("Infrastructure", reason="RayLost", message="the head is gone")
-    stage.end_pod(head, code=CODE_OF_CLASS["Infrastructure"], outcome=lost)
+    stage.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)
     wait_until("attempt 2", lambda: stage.status("over").get("attempt") == 2)
     assert stage.report("over", token=token) in (401, 403, 409)
     assert stage.report("over", token=token, attempt=2) in (401, 403, 409)

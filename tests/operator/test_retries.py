@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from tests.operator.stage import Object, Stage
 from tests.waiting import wait_until
@@ -26,7 +26,7 @@ def fail_attempt(stage: Stage, job: str, attempt: int) -> None:
     for pod in pods:
         stage.run_pod(pod)
     [head] = [p for p in pods if p["metadata"]["name"].endswith("-head")]
-    stage.end_pod(head, code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    stage.end_pod(head, code=FailureClass("Application").exit_code, outcome=RAISED)
 
 
 def test_a_failed_attempt_is_followed_by_the_next_until_the_limit(stage: Stage) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railhead.api import names
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from tests.api.server import MERGE_PATCH
 from tests.operator.stage import Object, Stage
@@ -73,6 +73,6 @@ def lose_attempt(stage: Stage, job: str, attempt: int) -> None:
     """Its head ends; the next attempt's pods are made."""
     head = stage.head(job)
     lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
-    stage.end_pod(head, code=CODE_OF_CLASS["Infrastructure"], outcome=lost)
+    stage.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)
     following = f"-{attempt + 1}-"
     wait_until(f"attempt {attempt + 1}", lambda: sum(following in n for n in stage.pods(job)) == 3, seconds=60)

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from railhead.api import names
-from railhead.contract.exit_codes import CODE_OF_CLASS, TERMINATED
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.stage import Object, Stage
 from tests.waiting import wait_until
@@ -98,13 +98,13 @@ def runs_well(stage: Stage) -> States:
 def fails(stage: Stage) -> States:
     stage.apply("bad", workers=1, backoffLimit=1)
     train(stage, "bad")
-    stage.end_pod(stage.head("bad"), code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    stage.end_pod(stage.head("bad"), code=FailureClass("Application").exit_code, outcome=RAISED)
     yield "restarting after a loss", wait_condition(stage, "bad", "Reconciling")
     for pod in pods_of(stage, "bad", 1):
         stage.remove_pod(pod)
     train(stage, "bad", attempt=2)
     [head] = [pod for pod in pods_of(stage, "bad", 2) if pod["metadata"]["name"].endswith("-head")]
-    stage.end_pod(head, code=CODE_OF_CLASS["Application"], outcome=RAISED)
+    stage.end_pod(head, code=FailureClass("Application").exit_code, outcome=RAISED)
     yield "failed", wait_condition(stage, "bad", "Failed")
 
 
@@ -114,7 +114,9 @@ def rests(stage: Stage) -> States:
     yield "running, with a change that was not seen", stage.change("rests", suspend=True)
     stage.wait_phase("rests", "Suspending")
     yield "suspending", stage.job("rests")
-    stage.end_pod(stage.head("rests"), code=TERMINATED, outcome=Outcome("Preemption", reason="Terminated"))
+    stage.end_pod(
+        stage.head("rests"), code=FailureClass.PREEMPTION.exit_code, outcome=Outcome("Preemption", reason="Terminated")
+    )
     wait_until("all are told", lambda: all("deletionTimestamp" in p["metadata"] for p in stage.pods("rests").values()))
     for pod in stage.pods("rests").values():
         stage.remove_pod(pod)

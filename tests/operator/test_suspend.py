@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.exit_codes import TERMINATED
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from tests.operator.stage import Stage
 from tests.waiting import wait_until
@@ -28,7 +28,7 @@ def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attem
     told = {name for name, pod in stage.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
     assert told == {head["metadata"]["name"]}
     last_words = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
-    stage.end_pod(head, code=TERMINATED, outcome=last_words)
+    stage.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=last_words)
     wait_until(
         "the workers are told",
         lambda: all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods("rests").values()),

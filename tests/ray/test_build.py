@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # The train function, the backend and the function of Ray Data are pickled as names of this
@@ -90,7 +90,7 @@ def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
     )
     with Pods(tmp_path, job, source={"user.py": MAKES_A_TRAINER, "word.txt": "hello"}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=300) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert outcome.metrics == {"total": "90", "lr": "0.5"}
         assert outcome.checkpoint is not None
@@ -133,7 +133,7 @@ def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_
     job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
     with Pods(tmp_path, job, source={"user.py": RAISES}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert outcome.reason == "TrainFunctionRaised"
         assert "rank 1: user.OnlyHere: it stopped because it must (user.py, line 15, in loop)" in outcome.message
@@ -150,6 +150,6 @@ def test_a_function_that_makes_no_trainer_is_refused_by_its_field(tmp_path: Path
     code = "def make_trainer(**arguments):\n    return sorted(arguments)\n"
     with Pods(tmp_path, job, source={"user.py": code}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=300) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         message = pods.read_outcome().message
         assert message.startswith("trainer.build user:make_trainer: it returned a builtins.list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job, share_pod
 
 CODE = """
@@ -30,7 +30,7 @@ def test_callbacks_run_in_the_controller_and_one_that_raises_is_named(tmp_path: 
     job = share_pod(make_job(framework="Python", backend={}, callbacks=["user:Notes", "user:Stops"], max_failures=3))
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert f"noted {job.run_name} [0, 1]" in log
         assert outcome.reason == "CallbackRaised"

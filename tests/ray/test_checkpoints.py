@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from tests.ray.pods import Pods, make_job, share_pod
 
 # Four epochs and an error, then one more in the second attempt. Epoch 1 is uploaded in the background,
@@ -69,7 +69,7 @@ def read_epochs(run: Path) -> dict[str, int]:
 
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:
     code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
-    assert code == exit_codes.APPLICATION, pods.read_log()
+    assert code == FailureClass.APPLICATION.exit_code, pods.read_log()
     assert first.checkpoint.index == 3
     assert (first.best_checkpoint["index"], first.best_checkpoint["metrics"]) == (1, {"epoch": "1", "loss": "1"})
     run = tmp_path / "runs" / pods.job.run_name
@@ -79,7 +79,7 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     told = [{"attempt": 1, **first.checkpoint}, best]
     known = [{key: c[key] for key in ("index", "time", "attempt")} | {"name": Path(c["uri"]).name} for c in told]
     code, second, pods = run_attempt(tmp_path, epochs=5, known=json.dumps(known), attempt=2, index=3)
-    assert code == exit_codes.SUCCEEDED, pods.read_log()
+    assert code == SUCCEEDED_CODE, pods.read_log()
     assert second.checkpoint["index"] == 4
     assert second.best_checkpoint == best
     assert pods.reports[-1]["best_checkpoint"] == best

@@ -13,7 +13,7 @@ from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import Check
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.storage.claim import Restored, restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.ray_form import find_form
@@ -140,7 +140,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
     )  # fmt: skip
     with Pods(tmp_path, job, source=SOURCE, storage=path if path.startswith("/") else None) as pods:
         pods.start(workers=1, env=env)
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     for name in names:
         _, epoch, words = DAMAGES[name]
@@ -159,7 +159,7 @@ def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_p
     known = [{"name": "c2", "index": 2, "time": "2026-01-01T00:00:00Z", "attempt": 1}]
     with Pods(tmp_path, job, source=SOURCE, storage=path) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_KNOWN_CHECKPOINTS": json.dumps(known)})
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         last, outcome, log = pods.reports[-1], pods.read_outcome(), pods.read_log()
     assert "run mine begins with epoch 2\n" in log
     assert last["warning"]["reason"] == "CheckpointIncomplete"
@@ -176,7 +176,7 @@ def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_come(tmp_path:
     hide_all(folder)
     with Pods(tmp_path, job, source=SOURCE, storage=str(tmp_path / "runs")) as pods:
         pods.start_head(attempt=2, checkpoint_index=2)
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "CheckpointsLost"
     assert outcome.message.startswith(f"run.storagePath: {FILE} cannot be read (it is empty), and no other checkpoint")

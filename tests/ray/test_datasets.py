@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from railhead.contract import environment as e
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
 from tests.ray.pods import Pods, make_job
@@ -132,7 +132,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
             s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
         pods.start(env={e.DATASETS: json.dumps(paths), **s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
-        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         told = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
         return Seen(ranks, pods.read_log(), told, s3)
@@ -239,7 +239,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
         pods.wait_until(lambda: pods.count_processes("ray::SplitCoordinator") == 2)
         pods.kill_process("ray::SplitCoordinator")
         (folder / "killed").touch()
-        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.APPLICATION.exit_code, pods.read_log()
         return Failed(pods.read_log(), pods.read_outcome(), folder / "bad.png")
 
 
@@ -276,7 +276,7 @@ def test_a_dataset_that_cannot_be_used_is_refused_before_training(
     """By the driver, from the head alone: no worker pod has to come."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:
         pods.start_head(RAILHEAD_DATASETS=json.dumps({"train": "/absent/data"}))
-        assert pods.wait_ended(timeout=90) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=90) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Configuration", "DatasetRefused")
     for word in words:

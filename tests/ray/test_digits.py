@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import Pods, make_job
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "manifests" / "examples" / "src" / "digits.py"
@@ -25,7 +25,7 @@ def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
     )
     with Pods(tmp_path, job, source={"digits.py": EXAMPLE.read_text()}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         outcome = pods.read_outcome()
         log = pods.read_log()
         assert pods.reports[-1]["state"] == "FINISHED"

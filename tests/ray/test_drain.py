@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.driver.node.ray_features import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
 
@@ -57,7 +57,7 @@ def test_a_worker_that_is_asked_to_end_leaves_a_last_checkpoint(tmp_path: Path) 
         pods.start_worker(1, round_=1)  # as the operator does as soon as it sees the pod go
         assert pods.wait_ended("w1-0", timeout=40) != 0
         assert time.monotonic() - began < 20 + 10, "it ends within its grace period"
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         log, worker = pods.read_log(), pods.read_log("w1-0")
     saved = int(log.partition("saves step ")[2].split(",")[0])
     assert "s left" in log and f"rank 0 begins with step {saved + 1}" in log

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.contract import environment as e
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
 # Ends when the test says so. Each line tells from where, and how many there are. Each epoch goes over the whole
@@ -100,7 +100,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         pods.kill("w1-0")
         pods.wait_until(lambda: pods.reports[-1]["workers"] == 1 and pods.reports[-1]["state"] == "RUNNING")
         end.write_text("")
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         return Run(pods.reports, pods.read_log(), grown, folder)
 
 

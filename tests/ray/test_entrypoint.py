@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from tests.ray.pods import Pods, make_job, share_pod
 
@@ -88,7 +88,7 @@ def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path
         pods.wait_until(lambda: pods.reports[-1]["reports"] > before, timeout=300)
         pods.wait_until(lambda: "Infrastructure: lost node" in pods.read_log(), timeout=60)  # Ray brings it late
         pods.terminate("head")
-        assert pods.wait_ended(timeout=60) == exit_codes.TERMINATED, pods.read_log()
+        assert pods.wait_ended(timeout=60) == FailureClass.PREEMPTION.exit_code, pods.read_log()
         first = pods.read_outcome()
         assert "train.py" not in read_command(pid_file.read_text())
         assert max(r["joined"] for r in pods.reports) == 2, "a lost node beside its replacement does not count"
@@ -97,7 +97,7 @@ def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path
     job = make_script_job("python", "train.py", str(done + 3))
     with Pods(tmp_path / "2", job, source=SOURCE, storage=storage) as pods:
         pods.start(attempt=2, checkpoint_index=done, env={"PID_FILE": str(pid_file)})
-        assert pods.wait_ended(timeout=300) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert f"(rank 0) epoch {done} of rank 0" not in log
     for rank in (0, 1):
@@ -144,7 +144,7 @@ def test_a_failure_that_the_script_swallows_is_still_the_end_of_it(tmp_path: Pat
     job = share_pod(make_script_job("python", "train.py"))
     with Pods(tmp_path, job, source={"train.py": TWO_FITS}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert "caught ValueError" in log
         assert outcome.reason == "TrainFunctionRaised"
@@ -168,7 +168,7 @@ DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=4, resources
 def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -> None:
     with Pods(tmp_path, make_script_job("python3", "-u", "train.py"), source={"train.py": TOO_MANY}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=300) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "ScalingNotSatisfiable"
         assert outcome.message.startswith("trainer.entrypoint: ScalingConfig asks for 4 workers of 2 CPU; the job's 2")
@@ -178,7 +178,7 @@ def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: P
     code = "import sys\nprint('to the log')\nsys.stderr.write('first\\nno such lorry')\nsys.exit(3)\n"
     with Pods(tmp_path, make_script_job("python", "train.py"), source={"train.py": code}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=300) == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
         message = pods.read_outcome().message
         assert message == "trainer.entrypoint: the script ended with code 3 before any fit():\nfirst\nno such lorry"
         assert "to the log" in pods.read_log()

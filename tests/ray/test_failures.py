@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
 from tests.ray.pods import IS_SHARING_FOLDERS, Pods, make_job, make_single_job, share_pod
 
@@ -74,13 +74,13 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
         first.wait_until(lambda: first.reports[-1]["state"] == "RUNNING" and first.reports[-1]["reports"] >= before + 2)
         first.wait_until(lambda: len(read_believed(first)) >= 4)
         first.terminate("head")
-        assert first.wait_ended(timeout=10) == exit_codes.TERMINATED
+        assert first.wait_ended(timeout=10) == FailureClass.PREEMPTION.exit_code
         first_outcome = first.read_outcome()
     assert first_outcome.checkpoint is not None
     done = first_outcome.checkpoint.index
     with make(2, done + 3) as second:
         second.start(attempt=2, checkpoint_index=done)
-        assert second.wait_ended() == exit_codes.SUCCEEDED, second.read_log()
+        assert second.wait_ended() == SUCCEEDED_CODE, second.read_log()
         return Attempts(storage, first, second, done, first_outcome, second.read_outcome())
 
 
@@ -184,7 +184,7 @@ def fail(folder: Path, *, mode: str) -> FailedRun:
         pods.start(workers=1)
         pods.wait_until(lambda: "the worker group is formed anew" in pods.read_log())
         (run / "step-1").unlink()
-        assert pods.wait_ended() == exit_codes.APPLICATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.APPLICATION.exit_code, pods.read_log()
         return FailedRun(pods, pods.read_outcome())
 
 
@@ -236,7 +236,7 @@ def test_code_that_a_worker_cannot_import_is_said_in_its_own_words(
 ) -> None:
     with Pods(tmp_path, make_single_job(train_func=function), source={"user.py": code}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.outcome == "Configuration"
     assert words in outcome.message
@@ -248,12 +248,12 @@ def test_refused_before_ray_is_needed(tmp_path: Path) -> None:
     job = make_job(train_func="user:absent")
     with Pods(tmp_path / "1", job, source={"user.py": FAILING}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == FailureClass.CONFIGURATION.exit_code
         assert "module 'user' has no attribute 'absent'" in pods.read_outcome().message
     (tmp_path / "file").write_text("")
     with Pods(tmp_path / "2", make_job(), source={"user.py": FAILING}, storage=str(tmp_path / "file")) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == FailureClass.CONFIGURATION.exit_code
         message = pods.read_outcome().message
         assert "run.storagePath" in message
         assert "NotADirectoryError" in message
@@ -265,7 +265,7 @@ def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "old" / "ray-2.51.1.dist-info" / "METADATA").write_text("Name: ray\nVersion: 2.51.1\n")
     with Pods(tmp_path / "pods", make_job(), source={"user.py": FAILING}) as pods:
         pods.start_head(PYTHONPATH=str(tmp_path / "old"))
-        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == FailureClass.CONFIGURATION.exit_code
         outcome = pods.read_outcome()
         assert outcome.reason == "RayTooOld"
         assert "spec.image holds Ray 2.51.1, and Railhead needs Ray 2.52 or newer" in outcome.message
@@ -277,5 +277,5 @@ def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
         pods.start(workers=1)
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
         pods.kill_process("gcs_server")
-        assert pods.wait_ended(timeout=60) == exit_codes.INFRASTRUCTURE, pods.read_log()
+        assert pods.wait_ended(timeout=60) == FailureClass.INFRASTRUCTURE.exit_code, pods.read_log()
         assert pods.read_outcome().checkpoint is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
 from tests.ray.pods import Pods, make_job
@@ -76,8 +76,8 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
             tmp_path / "2", make(framework="Python", train_loop_config=short), source=SOURCE, storage=storage
         ) as new:
             new.start(workers=1, attempt=2, checkpoint_index=told)
-            assert old.wait_ended() == exit_codes.FENCED, old.read_log()
-            assert new.wait_ended() == exit_codes.SUCCEEDED, new.read_log()
+            assert old.wait_ended() == FailureClass.FENCED.exit_code, old.read_log()
+            assert new.wait_ended() == SUCCEEDED_CODE, new.read_log()
             outcome, log = new.read_outcome(), new.read_log()
     ended = old.read_outcome()
     assert (ended.outcome, ended.reason) == ("Fenced", "Fenced")
@@ -109,5 +109,5 @@ def test_the_users_own_trainer_stands_behind_the_same_fence(tmp_path: Path, way:
         pods.start(workers=1, env={"RAILHEAD_SOURCE": str(tmp_path / "source")})
         pods.wait_until(lambda: any(r["reports"] >= 2 for r in pods.reports))
         take_run(RunFolder(LocalFileSystem(), f"{pods.storage}/{job.run_name}"), uid=job.uid, attempt=2)
-        assert pods.wait_ended() == exit_codes.FENCED, pods.read_log()
+        assert pods.wait_ended() == FailureClass.FENCED.exit_code, pods.read_log()
         assert pods.read_outcome().message.startswith("attempt 2 has taken over the run; attempt 1")

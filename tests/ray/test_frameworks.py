@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job, make_single_job
 
 # Takes a package away from one pod, as an image without it would.
@@ -27,7 +27,7 @@ def test_a_framework_that_the_image_lacks_is_refused_before_ray_is_needed(tmp_pa
     (tmp_path / "image" / "sitecustomize.py").write_text(HIDES_TENSORFLOW)
     with Pods(tmp_path, make_job(framework="TensorFlow", backend={}), source={"user.py": IMPORTS_IT}) as pods:
         pods.start_head(PYTHONPATH=str(tmp_path / "image"))
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"
         assert outcome.message == (
@@ -50,7 +50,7 @@ def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_sentence(tmp
     with Pods(tmp_path, job, source={"user.py": TRAINS}) as pods:
         pods.start_head()
         pods.start_worker(0, env={"PYTHONPATH": str(tmp_path / "image")})
-        assert pods.wait_ended(timeout=120) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=120) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"
         assert outcome.message.startswith("spec.image: the workers cannot import the trainer's framework (")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job
 
 GIB = 1 << 30
@@ -48,7 +48,7 @@ def test_a_rank_that_is_killed_for_memory_is_named_and_its_checkpoint_is_kept(tm
         pods.wait_until(lambda: "joining Ray's head" in pods.read_log("w0-0"))
         # Beyond what the rest of this group takes to start: the monitor looks at all of the machine.
         pods.start_worker(1, env={"RAY_memory_usage_threshold": share_of_memory(more=4 * GIB)})
-        assert pods.wait_ended() == exit_codes.OUT_OF_MEMORY, pods.read_log()
+        assert pods.wait_ended() == FailureClass.OUT_OF_MEMORY.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert (outcome.outcome, outcome.reason) == ("OutOfMemory", "OutOfMemory")
     hungry = re.search(r"rank ([01]) is hungry", log)
@@ -62,6 +62,6 @@ def test_a_node_without_memory_for_the_start_of_the_group(tmp_path: Path) -> Non
         pods.start_head()
         pods.start_worker(0)
         pods.start_worker(1, env={"RAY_memory_usage_threshold": "0.01"})
-        assert pods.wait_ended() == exit_codes.OUT_OF_MEMORY, pods.read_log()
+        assert pods.wait_ended() == FailureClass.OUT_OF_MEMORY.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "OutOfMemory" and "running low on memory" in outcome.message

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
@@ -71,7 +71,7 @@ def test_the_pods_satisfy_the_strategy(
     job = make_input(accelerator=accelerator, **scaling)
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start(workers=pods_)
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         sees = read_sees(pods.read_log())
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_
@@ -84,7 +84,7 @@ def test_a_wrong_accelerator_is_said_and_not_waited_for(tmp_path: Path, found: s
     job = make_input(accelerator=found, numWorkers=1, useGPU=True, acceleratorType="H100")
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "AcceleratorNotThere"
     assert outcome.message.startswith("scaling.acceleratorType H100: the worker pod at ")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from tests.ray.pods import Pods, make_single_job
 from tests.ray.test_fence import BUILD, TRAINING
@@ -66,7 +66,7 @@ def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
     runs = foreign.parents[1]
     with Pods(folder / "1", job, source=SOURCE, storage=str(runs)) as pods:
         pods.start(workers=1, env={"RAILHEAD_RESUME_FROM": str(foreign)})
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         outcome, log, last = pods.read_outcome(), pods.read_log(), pods.reports[-1]
     assert log.count("begins with epoch 41\n") == 1
     assert last["resumed_from"] == {"uri": str(foreign)}
@@ -84,14 +84,14 @@ def test_a_later_attempt_goes_on_from_the_runs_own(tmp_path: Path, foreign: Path
     (foreign / "epoch").unlink()  # nobody needs it any more
     with Pods(tmp_path / "2", job, source=SOURCE, storage=str(foreign.parents[1])) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_RESUME_FROM": str(foreign)})
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         assert pods.read_log().count("begins with epoch 44\n") == 1
 
 
 def test_a_checkpoint_that_is_not_there_ends_the_job_before_workers_come(tmp_path: Path) -> None:
     with Pods(tmp_path, make(framework="Python"), source=SOURCE) as pods:
         pods.start_head(RAILHEAD_RESUME_FROM=str(tmp_path / "runs" / "other" / "c41"))
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "ResumeFromNotFound"
     assert outcome.message.startswith(f"spec.resumeFrom {tmp_path}/runs/other/c41: there is no checkpoint")

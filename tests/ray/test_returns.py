@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import Pods, make_job
 
 CASES = '''
@@ -149,7 +149,7 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
     job = make_job(framework="Python", train_loop_config=config, max_failures=len(EXPECTED))
     with Pods(tmp_path, job, source={"user.py": CASES}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=580) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=580) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     found = re.findall(r"railhead: (\w+: .*); the worker group is formed anew", log)
     for words, expected in zip(found, EXPECTED, strict=True):

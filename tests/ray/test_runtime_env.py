@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from tests.ray.pods import Pods, make_job, make_single_job
 
 SEES = """
@@ -42,7 +42,7 @@ def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -
     job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
     with Pods(tmp_path, job, source=SOURCE) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     for rank in (0, 1):
         assert f"rank {rank} sees of-working-dir of-py-modules of-pythonpath of-env-vars" in log
@@ -80,7 +80,7 @@ def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
     job = make_job(framework="Python", backend={}, runtime_env=runtime_env)
     with Pods(tmp_path, job, source={"user.py": INSTALLED}) as pods:
         pods.start()
-        assert pods.wait_ended(timeout=240) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     for rank in (0, 1):
         assert f"rank {rank} has installed-by-pip" in log
@@ -91,7 +91,7 @@ def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_pa
     job = make_single_job(runtime_env={"conda": "no-such-environment"})
     with Pods(tmp_path, job, source={"user.py": "def train_func(): ..."}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended(timeout=180) == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "RuntimeEnvNotUsable"
     assert outcome.message.startswith("spec.runtimeEnv: Ray cannot make it: ValueError: ")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.prepare import prepare_storage
 from tests.ray.pods import Pods, make_job
@@ -56,7 +56,7 @@ def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_
     job = make_job(framework="Python", backend={}, storage_path=s3.build_uri("runs"))
     with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}) as pods:
         pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "JobRefused"
         assert outcome.message.startswith(f"run.storagePath {job.storage_path} cannot be written: ")

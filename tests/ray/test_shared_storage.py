@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job
 
 TRAINING = "def train_func():\n    print('train_func runs', flush=True)\n"
@@ -28,7 +28,7 @@ def test_a_path_that_a_worker_does_not_share_is_refused_before_training(tmp_path
     with Pods(tmp_path, job, source={"user.py": TRAINING}, storage=str(runs)) as pods:
         pods.start(workers=1)
         pods.start_worker(1, wrap=[*PRIVATE_MOUNT, str(runs)])
-        assert pods.wait_ended() == exit_codes.CONFIGURATION, pods.read_log()
+        assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "StorageNotShared"
         assert (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import Pods, make_single_job
 
 # Ray waits 15 s. Every Python process of the pods begins with this file.
@@ -28,5 +28,5 @@ def test_slow_agents_cost_no_pod(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(SLOW)
     with Pods(tmp_path / "pods", make_single_job(), source={"user.py": CODE}) as pods:
         pods.start(workers=1, env={"PYTHONPATH": str(tmp_path)})
-        assert pods.wait_ended() == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         assert pods.read_outcome().metrics == {"done": "1"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.contract import exit_codes
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 TRAINING = """
@@ -44,7 +44,7 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
     job = share_pod(replace(job, ray_node={**job.ray_node, "worker": NODE}))
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start(workers=1)
-        assert pods.wait_ended(timeout=180) == exit_codes.SUCCEEDED, pods.read_log()
+        assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
     assert outcome.best_checkpoint is not None, log
@@ -57,5 +57,5 @@ def test_a_function_that_is_not_there_is_refused_by_its_field(tmp_path: Path) ->
     job = make_job(framework="Python", backend={}, validation_function="user:absent")
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start_head()
-        assert pods.wait_ended(timeout=60) == exit_codes.CONFIGURATION
+        assert pods.wait_ended(timeout=60) == FailureClass.CONFIGURATION.exit_code
         assert pods.read_outcome().message.startswith("trainer.validationFunction user:absent: AttributeError")

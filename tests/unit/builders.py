@@ -11,7 +11,7 @@ from railhead.api.job import parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
@@ -79,9 +79,14 @@ def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) ->
     return replace(view, **changes)
 
 
+def find_code(outcome: str) -> int:
+    """What a head that ends so exits with."""
+    return SUCCEEDED_CODE if outcome == "Succeeded" else FailureClass(outcome).exit_code
+
+
 def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
     """The pod after its driver has said how it ended."""
-    code = CODE_OF_CLASS.get(outcome, 0)
+    code = find_code(outcome)
     newest, best = (Checkpoint.from_dict(changes.pop(key, None)) for key in ("checkpoint", "best_checkpoint"))
     word = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best).to_json()
     gone = replace(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import observe_pod, owner_uid, slim_pod
 from railhead.planning.pod_view import PodView, Problem
@@ -62,7 +62,7 @@ def test_a_pod_runs_when_its_ray_container_does(phase: str, containers: list[Obj
 
 def test_the_drivers_last_word_is_read_from_the_termination_message() -> None:
     word = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
-    code = CODE_OF_CLASS["Application"]
+    code = FailureClass("Application").exit_code
     view = observe_end(exitCode=code, message=word, reason="Error", finishedAt="2026-01-01T12:00:00Z")
     assert view.outcome == Outcome.from_json(word)
     assert view.exit_code == code
@@ -85,7 +85,7 @@ def observe_init_end(name: str, **terminated: Any) -> PodView:
 
 def test_code_that_could_not_be_fetched_ends_the_pod_in_the_fetchers_words() -> None:
     word = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
-    code = CODE_OF_CLASS["Configuration"]
+    code = FailureClass("Configuration").exit_code
     view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=word, finishedAt="2026-01-01T12:00:00Z")
     assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(word), code, names.FETCH_CONTAINER)
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)

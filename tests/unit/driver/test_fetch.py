@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from railhead.contract import environment as e
-from railhead.contract.exit_codes import CODE_OF_CLASS
+from railhead.contract.failure import FailureClass
 from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.fetch.credentials import build_ssh_command, check_credentials
@@ -297,7 +297,7 @@ def test_the_init_container_fetches_and_ends(place: Place, tmp_path: Path, bundl
 
 def test_the_init_containers_last_word_is_the_reason(place: Place, tmp_path: Path, bundle: str) -> None:
     code, log, outcome = run_container(place, tmp_path, bundle, revision=NOBODY)
-    assert code == CODE_OF_CLASS["Configuration"]
+    assert code == FailureClass("Configuration").exit_code
     assert outcome is not None
     assert (outcome.outcome, outcome.reason) == ("Configuration", "CommitNotFound")
     assert NOBODY in outcome.message and outcome.message in log
@@ -308,7 +308,7 @@ def test_a_pod_that_cannot_write_says_so_and_is_tried_again(place: Place, tmp_pa
     (place.git.credentials / "ssh-privatekey").write_text("KEY")
     place.git.home.rmdir()
     code, log, outcome = run_container(place, tmp_path, bundle, repository="git@host:code")
-    assert code == CODE_OF_CLASS["Infrastructure"]
+    assert code == FailureClass("Infrastructure").exit_code
     assert outcome is not None
     assert outcome.message.startswith("spec.source.git: FileNotFoundError: ")
     assert "Traceback" not in log

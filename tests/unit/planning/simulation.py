@@ -19,7 +19,6 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.api.times import format_time
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.exit_codes import CODE_OF_CLASS
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning, State
 from railhead.controller.executor import Executor
@@ -30,7 +29,7 @@ from railhead.planning.pod_view import PodView
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator
-from tests.unit.builders import NOW, SETTINGS, SPEC
+from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
 
 KEY = JobKey("default", "digits")
 JOB = (JOBS, KEY.namespace, KEY.name)
@@ -243,7 +242,7 @@ class Simulation:
         best_checkpoint: Object | None = None,
     ) -> None:
         """Its driver has said how it ended, or just this `word`; `phase` is the pod's when it is not over with that."""
-        code = CODE_OF_CLASS.get(outcome, 0) if code is None else code
+        code = find_code(outcome) if code is None else code
         newest, best = (Checkpoint.from_dict(told) for told in (checkpoint, best_checkpoint))
         said = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
         ended = {
