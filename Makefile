@@ -64,12 +64,17 @@ test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster:
 
 # Two processes of pytest keep two processors busy; each has a cluster of its own. The slowest tests and the total
 # come last. See ORDER in tests/conftest.py.
+# One job of Ray's has some twenty processes and keeps two processors busy by itself: one at a time.
+RAY_TESTS := tests/ray tests/e2e tests/install tests/local
 PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 test: $(READY) ## Everything that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
 	$(MAKE) --no-print-directory check; \
-	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu tests
+	echo "== tests without Ray"; \
+	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS)) tests; \
+	echo "== tests with Ray"; \
+	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
 
 test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests

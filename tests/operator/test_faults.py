@@ -126,24 +126,28 @@ def test_what_the_watches_and_the_connections_suffer_changes_nothing(
     theatre: Theatre, calm: dict[Life, Scene], trouble: str
 ) -> None:
     """All lives at the same time, with the trouble again and again."""
-    suffered: list[object] = []
+    suffered: list[int] = []
 
-    def be_away() -> None:
+    def be_away() -> int:
         theatre.proxy.go_down()
         time.sleep(1)
         theatre.proxy.come_back()
-        suffered.append(1)
+        return 1
+
+    def note(watches: int) -> None:
+        if watches:  # else the operator has not come back from the last time yet
+            suffered.append(watches)
 
     what = {
-        "cut": every(1.0, lambda: suffered.append(theatre.proxy.cut_watches())),
-        "410": every(1.0, lambda: suffered.append(theatre.proxy.expire_watches())),
-        "down for 1 s": every(1.5, be_away),
+        "cut": every(1.0, lambda: note(theatre.proxy.cut_watches())),
+        "410": every(1.0, lambda: note(theatre.proxy.expire_watches())),
+        "down for 1 s": every(1.5, lambda: note(be_away())),
     }[trouble]
     for scene, life in zip(
         theatre.play_all([(theatre.make_scene(), life) for life in LIVES], trouble=what), LIVES, strict=True
     ):
         theatre.compare(scene, calm[life].summarize(), life)
-    assert len(suffered) >= 2 and all(suffered), suffered
+    assert len(suffered) >= 2
 
 
 @pytest.mark.slow

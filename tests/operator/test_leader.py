@@ -103,6 +103,7 @@ def test_a_leader_that_was_stopped_for_long_ends_and_writes_nothing(
             led_stage.wait_phase(f"late-{number}", "Starting")
         said = 3 + len(led_stage.events("early"))  # the last writes; the audit log tells of them a little later
         wait_until("the last words", lambda: count_writes(led_stage, audit, "events") == said)
+        wait_until("the last statuses", lambda: count_writes(led_stage, audit, "trainjobs/status") >= 1 + 2 * 3)
         wrote = count_writes(led_stage, audit)
     finally:
         replicas.leader.signal(signal.SIGCONT)

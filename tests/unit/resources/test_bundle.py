@@ -21,6 +21,7 @@ CONFIG_MAP_BYTES = 2**20
 INSIDE_OF_RAY = {
     "railhead.driver.train_controller.callback",
     "railhead.driver.train_controller.fence",
+    "railhead.driver.train_controller.returns",
     "railhead.driver.train_controller.shared_storage",
     "railhead.driver.train_controller.stacks",
     "railhead.driver.trainers.callbacks",
