@@ -40,6 +40,8 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
         (0, None, None, ["a line"], ("Configuration", "NoFit", "has not called fit()")),
         (0, Fit(2, FAILED, SAID), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
         (1, Fit(2, FAILED, SAID), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
+        (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
+        (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed and left no reason")),
         (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() still ran")),
         (1, Fit(1, RUNNING), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
         (

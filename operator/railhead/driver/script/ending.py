@@ -17,11 +17,13 @@ _NO_FIT = (
     "call it in the script, or look at the head's log for why it did not come so far"
 )
 
+_FAILED = "trainer.entrypoint: the script's last fit() failed and left no reason; look at the head's log"
+
 
 def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Failure], words: list[str]) -> Ending:
     """`fit`: the last one, None without any; `verdict`: the failure policy's, if it ended that one."""
-    if fit is not None and fit.verdict is not None and fit.state == FAILED:
-        return fit.verdict
+    if fit is not None and fit.state == FAILED:
+        return fit.verdict or verdict or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
     if code == 0:
         if fit is None:
             return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
