@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.outcome import Outcome
 from tests.ray.pods import Pods, make_job, share_pod
 
 # Four epochs and an error, then one more in the second attempt. Epoch 1 is uploaded in the background,
@@ -49,7 +50,7 @@ def train_func(config):
 """
 
 
-def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: int) -> tuple[int, Any, Pods]:
+def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: int) -> tuple[int, Outcome, Pods]:
     config = {"folder": str(folder), "epochs": epochs}
     checkpoint = {"numToKeep": 2, "scoreAttribute": "loss", "scoreOrder": "min"}
     job = share_pod(make_job(framework="Python", backend={}, train_loop_config=config, checkpoint=checkpoint))
@@ -70,19 +71,20 @@ def read_epochs(run: Path) -> dict[str, int]:
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:
     code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
     assert code == FailureClass.APPLICATION.exit_code, pods.read_log()
+    assert first.checkpoint is not None and first.best_checkpoint is not None
     assert first.checkpoint.index == 3
-    assert (first.best_checkpoint["index"], first.best_checkpoint["metrics"]) == (1, {"epoch": "1", "loss": "1"})
+    assert (first.best_checkpoint.index, first.best_checkpoint.metrics) == (1, {"epoch": "1", "loss": "1"})
     run = tmp_path / "runs" / pods.job.run_name
     assert sorted(read_epochs(run).values()) == [1, 2, 3], "the two best and the newest"
     assert read_epochs(run)["mine"] == 2
     best = first.best_checkpoint
-    told = [{"attempt": 1, **first.checkpoint}, best]
-    known = [{key: c[key] for key in ("index", "time", "attempt")} | {"name": Path(c["uri"]).name} for c in told]
+    told = [replace(first.checkpoint, attempt=1), best]
+    known = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in told]
     code, second, pods = run_attempt(tmp_path, epochs=5, known=json.dumps(known), attempt=2, index=3)
     assert code == SUCCEEDED_CODE, pods.read_log()
-    assert second.checkpoint["index"] == 4
+    assert second.checkpoint is not None and second.checkpoint.index == 4
     assert second.best_checkpoint == best
-    assert pods.reports[-1]["best_checkpoint"] == best
+    assert pods.reports[-1]["best_checkpoint"] == best.to_dict()
     epochs = read_epochs(run)
     assert sorted(epochs.values()) == [1, 2, 4]
-    assert (epochs[Path(second.checkpoint["uri"]).name], epochs[Path(best["uri"]).name]) == (4, 1)
+    assert (epochs[Path(second.checkpoint.uri).name], epochs[Path(best.uri).name]) == (4, 1)
