@@ -25,6 +25,7 @@ from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
+from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
 from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
 from railhead.planning.pod_view import PodView, Problem
@@ -33,7 +34,6 @@ from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
 log = logging.getLogger(__name__)
 
-Object = dict[str, Any]
 REQUESTS_AT_A_TIME = 16  # of one plan
 MAX_WORDS = 1000  # of a refusal
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from railhead.api import names
 from railhead.api.times import parse_time
+from railhead.kube.types import Object
 from railhead.planning.pod_view import PodView, Problem
 
-Object = dict[str, Any]
 # A container that waits for one of these has not started and will not without somebody's help.
 STUCK = frozenset(
     {

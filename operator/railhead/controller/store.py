@@ -10,7 +10,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey, parse_spec
@@ -19,11 +18,10 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
 from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
+from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
-
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
@@ -12,8 +11,7 @@ from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
-
-Object = dict[str, Any]
+from railhead.kube.types import Object
 
 
 class Views:

@@ -13,10 +13,9 @@ from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, WorkersStatus
 from railhead.planning.conditions import stand_still
 from railhead.planning.decisions.finished import find_last_checkpoint
-from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement
+from railhead.planning.status_change import UNSET, Requirement, StatusChange
 
 SUSPENDING, SUSPENDED = "Suspending", "Suspended"
 
@@ -58,14 +57,14 @@ def _end(job: Job) -> Decision:
 
 def _rest(job: Job) -> Decision:
     """No pod can act any more."""
-    last = find_last_checkpoint(job)
-    found = last.checkpoint if last else UNSET
-    checkpoint = job.status.checkpoint if found is UNSET else found
+    last = find_last_checkpoint(job) or StatusChange()
+    checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
     then = f"goes on from checkpoint {checkpoint.index}" if checkpoint else "begins from the start"
     message = f"The job has no pods; when spec.suspend is false it {then}"
-    standing = stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message)
     status = replace(
-        change_by_outcome(standing, job.status, job.head.outcome if job.head else None, job.now),
+        stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message),
+        checkpoint=last.checkpoint,
+        best_checkpoint=last.best_checkpoint,
         phase="Suspended",
         head=HeadStatus(),
         workers=WorkersStatus(desired=job.desired_workers),
