@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition
+from railhead.api.status import Waiting
 from railhead.api.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
@@ -34,3 +37,10 @@ def stand_still(observed: Observed, type_: str, *, reason: str, message: str) ->
         make_condition(observed, type_, reason=reason, message=message),
         make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),
     )
+
+
+def await_again(observed: Observed, change: StatusChange) -> StatusChange:
+    """The change of a job that trained until now; one that waits already has waited since then."""
+    if observed.status.waiting is not None:
+        return change
+    return replace(change, waiting=Waiting(since=format_time(observed.now), again=True))

@@ -11,9 +11,8 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
-from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
-from railhead.api.times import format_time
-from railhead.planning.conditions import make_condition, stand, stand_still
+from railhead.api.status import HeadStatus, Phase, WorkersStatus
+from railhead.planning.conditions import await_again, make_condition, stand, stand_still
 from railhead.planning.facts.reasons import THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
@@ -68,8 +67,8 @@ def _starting(job: Job) -> Decision:
     phase: Phase = "Restarting" if again else "Starting"
     message = "The worker group is being formed again" if again else _describe_start(job)
     status = replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase)
-    if was_running and job.status.waiting is None:
-        status = replace(status, waiting=Waiting(since=format_time(job.now), again=True))
+    if was_running:
+        status = await_again(job, status)
     return Decision(status=_count_pods(job, status, joined=job.joined if job.is_elastic else job.status.workers.joined))
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import Restarts, Waiting, WorkersStatus
-from railhead.api.times import format_time
+from railhead.api.status import Restarts, WorkersStatus
 from railhead.planning.children import prerequisites, worker_pods
-from railhead.planning.conditions import stand_still
+from railhead.planning.conditions import await_again, stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import replacement_at
 from railhead.planning.job import Job
@@ -42,8 +41,7 @@ def decide_replacement(job: Job) -> Decision | None:
         restarts=_count(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )
-    if job.status.waiting is None:
-        status = replace(status, waiting=Waiting(since=format_time(job.now), again=True))
+    status = await_again(job, status)
     if {pod.slot for pod in lost} != set(slots):
         status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
     return Decision(
