@@ -27,7 +27,12 @@ def audited_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
     folder = tmp_path_factory.mktemp("audited")
     audit = AuditLog(folder / "audit")
     binaries = resolve(lambda text: print(text, file=sys.stderr))
-    plane = ControlPlane(folder / "plane", binaries=binaries, api_server_options=audit.api_server_options)
+    plane = ControlPlane(
+        folder / "plane",
+        binaries=binaries,
+        api_server_options=audit.api_server_options,
+        disabled_controllers=["pod-garbage-collector"],  # it deletes pods that a test binds, as their node is none
+    )
     try:
         plane.start(("etcd", "kube-apiserver", "kube-controller-manager"))  # pods are the tests' own affair
         yield plane, audit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from uuid import uuid4
 
 from railhead.local.node.agent import Agent
 from tests.model.api_server import Object
@@ -11,10 +12,13 @@ from tests.model.client import ModelClient
 
 
 def make_pod(name: str = "pod", *containers: Object, **spec: object) -> Object:
-    """A pod of this node; without containers it has one that ends at once."""
+    """A pod of this node; without containers it has one that ends at once.
+
+    Its uid is its own, as in a cluster: by it a container's processes are found, also those of another test.
+    """
     return {
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
+        "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}-{uuid4()}"},
         "spec": {
             "nodeName": "local",
             "restartPolicy": "Never",

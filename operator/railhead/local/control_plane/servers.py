@@ -39,10 +39,17 @@ class ControlPlane:
         kubeconfig: of an administrator.
         server: URL of the API server.
         api_server_options: what the API server is given beyond our own.
+        disabled_controllers: what the controller manager does not run, beyond `NOT_NEEDED`.
     """
 
     def __init__(
-        self, folder: Path, *, binaries: Path, node: str = "local", api_server_options: Sequence[str] = ()
+        self,
+        folder: Path,
+        *,
+        binaries: Path,
+        node: str = "local",
+        api_server_options: Sequence[str] = (),
+        disabled_controllers: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.binaries = binaries
@@ -51,6 +58,7 @@ class ControlPlane:
         self.kubeconfig = folder / "admin.kubeconfig"
         self.pki = folder / "pki"
         self.api_server_options = api_server_options
+        self.disabled_controllers = (*NOT_NEEDED, *disabled_controllers)
         self._node = node
         self._etcd = (free_port(), free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -178,7 +186,7 @@ class ControlPlane:
             f"--root-ca-file={self.pki / 'ca.crt'}",
             "--use-service-account-credentials",
             "--leader-elect=false",
-            f"--controllers=*,{','.join(f'-{name}-controller' for name in NOT_NEEDED)}",
+            f"--controllers=*,{','.join(f'-{name}-controller' for name in self.disabled_controllers)}",
         ]
 
     def _scheduler_arguments(self) -> list[str]:
