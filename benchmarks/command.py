@@ -29,10 +29,10 @@ def find_folder() -> Path:
 @contextmanager
 def start_session(console: Console) -> Iterator[Session]:
     """A local cluster of the benchmark's own; nothing of it is left afterwards."""
-    binaries = resolve(console.say)
+    binaries = resolve(console.echo)
     session = Session(Path(tempfile.mkdtemp(dir=find_folder(), prefix="run-")))
     try:
-        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=True)
+        session.up(default_capacity(), binaries=binaries, echo=console.echo, is_ours_only=True)
         yield session
     finally:
         with uninterrupted():

@@ -76,8 +76,8 @@ def build_job(name: str, *, data: Path, storage: Path) -> dict[str, Any]:
 class Bench:
     """Both ways beside one session; the order changes from round to round."""
 
-    def __init__(self, session: Session, watch: Watch, *, data: Path, say: Any) -> None:
-        self._session, self._watch, self._data, self._say = session, watch, data, say
+    def __init__(self, session: Session, watch: Watch, *, data: Path, echo: Any) -> None:
+        self._session, self._watch, self._data, self._say = session, watch, data, echo
         self._pool = AddressPool()
         self._storage = session.folder / "runs"
         self.rates: dict[str, list[float]] = {APPLIED: [], BY_HAND: []}
@@ -126,8 +126,8 @@ def bench(rounds: int, bound: float) -> int:
     data = find_folder() / f"data-{FILES}-{ROWS}-{COLUMNS}"
     write_files(data)
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
-        measured = Bench(session, watch, data=data, say=console.say)
-        console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        measured = Bench(session, watch, data=data, echo=console.echo)
+        console.echo(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
         measured.run_rounds(rounds)
     mine, theirs = (median(measured.rates[what]) for what in (APPLIED, BY_HAND))
     is_within = mine >= bound * theirs

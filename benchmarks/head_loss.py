@@ -63,7 +63,7 @@ def bench(rounds: int, bound: float) -> int:
             seconds[FRESH].append(fresh)
             seconds[AGAIN].append(again)
             told = f"{FRESH} {fresh:.2f} s, {AGAIN} {again:.2f} s; load {os.getloadavg()[0]:.1f}"
-            console.say(f"round {number + 1}: {told}")
+            console.echo(f"round {number + 1}: {told}")
     return describe("to the first step of training", seconds, of=AGAIN, beside=FRESH, bound=bound)
 
 

@@ -125,7 +125,7 @@ class TakesTurns:
                 seconds = self._ways[what](storage)
                 self.seconds[what].append(seconds)
                 told = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
-                self._console.say(f"round {number + 1}, {what}: {told}")
+                self._console.echo(f"round {number + 1}, {what}: {told}")
 
 
 def compare_losses(

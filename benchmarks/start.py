@@ -60,7 +60,7 @@ class Bench:
             run = self._ways[what](number)
         run = replace(run, share_of_others=meter.share_of_others)
         parts = {name: used - before.get(name, 0.0) for name, used in read_processes(processes).items()}
-        self._console.say(f"round {number}, {what}: {describe_run(run, ours=meter.ours, parts=parts)}")
+        self._console.echo(f"round {number}, {what}: {describe_run(run, ours=meter.ours, parts=parts)}")
         return run
 
 
@@ -68,7 +68,7 @@ def bench(rounds: int, bound: float) -> int:
     console = Console()
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
         bench = Bench(session, watch, console)
-        console.say(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        console.echo(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
         bench.run_rounds(rounds)
     applied, by_hand = (select_undisturbed(bench.runs[what], wanted=rounds) for what in (APPLIED, BY_HAND))
     print("\n".join(["", *describe_milestones(applied, by_hand), ""]))

@@ -82,7 +82,7 @@ def tried(record_property: Callable[[str, object], None]) -> Tried:
     return note_tried(record_property)
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(text, file=sys.stderr)
 
 
@@ -90,7 +90,7 @@ def say(text: str) -> None:
 def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
     """A real etcd, API server, controller manager and scheduler, without a node; of an older version the first two."""
     version = request.config.getoption("--kubernetes")
-    binaries = resolve_kubernetes(version, say) if version else resolve(say)
+    binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
     plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries)
     try:
         plane.start(FIRST if version else ALL)

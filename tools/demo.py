@@ -53,13 +53,13 @@ def measure(uri: str) -> float:
 def train(session: Session, console: Console) -> dict[str, Any] | None:
     """Applies the example and follows it; its status when it succeeded."""
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
-    console.say("kubectl apply -f manifests/examples/digits.yaml")
+    console.echo("kubectl apply -f manifests/examples/digits.yaml")
     for line in kubectl("apply", "-f", str(MANIFEST)).splitlines():
-        console.say(f"  {line}")
-    ending = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", say=console.say))
+        console.echo(f"  {line}")
+    ending = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", echo=console.echo))
     if not ending.is_success:
         for line in ending.lines:
-            console.say(line)
+            console.echo(line)
         return None
     status: dict[str, Any] = json.loads(kubectl("get", "trainjobs.railhead.dev", "digits", "-o", "json"))["status"]
     return status
@@ -69,11 +69,11 @@ def prove(status: dict[str, Any], console: Console) -> bool:
     """Loads what the status names, and measures it again."""
     uri, told = status["checkpoint"]["uri"], float(status["progress"]["metrics"]["accuracy"])
     measured = measure(uri)
-    console.say(f"accuracy on 360 held-out digits, as reported: {told:.4f}")
-    console.say(f".status.checkpoint.uri: {uri}")
-    console.say(f"that checkpoint, loaded and measured here:   {measured:.4f}")
+    console.echo(f"accuracy on 360 held-out digits, as reported: {told:.4f}")
+    console.echo(f".status.checkpoint.uri: {uri}")
+    console.echo(f"that checkpoint, loaded and measured here:   {measured:.4f}")
     if told < BAR or abs(measured - told) > 1e-4:
-        console.say(f"NOT PROVEN: at least {BAR} and the same figure twice were wanted")
+        console.echo(f"NOT PROVEN: at least {BAR} and the same figure twice were wanted")
         return False
     return True
 
@@ -92,14 +92,14 @@ def tell_more(session: Session, *, is_kept: bool) -> None:
 
 def run(*, is_kept: bool) -> int:
     console = Console()
-    console.say("a Kubernetes control plane on this machine, a node whose pods are processes, the operator")
+    console.echo("a Kubernetes control plane on this machine, a node whose pods are processes, the operator")
     base = Path(os.environ.get("RAILHEAD_DEMO_DIR") or Path.home() / ".railhead" / "demo")
     base.mkdir(parents=True, exist_ok=True)
     session = Session(Path(tempfile.mkdtemp(dir=base, prefix="run-")))
-    binaries = resolve(console.say)
+    binaries = resolve(console.echo)
     status = None
     try:
-        session.up(default_capacity(), binaries=binaries, say=console.say, is_ours_only=not is_kept)
+        session.up(default_capacity(), binaries=binaries, echo=console.echo, is_ours_only=not is_kept)
         status = train(session, console)
         is_proven = status is not None and prove(status, console)
     finally:
@@ -107,7 +107,7 @@ def run(*, is_kept: bool) -> int:
             with uninterrupted():
                 session.down()
     if is_proven:
-        console.say("proven: the job trained, and its checkpoint is what the status says")
+        console.echo("proven: the job trained, and its checkpoint is what the status says")
         tell_more(session, is_kept=is_kept)
     return 0 if is_proven else 1
 

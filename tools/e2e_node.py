@@ -37,7 +37,7 @@ EXAMPLES_NEED = ("scikit-learn", "scipy", "joblib", "cloudpickle", "threadpoolct
 BEGAN = time.monotonic()
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(f"e2e-node [{time.monotonic() - BEGAN:4.0f} s] {text}", flush=True)
 
 
@@ -64,7 +64,7 @@ def _has_programs() -> bool:
 
 def step(script: str, *arguments: str) -> None:
     """Runs one of the node's scripts. Raises CalledProcessError."""
-    say(" ".join((script.removesuffix(".sh"), *arguments[-1:])))
+    echo(" ".join((script.removesuffix(".sh"), *arguments[-1:])))
     subprocess.run([str(SCRIPTS / script), *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -86,7 +86,7 @@ def build() -> None:
     wanted = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in ("lib.sh", "10-build.sh"))).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    say("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
+    echo("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
     # First, or after whoever builds them: most packages are the same, and two builds at once would compile them twice.
     subprocess.run([sys.executable, "-m", "tools.programs"], cwd=PROJECT, check=False)
     step("10-build.sh")
@@ -108,7 +108,7 @@ def install_into(folder: Path, *needs: str, is_ours: bool = False) -> None:
 
 
 def make_images(folder: Path) -> None:
-    say("an image of our tree, and one for the jobs")
+    echo("an image of our tree, and one for the jobs")
     install_into(folder / "operator", *OPERATOR_NEEDS, is_ours=True)
     install_into(folder / "examples", *EXAMPLES_NEED)
     step("45-derived.sh", str(folder / "operator"), "/opt/venv", OPERATOR_IMAGE)
@@ -130,7 +130,7 @@ def run_tests(volumes: Path, arguments: list[str]) -> int:
     }
     codes = []
     for target in ("e2e-install", "e2e") if arguments[:1] in ([], ["-m"]) else ("e2e",):
-        say(f"make {target}")
+        echo(f"make {target}")
         make = ["make", "--no-print-directory", "-C", str(PROJECT), target]
         codes.append(subprocess.run([*make, *(f"{k}={v}" for k, v in variables.items())], check=False).returncode)
     return max(codes, key=abs)
@@ -157,7 +157,7 @@ def prepare_only() -> int:
 
 
 def not_run(why: str) -> int:
-    say(f"NOT RUN: {why}")
+    echo(f"NOT RUN: {why}")
     return 1 if os.environ.get("RAILHEAD_NODE_REQUIRED") else 0
 
 
@@ -177,10 +177,10 @@ def main(arguments: list[str]) -> int:
             make_images(folder / "images")
             return run_tests(folder / "volumes", arguments)
         except subprocess.CalledProcessError as error:
-            say(f"{error.cmd[0]} ended with code {error.returncode}; its words are above")
+            echo(f"{error.cmd[0]} ended with code {error.returncode}; its words are above")
             return 1
         finally:
-            say("down")
+            echo("down")
             subprocess.run([str(SCRIPTS / "90-down.sh"), "--purge"], check=False, stdout=subprocess.DEVNULL)
 
 

@@ -7,7 +7,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from railhead.local.control_plane.binaries import Say, find_go, make_once, users_cache
+from railhead.local.control_plane.binaries import Echo, find_go, make_once, users_cache
 from railhead.local.control_plane.build import GO_VERSION, GoModule, build_modules
 
 SOURCES = Path(__file__).resolve().parent / "go"
@@ -17,7 +17,7 @@ class NotBuilt(RuntimeError):
     """There is no such program and none can be built; the text says why and what to do."""
 
 
-def resolve_program(module: GoModule, version: str, say: Say, *, remedy: str = "install one") -> Path:
+def resolve_program(module: GoModule, version: str, echo: Echo, *, remedy: str = "install one") -> Path:
     """Its folder of the cache. `remedy`: what somebody without Go may do.
 
     Raises:
@@ -27,7 +27,7 @@ def resolve_program(module: GoModule, version: str, say: Say, *, remedy: str = "
     is_made = partial(_has, program=module.folder)
     if not is_made(folder):
         make = partial(_build, module, remedy)
-        make_once(folder, is_made=is_made, make=make, say=say, what=f"{module.folder} {version}")
+        make_once(folder, is_made=is_made, make=make, echo=echo, what=f"{module.folder} {version}")
     return folder
 
 
@@ -35,13 +35,13 @@ def _has(folder: Path, *, program: str) -> bool:
     return os.access(folder / program, os.X_OK)
 
 
-def _build(module: GoModule, remedy: str, folder: Path, say: Say) -> None:
+def _build(module: GoModule, remedy: str, folder: Path, echo: Echo) -> None:
     go = find_go()
     if go is None:
         wanted = ".".join(map(str, GO_VERSION))
         raise NotBuilt(f"no Go {wanted} or newer to build {module.folder} with; {remedy}")
     try:
-        build_modules(go, folder, sources=SOURCES, modules=[module], say=say)
+        build_modules(go, folder, sources=SOURCES, modules=[module], echo=echo)
     except subprocess.CalledProcessError as error:
         text = f"{module.folder} could not be built (exit code {error.returncode}); see {folder}.log"
         raise NotBuilt(text) from None

@@ -13,13 +13,13 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import KUBERNETES_VERSION, Say
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION, Echo
 from railhead.local.control_plane.build import GoModule
 
 HELM_VERSION = "3.22.0"
 
 
-def resolve_helm(say: Say) -> Path:
+def resolve_helm(echo: Echo) -> Path:
     """The program.
 
     Raises:
@@ -31,7 +31,7 @@ def resolve_helm(say: Say) -> Path:
             return Path(named)
         raise NotBuilt(f"RAILHEAD_HELM={named} is no program")
     module = GoModule("helm", package="helm.sh/helm/v3/cmd/helm", flags=build_flags())
-    return resolve_program(module, HELM_VERSION, say, remedy="install one, or name a helm by RAILHEAD_HELM") / "helm"
+    return resolve_program(module, HELM_VERSION, echo, remedy="install one, or name a helm by RAILHEAD_HELM") / "helm"
 
 
 def build_flags() -> str:

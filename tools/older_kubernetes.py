@@ -10,13 +10,13 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import Say, resolve
+from railhead.local.control_plane.binaries import Echo, resolve
 from railhead.local.control_plane.build import GoModule, build_flags
 
 VERSION = "1.34.4"
 
 
-def resolve_kubernetes(version: str, say: Say) -> Path:
+def resolve_kubernetes(version: str, echo: Echo) -> Path:
     """A folder with etcd, kubectl and the kube-apiserver of this minor version, which has no other programs.
 
     Raises:
@@ -25,9 +25,9 @@ def resolve_kubernetes(version: str, say: Say) -> Path:
     if not VERSION.startswith(f"{version}."):
         raise NotBuilt(f"--kubernetes {version}: only {VERSION.rpartition('.')[0]} is pinned in tools/go")
     package = "k8s.io/kubernetes/cmd/kube-apiserver"
-    folder = resolve_program(GoModule("kube-apiserver", package=package, flags=build_flags(VERSION)), VERSION, say)
+    folder = resolve_program(GoModule("kube-apiserver", package=package, flags=build_flags(VERSION)), VERSION, echo)
     for program in ("etcd", "kubectl"):
         link = folder / program
         link.unlink(missing_ok=True)
-        link.symlink_to(resolve(say) / program)
+        link.symlink_to(resolve(echo) / program)
     return folder

@@ -15,17 +15,17 @@ from tools.helm import resolve_helm
 from railhead.local.control_plane.binaries import NoControlPlane, resolve
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the compilers end with it
     try:
-        resolve(say)
-        resolve_helm(say)
+        resolve(echo)
+        resolve_helm(echo)
     except (NoControlPlane, NotBuilt) as error:
-        say(str(error))
+        echo(str(error))
         return 1
     return 0
 

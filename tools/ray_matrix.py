@@ -38,17 +38,17 @@ def main(arguments: list[str] | None = None) -> int:
     results: list[tuple[str, str, float]] = []
     for version in options.versions:
         began = time.monotonic()
-        say(f"Ray {version}")
+        echo(f"Ray {version}")
         try:
             python = Path(sys.executable) if version == "newest" else make_environment(version, options.cache)
             known = read_version(python)
             is_good = run_tests(python)
             results.append((known, "passed" if is_good else "FAILED", time.monotonic() - began))
         except subprocess.CalledProcessError as error:
-            say(f"Ray {version}: no environment: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
+            echo(f"Ray {version}: no environment: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
             results.append((version, "FAILED (no environment)", time.monotonic() - began))
     for version, result, seconds in results:
-        say(f"Ray {version:8} {result} in {seconds:.0f} s")
+        echo(f"Ray {version:8} {result} in {seconds:.0f} s")
     return 0 if all(result == "passed" for _, result, _ in results) else 1
 
 
@@ -62,7 +62,7 @@ def make_environment(version: str, cache: Path) -> Path:
     python = folder / "bin" / "python"
     uv = Path(sys.executable).with_name("uv")
     if not python.exists():
-        say(f"making {folder} (torch and Ray come along: some GB the first time)")
+        echo(f"making {folder} (torch and Ray come along: some GB the first time)")
         folder.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
     constraints = cache / f"{version}-constraints.txt"
@@ -95,7 +95,7 @@ def run_tests(python: Path) -> bool:
     return subprocess.run(command, cwd=PROJECT, check=False).returncode == 0
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(f"== {text}", flush=True)
 
 

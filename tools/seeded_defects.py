@@ -10,12 +10,11 @@ from dataclasses import dataclass
 CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
-SUSPEND = "tests/unit/planning/test_suspend.py"
-DEADLINES = "tests/unit/planning/test_deadlines.py"
-CLEAN_UP = "tests/unit/planning/test_clean_up.py"
+SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
+DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
+CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
-LIFE = "tests/unit/planning/test_life.py"
 
 
 @dataclass(frozen=True)
@@ -33,8 +32,8 @@ DEFECTS = (
     Defect(
         "a delete without its uid",
         "controller/executor.py",
-        "uid=delete.uid, ",
-        "",
+        ", uid=delete.uid)",
+        ")",
         ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
@@ -69,7 +68,7 @@ DEFECTS = (
     Defect(
         "the answer to a create is not learnt",
         "controller/executor.py",
-        '        if create.kind == "Pod":\n            self.learn.pod(answer)\n',
+        '        if create.kind == "Pod":\n            self.cache.record_pod(answer)\n',
         "",
         ("tests/unit/controller/test_executor.py",),
     ),
@@ -77,7 +76,7 @@ DEFECTS = (
         "a 404 on a status write means that the job is gone",
         "controller/executor.py",
         "        except (Gone, Conflict, Denied) as error:\n",
-        "        except Gone:\n            self.learn.job_gone(key, uid)\n"
+        "        except Gone:\n            self.cache.record_job_gone(key, uid)\n"
         "            raise LostCompare('gone') from None\n"
         "        except (Conflict, Denied) as error:\n",
         (CRASHES, "tests/unit/controller/test_executor.py"),
@@ -123,7 +122,7 @@ DEFECTS = (
         "        deletes=delete_all(pod for pod in observed.pods if pod not in kept),\n",
         "        deletes=(),\n",
         (
-            "tests/unit/planning/test_life.py",
+            "tests/unit/planning/test_scenarios.py",
             CRASHES,
         ),
     ),
@@ -132,7 +131,7 @@ DEFECTS = (
         "planning/pod_view.py",
         "self.exit_code == 0 and self.outcome is not None and self.outcome.has_succeeded",
         "self.exit_code == 0",
-        ("tests/unit/planning/test_life.py",),
+        ("tests/unit/planning/test_scenarios.py",),
     ),
     Defect(
         "missing pods are made without a look at the status",
@@ -199,17 +198,17 @@ DEFECTS = (
     ),
     Defect(
         "time in which the driver was not run counts as silence of training",
-        "driver/silence.py",
+        "driver/hang_detection.py",
         "min(now - self._looked_at, LONGEST_LOOK)",
         "now - self._looked_at",
-        ("tests/unit/driver/test_silence.py",),
+        ("tests/unit/driver/test_hang_detection.py",),
     ),
     Defect(
         "the wait for validations after training counts as silence",
         "driver/reporting/progress.py",
         ' and name != "SHUTTING_DOWN"',
         "",
-        ("tests/unit/driver/test_progress.py",),
+        ("tests/unit/driver/reporting/test_progress.py",),
     ),
     Defect(
         "the operator's own clock is asked",
@@ -240,28 +239,28 @@ DEFECTS = (
         "planning/pod_view.py",
         "return at is not None and now >= at",
         "return False",
-        ("tests/unit/planning/test_life.py",),
+        ("tests/unit/planning/test_scenarios.py",),
     ),
     Defect(
         "each commit is an event",
         "planning/amendments/commit_events.py",
         "at > job.now:",
         "at > at:",
-        ("tests/unit/planning/test_announce.py",),
+        ("tests/unit/planning/amendments/test_commit_events.py",),
     ),
     Defect(
         "half an attempt is held for ever for a pod that is refused",
         "planning/planner.py",
         "    decide_partial_gang,  # an",
         "    # an",
-        ("tests/unit/planning/test_release.py",),
+        ("tests/unit/planning/decisions/test_partial_gang.py",),
     ),
     Defect(
         "what was refused is made again in each pass",
         "planning/amendments/create_backoff.py",
         "    if at <= job.now:\n        return decision\n",
         "    return decision\n",
-        ("tests/unit/planning/test_refused.py",),
+        ("tests/unit/planning/test_rejections.py",),
     ),
     Defect(
         "a limit that fell due hides the loss that happened",

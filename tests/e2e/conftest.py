@@ -31,8 +31,8 @@ def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     image = option("--image")
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-", ignore_cleanup_errors=True) as name:
         session = Session(Path(name))
-        say = lambda text: print(text, file=sys.stderr)  # noqa: E731
-        session.up(default_capacity(gpus=8), binaries=resolve(say), say=say, is_ours_only=True)
+        echo = lambda text: print(text, file=sys.stderr)  # noqa: E731
+        session.up(default_capacity(gpus=8), binaries=resolve(echo), echo=echo, is_ours_only=True)
         try:
 
             def operator_pid() -> int:

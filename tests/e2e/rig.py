@@ -21,7 +21,7 @@ from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from railhead.local.session import STOPPED, Session, default_capacity
 from railhead.local.supervisor import Supervisor, prepare
 from tests import waiting
-from tests.conftest import say
+from tests.conftest import echo
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.jobs import make_job, with_config
 from tests.operator.running import RunningOperator
@@ -63,12 +63,12 @@ class Rig:
         self._folder = folder
         session = Session(folder / "session")
         session.folder.mkdir(parents=True)
-        prepare(session, binaries=resolve(say))
-        self._supervisor = Supervisor(session, binaries=resolve(say), capacity=default_capacity(), has_operator=False)
+        prepare(session, binaries=resolve(echo))
+        self._supervisor = Supervisor(session, binaries=resolve(echo), capacity=default_capacity(), has_operator=False)
         self.cluster = Cluster(Kubectl(session.kubectl, session.kubeconfig), "default", "railhead/examples:0.1.0")
 
     def start(self) -> None:
-        self._supervisor.start(say)
+        self._supervisor.start(echo)
         install(self.cluster.kubectl)
         kubeconfig = self._folder / "operator.kubeconfig"
         make_operator_kubeconfig(self.cluster.kubectl, self._supervisor.plane, kubeconfig)

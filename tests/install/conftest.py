@@ -19,7 +19,7 @@ from tests.install.release import CRD, LOCAL, Releases, Target, name_image
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def say(text: str) -> None:
+def echo(text: str) -> None:
     print(text, file=sys.stderr)
 
 
@@ -33,7 +33,7 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
     with tempfile.TemporaryDirectory(prefix="railhead-install-", ignore_cleanup_errors=True) as name:
         session = Session(Path(name))
         capacity = default_capacity()
-        session.up(capacity, binaries=resolve(say), say=say, is_ours_only=True, has_operator=False)
+        session.up(capacity, binaries=resolve(echo), echo=echo, is_ours_only=True, has_operator=False)
         try:
             kubectl = Kubectl(session.kubectl, session.kubeconfig)
             yield Target(kubectl, session.kubeconfig, option("--image"), LOCAL, is_local=True)
@@ -55,6 +55,6 @@ def take_cluster(option: Callable[[str], Any]) -> Target:
 @pytest.fixture
 def releases(target: Target) -> Iterator[Releases]:
     """helm on that cluster; releases, jobs and the CRD are removed afterwards."""
-    found = Releases(PROJECT / "charts" / "railhead", resolve_helm(say), target)
+    found = Releases(PROJECT / "charts" / "railhead", resolve_helm(echo), target)
     yield found
     found.remove_all()

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.kube import kinds
 from railhead.kube.client import METADATA_ONLY, PATCH_TYPES
 from railhead.kube.errors import KubeError, classify_response

@@ -110,7 +110,7 @@ class ModelClient(KubeClient):
             raise
         finally:
             self.taken(request)
-        self.clock.learn(format_datetime(self.api.now(), usegmt=True))
+        self.clock.observe(format_datetime(self.api.now(), usegmt=True))
         if fault == CRASH_AFTER:
             raise Crash
         if fault == LOST_ANSWER:

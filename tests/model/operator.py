@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from railhead.api.job import JobKey
 from railhead.contract.report import Report
+from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
@@ -17,7 +18,6 @@ from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import sweep_once
-from railhead.controller.views import Views
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from tests.model.api_server import ModelApiServer
@@ -84,14 +84,14 @@ class ModelOperator:
         self.alarms = Alarms(time)
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
-        self._views = Views(self.store, self.queue)
+        self._state = ClusterState(self.store, self.queue)
         self._pods = Informer(
-            self.client, POD, on_change=self._views.on_pod, label_selector="railhead.dev/job-uid", slim=slim_pod
+            self.client, POD, on_change=self._state.on_pod, label_selector="railhead.dev/job-uid", slim=slim_pod
         )
-        self._views.informers = [self._pods]
-        executor = Executor(self.client, self._views, EventRecorder(self.client), make_token=lambda: "token")
+        self._state.informers = [self._pods]
+        executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")
         self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=self.client.clock.now)
-        self._writer = ReportWriter(self.client, lookup=self._views.facts, learn=self._views.job)
+        self._writer = ReportWriter(self.client, lookup=self._state.find_facts, record_job=self._state.record_job)
         self._seen = {JOBS: 0, PODS: 0}
 
     async def start(self) -> None:
@@ -106,7 +106,7 @@ class ModelOperator:
         else:
             page = await self.client.list(TRAIN_JOB)
             for job in page["items"]:
-                self._views.on_job(None, job)
+                self._state.on_job(None, job)
         self._seen[stream] = self._api.version
 
     async def sweep(self) -> None:
@@ -118,7 +118,7 @@ class ModelOperator:
         for entry in entries:
             self._seen[stream] = entry.version
             if stream == JOBS:
-                self._views.on_job(entry.type, entry.object)
+                self._state.on_job(entry.type, entry.object)
             else:
                 self._pods._take({"type": entry.type, "object": entry.object})
         return bool(entries)
@@ -127,11 +127,11 @@ class ModelOperator:
     def is_idle(self) -> bool:
         return self.queue._due.empty()
 
-    async def pass_over(self) -> None:
+    async def reconcile(self) -> None:
         """The next key that is due."""
         key = await self.queue.get()
         try:
-            await self.loop.pass_over(key)
+            await self.loop.reconcile(key)
         finally:
             self.queue.done(key)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import names
-from railhead.api.times import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import UNANSWERED_SECONDS
 from tests.model.api_server import Entry, Object

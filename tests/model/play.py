@@ -82,7 +82,7 @@ class Stage:
                 break
         if operator.is_idle:
             return False
-        await operator.pass_over()
+        await operator.reconcile()
         return True
 
 

@@ -157,7 +157,7 @@ class Schedule:
         operator.alarms.ring()
         try:
             if not operator.is_idle:
-                await operator.pass_over()
+                await operator.reconcile()
         except Crash:
             self._operators[number] = None
 
@@ -212,7 +212,7 @@ class Schedule:
             await self._report(number)
             if operator.is_idle:
                 return
-            await operator.pass_over()
+            await operator.reconcile()
 
     def _check(self) -> None:
         check_end(self.world)

@@ -14,8 +14,8 @@ from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
 from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
+from tests.operator.cluster import Cluster
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
 LED = ("--leader-election", "--lease-seconds=3")
@@ -76,23 +76,23 @@ def server(audited_plane: tuple[ControlPlane, AuditLog]) -> Iterator[ApiServer]:
     server.close()
 
 
-def make_stage(server: ApiServer, operator: RunningOperator) -> Stage:
+def make_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """A new namespace, with its default service account."""
     namespace = f"stage-{next(NUMBERS)}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     assert server.request("POST", "/api/v1/namespaces", body).status == 201
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     wait_until("the default service account", lambda: server.request("GET", account).status == 200)
-    return Stage(server, operator, namespace)
+    return Cluster(server, operator, namespace)
 
 
 @pytest.fixture
-def stage(server: ApiServer, operator: RunningOperator) -> Stage:
+def cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """A namespace of the test's own."""
-    return make_stage(server, operator)
+    return make_cluster(server, operator)
 
 
 @pytest.fixture
-def other_stage(server: ApiServer, operator: RunningOperator) -> Stage:
+def other_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """Another one."""
-    return make_stage(server, operator)
+    return make_cluster(server, operator)

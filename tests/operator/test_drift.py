@@ -13,7 +13,7 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.local.control_plane import ControlPlane
 from tests.operator.audit import WRITES, AuditLog
-from tests.operator.stage import Object, Stage
+from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 APPLIES = 10
@@ -22,10 +22,10 @@ Git = Callable[..., int]
 
 
 @pytest.fixture
-def git(audited_plane: tuple[ControlPlane, AuditLog], stage: Stage, tmp_path: Path) -> Git:
+def git(audited_plane: tuple[ControlPlane, AuditLog], cluster: Cluster, tmp_path: Path) -> Git:
     """Does something with the file, as a GitOps tool does with what it has in Git; the exit code."""
     plane = audited_plane[0]
-    base = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", stage.namespace]
+    base = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", cluster.namespace]
 
     def run(verb: str, job: Object) -> int:
         file = tmp_path / "job.yaml"
@@ -39,63 +39,63 @@ def git(audited_plane: tuple[ControlPlane, AuditLog], stage: Stage, tmp_path: Pa
 
 
 def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
-    stage: Stage, git: Git, audit: AuditLog
+    cluster: Cluster, git: Git, audit: AuditLog
 ) -> None:
     """Its defaults are the API server's, and the operator writes nothing but the status."""
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {"nodeSelector": {"pool": "gpu"}}}
-    job = stage.build("drift", podTemplate=template, env=[{"name": "A", "value": "1"}], backoffLimit=2)
+    job = cluster.build("drift", podTemplate=template, env=[{"name": "A", "value": "1"}], backoffLimit=2)
     assert git("apply", job) == 0
 
     def rest(phase: str) -> None:
         """Nothing is to do: the file is compared and applied again and again."""
-        stage.wait_phase("drift", phase)
+        cluster.wait_phase("drift", phase)
         assert git("diff", job) == NO_DIFFERENCE, phase
         wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet)
 
     def is_quiet() -> bool:
         """At first the operator may still be busy with the job's own life; an answer to each apply never ends."""
-        before, version = writes(stage, audit), stage.job("drift")["metadata"]["resourceVersion"]
+        before, version = writes(cluster, audit), cluster.job("drift")["metadata"]["resourceVersion"]
         for _ in range(APPLIES):
             assert git("apply", job) == 0
-        return (writes(stage, audit), stage.job("drift")["metadata"]["resourceVersion"]) == (before, version)
+        return (writes(cluster, audit), cluster.job("drift")["metadata"]["resourceVersion"]) == (before, version)
 
-    run_pods(stage, 3)
+    run_pods(cluster, 3)
     rest("Starting")
-    token = stage.token_of(stage.head("drift"))
-    assert stage.report("drift", token=token, reports=1, joined=2, workers=2) == 202
+    token = cluster.token_of(cluster.head("drift"))
+    assert cluster.report("drift", token=token, reports=1, joined=2, workers=2) == 202
     rest("Running")
-    stage.remove_pod(next(pod for name, pod in stage.pods("drift").items() if not name.endswith("-head")))
+    cluster.remove_pod(next(pod for name, pod in cluster.pods("drift").items() if not name.endswith("-head")))
     rest("Restarting")
     lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
-    stage.end_pod(stage.head("drift"), code=FailureClass("Infrastructure").exit_code, outcome=lost)
-    wait_until("attempt 2", lambda: sum("-2-" in name for name in stage.pods("drift")) == 3, seconds=60)
-    run_pods(stage, 3)
+    cluster.end_pod(cluster.head("drift"), code=FailureClass("Infrastructure").exit_code, outcome=lost)
+    wait_until("attempt 2", lambda: sum("-2-" in name for name in cluster.pods("drift")) == 3, seconds=60)
+    run_pods(cluster, 3)
     rest("Restarting")
-    stage.end_pod(stage.head("drift"), code=0, outcome=Outcome(SUCCEEDED, reports=2))
-    stage.wait_phase("drift", "Succeeded")
-    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.events("drift")})
+    cluster.end_pod(cluster.head("drift"), code=0, outcome=Outcome(SUCCEEDED, reports=2))
+    cluster.wait_phase("drift", "Succeeded")
+    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in cluster.events("drift")})
     rest("Succeeded")
 
 
-def test_a_difference_is_seen(stage: Stage, git: Git) -> None:
+def test_a_difference_is_seen(cluster: Cluster, git: Git) -> None:
     """The comparison that the other test relies on."""
-    job = stage.build("differs")
+    job = cluster.build("differs")
     assert git("apply", job) == 0
     job["metadata"]["labels"] = {"changed": "yes"}
     assert git("diff", job) == DIFFERENCE
 
 
-def run_pods(stage: Stage, count: int) -> None:
+def run_pods(cluster: Cluster, count: int) -> None:
     """All pods of the newest attempt come up."""
-    wait_until(f"{count} pods", lambda: len(live(stage)) == count)
-    for pod in live(stage):
-        stage.run_pod(pod)
+    wait_until(f"{count} pods", lambda: len(live(cluster)) == count)
+    for pod in live(cluster):
+        cluster.run_pod(pod)
 
 
-def live(stage: Stage) -> list[Object]:
-    pods = stage.pods("drift").values()
+def live(cluster: Cluster) -> list[Object]:
+    pods = cluster.pods("drift").values()
     return [pod for pod in pods if pod["status"].get("phase", "Pending") in ("Pending", "Running")]
 
 
-def writes(stage: Stage, audit: AuditLog) -> int:
-    return sum(request.verb in WRITES for request in audit.requests(stage.namespace))
+def writes(cluster: Cluster, audit: AuditLog) -> int:
+    return sum(request.verb in WRITES for request in audit.requests(cluster.namespace))

@@ -14,9 +14,9 @@ from railhead.controller.leadership.elector import LEASE_NAME
 from railhead.local.install import NAMESPACE
 from tests.api.server import ApiServer
 from tests.operator.audit import WRITES, AuditLog
-from tests.operator.conftest import LED, make_stage
+from tests.operator.cluster import Cluster
+from tests.operator.conftest import LED, make_cluster
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Stage
 from tests.waiting import wait_until
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
@@ -57,13 +57,13 @@ def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> It
 
 
 @pytest.fixture
-def led_stage(server: ApiServer, replicas: Replicas) -> Stage:
-    return make_stage(server, replicas.leader)
+def led_stage(server: ApiServer, replicas: Replicas) -> Cluster:
+    return make_cluster(server, replicas.leader)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_the_other_one_takes_over(
-    replicas: Replicas, led_stage: Stage, audit: AuditLog, number: signal.Signals
+    replicas: Replicas, led_stage: Cluster, audit: AuditLog, number: signal.Signals
 ) -> None:
     led_stage.apply("moved")
     led_stage.wait_pods("moved", 3)
@@ -87,7 +87,7 @@ def test_the_other_one_takes_over(
 
 
 def test_a_leader_that_was_stopped_for_long_ends_and_writes_nothing(
-    replicas: Replicas, led_stage: Stage, audit: AuditLog
+    replicas: Replicas, led_stage: Cluster, audit: AuditLog
 ) -> None:
     led_stage.apply("early")
     led_stage.wait_pods("early", 3)
@@ -113,19 +113,19 @@ def test_a_leader_that_was_stopped_for_long_ends_and_writes_nothing(
     assert Counter(r.code for r in audit.requests(led_stage.namespace) if r.resource == "pods")[201] == 12
 
 
-def count_writes(stage: Stage, audit: AuditLog, resource: str = "") -> int:
+def count_writes(cluster: Cluster, audit: AuditLog, resource: str = "") -> int:
     """Of one resource or of all."""
-    return sum(r.verb in WRITES for r in audit.requests(stage.namespace) if resource in ("", r.resource))
+    return sum(r.verb in WRITES for r in audit.requests(cluster.namespace) if resource in ("", r.resource))
 
 
-def test_reports_to_the_one_that_waits_are_taken(replicas: Replicas, led_stage: Stage) -> None:
+def test_reports_to_the_one_that_waits_are_taken(replicas: Replicas, led_stage: Cluster) -> None:
     led_stage.apply("told")
     for pod in led_stage.wait_pods("told", 3).values():
         led_stage.run_pod(pod)
     led_stage.wait_phase("told", "Starting")
     token = led_stage.token_of(led_stage.head("told"))
-    waiting = Stage(led_stage.server, replicas.other, led_stage.namespace)
-    for number, stage in enumerate((waiting, led_stage, waiting), start=1):
-        wait_until("the report", lambda: stage.report("told", token=token, reports=number, joined=2) == 202)  # noqa: B023
-        stage.wait_reports("told", number)
+    waiting = Cluster(led_stage.server, replicas.other, led_stage.namespace)
+    for number, cluster in enumerate((waiting, led_stage, waiting), start=1):
+        wait_until("the report", lambda: cluster.report("told", token=token, reports=number, joined=2) == 202)  # noqa: B023
+        cluster.wait_reports("told", number)
     led_stage.wait_phase("told", "Running")

@@ -7,24 +7,24 @@ from collections import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.audit import AuditLog
-from tests.operator.stage import Stage
+from tests.operator.cluster import Cluster
 from tests.operator.test_writes import play
 
 
-def read(stage: Stage) -> dict[tuple[str, ...], float]:
-    families = text_string_to_metric_families(stage.operator.metrics())
+def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
+    families = text_string_to_metric_families(cluster.operator.metrics())
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def test_a_jobs_life_in_numbers(stage: Stage, audit: AuditLog) -> None:
-    before = read(stage)
-    play(stage, "counted")
-    after = read(stage)
+def test_a_jobs_life_in_numbers(cluster: Cluster, audit: AuditLog) -> None:
+    before = read(cluster)
+    play(cluster, "counted")
+    after = read(cluster)
 
     def more(*sample: str) -> float:
         return after.get(sample, 0.0) - before.get(sample, 0.0)
 
-    asked = Counter((r.verb, r.resource, str(r.code)) for r in audit.requests(stage.namespace))
+    asked = Counter((r.verb, r.resource, str(r.code)) for r in audit.requests(cluster.namespace))
     assert after["railhead_leader",] == 1
     assert more("railhead_jobs", "Succeeded") == 1
     assert more("railhead_reports_total", "202") == 3

@@ -13,7 +13,7 @@ from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.model.api_server import ModelApiServer, Object
-from tests.operator.stage import JOBS, Stage
+from tests.operator.cluster import JOBS, Cluster
 from tests.unit.builders import NOW
 from tests.waiting import wait_until
 
@@ -290,33 +290,33 @@ def tell_of_tokens(ask: Ask, namespace: str) -> tuple[list[Any], Callable[[], bo
     return told, lambda: bool(review(token)[1])
 
 
-def test_a_token_is_good_for_its_audience_while_its_pod_is_there(stage: Stage) -> None:
-    path = f"/api/v1/namespaces/{stage.namespace}/serviceaccounts/default"
-    wait_until("the account", lambda: stage.server.request("GET", path).status == 200)
-    real, is_real_good = tell_of_tokens(ask_real(stage.server), stage.namespace)
-    model, is_model_good = tell_of_tokens(ask_model(ModelApiServer(lambda: NOW)), stage.namespace)
+def test_a_token_is_good_for_its_audience_while_its_pod_is_there(cluster: Cluster) -> None:
+    path = f"/api/v1/namespaces/{cluster.namespace}/serviceaccounts/default"
+    wait_until("the account", lambda: cluster.server.request("GET", path).status == 200)
+    real, is_real_good = tell_of_tokens(ask_real(cluster.server), cluster.namespace)
+    model, is_model_good = tell_of_tokens(ask_model(ModelApiServer(lambda: NOW)), cluster.namespace)
     assert real == model
     assert not is_model_good()
     wait_until("the end of a good answer's time in the API server's cache", lambda: not is_real_good())
 
 
-def test_the_model_answers_as_the_real_one_does(stage: Stage) -> None:
-    real = Teller(ask_real(stage.server), stage.namespace)
-    model = Teller(ask_model(ModelApiServer(lambda: NOW)), stage.namespace)
+def test_the_model_answers_as_the_real_one_does(cluster: Cluster) -> None:
+    real = Teller(ask_real(cluster.server), cluster.namespace)
+    model = Teller(ask_model(ModelApiServer(lambda: NOW)), cluster.namespace)
     for tell in (real, model):
         tell_all(tell)
     assert [pair for pair in zip(real.told, model.told, strict=True) if pair[0] != pair[1]] == []
 
 
 @pytest.mark.parametrize("plural", ["pods", "trainjobs"])
-def test_a_watch_tells_what_the_model_has_in_its_log(stage: Stage, plural: str) -> None:
+def test_a_watch_tells_what_the_model_has_in_its_log(cluster: Cluster, plural: str) -> None:
     """From a version on: each change once and in order, with the object as it was then."""
-    path = {"pods": f"/api/v1/namespaces/{stage.namespace}/pods", "trainjobs": JOBS.format(stage.namespace)}[plural]
-    since = stage.server.request("GET", path).body["metadata"]["resourceVersion"]
+    path = {"pods": f"/api/v1/namespaces/{cluster.namespace}/pods", "trainjobs": JOBS.format(cluster.namespace)}[plural]
+    since = cluster.server.request("GET", path).body["metadata"]["resourceVersion"]
     api = ModelApiServer(lambda: NOW)
-    for ask in (ask_real(stage.server), ask_model(api)):
-        tell_all(Teller(ask, stage.namespace))
-    told = stage.server.watch(path, since=since, seconds=2)
+    for ask in (ask_real(cluster.server), ask_model(api)):
+        tell_all(Teller(ask, cluster.namespace))
+    told = cluster.server.watch(path, since=since, seconds=2)
     assert [describe(e["type"], e["object"]) for e in told] == [
         describe(e.type, e.object) for e in api.log if e.plural == plural
     ]
@@ -337,41 +337,41 @@ def describe(type_: str, obj: Object) -> Object:
     }
 
 
-def test_a_watch_from_before_what_is_remembered_is_told_so(stage: Stage) -> None:
+def test_a_watch_from_before_what_is_remembered_is_told_so(cluster: Cluster) -> None:
     """For the operator that is a list anew: the action `relist` of the model."""
-    [gone] = stage.server.watch("/apis/railhead.dev/v1alpha1/trainjobs", since="1", seconds=2)
+    [gone] = cluster.server.watch("/apis/railhead.dev/v1alpha1/trainjobs", since="1", seconds=2)
     assert (gone["type"], gone["object"]["code"], gone["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-def test_what_a_deleted_owner_leaves_is_collected(stage: Stage) -> None:
-    real = Teller(ask_real(stage.server), stage.namespace)
+def test_what_a_deleted_owner_leaves_is_collected(cluster: Cluster) -> None:
+    real = Teller(ask_real(cluster.server), cluster.namespace)
     api = ModelApiServer(lambda: NOW)
-    model = Teller(ask_model(api), stage.namespace)
+    model = Teller(ask_model(api), cluster.namespace)
     for tell in (real, model):
         tell_of_pods(tell, tell_of_jobs(tell))
-        tell("the owner goes", "DELETE", f"{JOBS.format(stage.namespace)}/twin", {})
+        tell("the owner goes", "DELETE", f"{JOBS.format(cluster.namespace)}/twin", {})
     assert api.collect()
     assert not [place for place in api.objects if place[0] == "pods"]
-    path = f"/api/v1/namespaces/{stage.namespace}/pods/kept"
-    wait_until("the garbage collector", lambda: stage.server.request("GET", path).status == 404)
+    path = f"/api/v1/namespaces/{cluster.namespace}/pods/kept"
+    wait_until("the garbage collector", lambda: cluster.server.request("GET", path).status == 404)
 
 
-def test_who_is_deleted_in_the_foreground_goes_after_its_children(stage: Stage) -> None:
-    job, pods = f"{JOBS.format(stage.namespace)}/twin", f"/api/v1/namespaces/{stage.namespace}/pods"
-    since = stage.server.request("GET", pods).body["metadata"]["resourceVersion"]
+def test_who_is_deleted_in_the_foreground_goes_after_its_children(cluster: Cluster) -> None:
+    job, pods = f"{JOBS.format(cluster.namespace)}/twin", f"/api/v1/namespaces/{cluster.namespace}/pods"
+    since = cluster.server.request("GET", pods).body["metadata"]["resourceVersion"]
     api = ModelApiServer(lambda: NOW)
-    for ask in (ask_real(stage.server), ask_model(api)):
-        tell = Teller(ask, stage.namespace)
+    for ask in (ask_real(cluster.server), ask_model(api)):
+        tell = Teller(ask, cluster.namespace)
         tell_of_pods(tell, tell_of_jobs(tell))
         tell("the owner goes", "DELETE", job, {"propagationPolicy": "Foreground"})
     while api.collect():
         pass
-    wait_until("the garbage collector", lambda: stage.server.request("GET", job).status == 404)
+    wait_until("the garbage collector", lambda: cluster.server.request("GET", job).status == 404)
     gone = {
         plural: {e["object"]["metadata"]["name"]: int(e["object"]["metadata"]["resourceVersion"]) for e in told}
         for plural, told in (
-            ("pods", stage.server.watch(pods, since=since, seconds=2)),
-            ("trainjobs", stage.server.watch(JOBS.format(stage.namespace), since=since, seconds=2)),
+            ("pods", cluster.server.watch(pods, since=since, seconds=2)),
+            ("trainjobs", cluster.server.watch(JOBS.format(cluster.namespace), since=since, seconds=2)),
         )
     }
     assert gone["pods"]["kept"] < gone["trainjobs"]["twin"]

@@ -13,71 +13,73 @@ from railhead.api import names
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from tests.api.server import MERGE_PATCH
 from tests.operator.audit import AuditLog
-from tests.operator.stage import Object, Stage
+from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 
-def reconciling(stage: Stage, job: str) -> tuple[str, str]:
+def reconciling(cluster: Cluster, job: str) -> tuple[str, str]:
     """Reason and message; empty when there is no such condition."""
-    found = [c for c in stage.status(job).get("conditions") or [] if c["type"] == "Reconciling"]
+    found = [c for c in cluster.status(job).get("conditions") or [] if c["type"] == "Reconciling"]
     return (found[0]["reason"], found[0]["message"]) if found else ("", "")
 
 
-def wait_reason(stage: Stage, job: str, reason: str, *, seconds: float = 60) -> str:
-    wait_until(f"{job} {reason}", lambda: reconciling(stage, job)[0] == reason, seconds=seconds)
-    return reconciling(stage, job)[1]
+def wait_reason(cluster: Cluster, job: str, reason: str, *, seconds: float = 60) -> str:
+    wait_until(f"{job} {reason}", lambda: reconciling(cluster, job)[0] == reason, seconds=seconds)
+    return reconciling(cluster, job)[1]
 
 
-def make(stage: Stage, kind: str, plural: str, name: str, **body: Any) -> str:
+def make(cluster: Cluster, kind: str, plural: str, name: str, **body: Any) -> str:
     """Its path."""
-    path = f"/api/v1/namespaces/{stage.namespace}/{plural}"
-    answer = stage.server.request("POST", path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **body})
+    path = f"/api/v1/namespaces/{cluster.namespace}/{plural}"
+    answer = cluster.server.request(
+        "POST", path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **body}
+    )
     assert answer.status == 201, answer.message
     return f"{path}/{name}"
 
 
-def make_quota(stage: Stage, pods: int) -> str:
-    path = make(stage, "ResourceQuota", "resourcequotas", "few", spec={"hard": {"pods": str(pods)}})
-    wait_until("the quota counts", lambda: "used" in (stage.server.request("GET", path).body.get("status") or {}))
+def make_quota(cluster: Cluster, pods: int) -> str:
+    path = make(cluster, "ResourceQuota", "resourcequotas", "few", spec={"hard": {"pods": str(pods)}})
+    wait_until("the quota counts", lambda: "used" in (cluster.server.request("GET", path).body.get("status") or {}))
     return path
 
 
-def raise_quota(stage: Stage, path: str, pods: int) -> None:
-    answer = stage.server.request("PATCH", path, {"spec": {"hard": {"pods": str(pods)}}}, content_type=MERGE_PATCH)
+def raise_quota(cluster: Cluster, path: str, pods: int) -> None:
+    answer = cluster.server.request("PATCH", path, {"spec": {"hard": {"pods": str(pods)}}}, content_type=MERGE_PATCH)
     assert answer.status == 200, answer.message
 
 
-def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(stage: Stage, audit: AuditLog) -> None:
-    quota = make_quota(stage, 2)
+def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(cluster: Cluster, audit: AuditLog) -> None:
+    quota = make_quota(cluster, 2)
     began = time.monotonic()
-    uid = stage.apply("tight", workers=2)["metadata"]["uid"]
-    message = wait_reason(stage, "tight", "QuotaExceeded", seconds=10)
+    uid = cluster.apply("tight", workers=2)["metadata"]["uid"]
+    message = wait_reason(cluster, "tight", "QuotaExceeded", seconds=10)
     assert names.head_name("tight", uid, 1).removesuffix("-1-head") in message
     assert " was refused: " in message and "exceeded quota: few, requested: pods=1" in message
-    running = [c for c in stage.status("tight")["conditions"] if c["type"] == "Running"]
+    running = [c for c in cluster.status("tight")["conditions"] if c["type"] == "Running"]
     assert [(c["status"], c["reason"]) for c in running] == [("False", "QuotaExceeded")]
-    assert len(stage.pods("tight")) == 2
-    raise_quota(stage, quota, 9)
-    stage.wait_pods("tight", 3)
-    assert wait_reason(stage, "tight", "Pending")
-    assert "restarts" not in stage.status("tight") and stage.status("tight")["attempt"] == 1
-    refused = [r for r in audit.requests(stage.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 403)]
+    assert len(cluster.pods("tight")) == 2
+    raise_quota(cluster, quota, 9)
+    cluster.wait_pods("tight", 3)
+    assert wait_reason(cluster, "tight", "Pending")
+    assert "restarts" not in cluster.status("tight") and cluster.status("tight")["attempt"] == 1
+    refused = [r for r in audit.requests(cluster.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 403)]
     assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "tried again with a back-off"
-    said = [event for event in stage.events("tight") if event["reason"] == "QuotaExceeded"]
+    said = [event for event in cluster.events("tight") if event["reason"] == "QuotaExceeded"]
     assert said and {event["type"] for event in said} == {"Warning"}
 
 
-def no_account(stage: Stage) -> Object:
+def no_account(cluster: Cluster) -> Object:
     return {"podTemplate": {"spec": {"serviceAccountName": "trainer"}}}
 
 
-def no_valid_pod(stage: Stage) -> Object:
+def no_valid_pod(cluster: Cluster) -> Object:
     return {"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}
 
 
-def not_restricted(stage: Stage) -> Object:
+def not_restricted(cluster: Cluster) -> Object:
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
-    stage.server.request("PATCH", f"/api/v1/namespaces/{stage.namespace}", label, content_type=MERGE_PATCH)
+    cluster.server.request("PATCH", f"/api/v1/namespaces/{cluster.namespace}", label, content_type=MERGE_PATCH)
     return {"podTemplate": {"spec": {"hostNetwork": True}}}
 
 
@@ -90,39 +92,39 @@ def not_restricted(stage: Stage) -> Object:
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_what_admission_refuses_is_said_in_its_words(stage: Stage, build: Any, reason: str, words: str) -> None:
-    stage.apply("refused", workers=1, **build(stage))
-    assert words in wait_reason(stage, "refused", reason)
-    assert stage.pods("refused") == {}
-    assert "restarts" not in stage.status("refused")
+def test_what_admission_refuses_is_said_in_its_words(cluster: Cluster, build: Any, reason: str, words: str) -> None:
+    cluster.apply("refused", workers=1, **build(cluster))
+    assert words in wait_reason(cluster, "refused", reason)
+    assert cluster.pods("refused") == {}
+    assert "restarts" not in cluster.status("refused")
     if reason == "ServiceAccountNotFound":
-        make(stage, "ServiceAccount", "serviceaccounts", "trainer")
-        stage.wait_pods("refused", 2)
+        make(cluster, "ServiceAccount", "serviceaccounts", "trainer")
+        cluster.wait_pods("refused", 2)
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 MATCHED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
 
-def here(stage: Stage) -> Object:
-    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}}}
+def here(cluster: Cluster) -> Object:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}}}
 
 
-def policy(stage: Stage) -> dict[str, Object]:
+def policy(cluster: Cluster) -> dict[str, Object]:
     """No pod without an owner who pays."""
     rule = {"expression": "'team' in object.metadata.labels", "message": "label team is missing: who pays?"}
-    constraints = {**here(stage), "resourceRules": [MATCHED]}
+    constraints = {**here(cluster), "resourceRules": [MATCHED]}
     spec = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": [rule]}
     return {
         "validatingadmissionpolicies": {"kind": "ValidatingAdmissionPolicy", "spec": spec},
         "validatingadmissionpolicybindings": {
             "kind": "ValidatingAdmissionPolicyBinding",
-            "spec": {"policyName": stage.namespace, "validationActions": ["Deny"]},
+            "spec": {"policyName": cluster.namespace, "validationActions": ["Deny"]},
         },
     }
 
 
-def webhook_that_is_away(stage: Stage) -> dict[str, Object]:
+def webhook_that_is_away(cluster: Cluster) -> dict[str, Object]:
     hook = {
         "name": "pods.example.com",
         "clientConfig": {"url": "https://127.0.0.1:1/admit"},
@@ -130,28 +132,28 @@ def webhook_that_is_away(stage: Stage) -> dict[str, Object]:
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
-        **here(stage),
+        **here(cluster),
     }
     return {"validatingwebhookconfigurations": {"kind": "ValidatingWebhookConfiguration", "webhooks": [hook]}}
 
 
 @contextmanager
-def admission(stage: Stage, objects: dict[str, Object]) -> Iterator[None]:
+def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
     """Of the whole cluster, though it looks at one namespace only; waits until it does."""
     paths = []
     try:
         for plural, body in objects.items():
-            full = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": stage.namespace}, **body}
-            answer = stage.server.request("POST", f"{ADMISSION}/{plural}", full)
+            full = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": cluster.namespace}, **body}
+            answer = cluster.server.request("POST", f"{ADMISSION}/{plural}", full)
             assert answer.status == 201, answer.message
-            paths.append(f"{ADMISSION}/{plural}/{stage.namespace}")
+            paths.append(f"{ADMISSION}/{plural}/{cluster.namespace}")
         probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
-        pods = f"/api/v1/namespaces/{stage.namespace}/pods?dryRun=All"
-        wait_until("it looks at pods", lambda: stage.server.request("POST", pods, probe).status >= 400, seconds=60)
+        pods = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
+        wait_until("it looks at pods", lambda: cluster.server.request("POST", pods, probe).status >= 400, seconds=60)
         yield
     finally:
         for path in paths:
-            stage.server.request("DELETE", path)
+            cluster.server.request("DELETE", path)
 
 
 @pytest.mark.parametrize(
@@ -163,58 +165,58 @@ def admission(stage: Stage, objects: dict[str, Object]) -> Iterator[None]:
     ids=lambda x: getattr(x, "__name__", None),
 )
 def test_what_others_refuse_is_said_in_their_words_and_past_when_they_do_not(
-    stage: Stage, build: Any, reason: str, words: str
+    cluster: Cluster, build: Any, reason: str, words: str
 ) -> None:
-    with admission(stage, build(stage)):
-        stage.apply("refused", workers=1)
-        assert words in wait_reason(stage, "refused", reason)
-        assert stage.pods("refused") == {}
-    stage.wait_pods("refused", 2)
-    assert "restarts" not in stage.status("refused")
+    with admission(cluster, build(cluster)):
+        cluster.apply("refused", workers=1)
+        assert words in wait_reason(cluster, "refused", reason)
+        assert cluster.pods("refused") == {}
+    cluster.wait_pods("refused", 2)
+    assert "restarts" not in cluster.status("refused")
 
 
-def run_all(stage: Stage, job: str, pods: dict[str, Object]) -> None:
+def run_all(cluster: Cluster, job: str, pods: dict[str, Object]) -> None:
     """What kept one of them from starting is past, and is not said any more."""
     for pod in pods.values():
-        stage.run_pod(pod)
-    stage.wait_phase(job, "Starting")
-    assert reconciling(stage, job)[0] == "Starting"
+        cluster.run_pod(pod)
+    cluster.wait_phase(job, "Starting")
+    assert reconciling(cluster, job)[0] == "Starting"
 
 
-def test_a_secret_that_is_not_there_is_the_kubelets_word(stage: Stage) -> None:
-    stage.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
-    pods = stage.wait_pods("nosecret", 2)
-    head = stage.head("nosecret")
-    stage.hold_pod(head, "CreateContainerConfigError", 'secret "keys" not found')
-    message = wait_reason(stage, "nosecret", "CreateContainerConfigError")
+def test_a_secret_that_is_not_there_is_the_kubelets_word(cluster: Cluster) -> None:
+    cluster.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
+    pods = cluster.wait_pods("nosecret", 2)
+    head = cluster.head("nosecret")
+    cluster.hold_pod(head, "CreateContainerConfigError", 'secret "keys" not found')
+    message = wait_reason(cluster, "nosecret", "CreateContainerConfigError")
     assert message == f'Pod {head["metadata"]["name"]} cannot start: container ray: secret "keys" not found'
-    run_all(stage, "nosecret", pods)
+    run_all(cluster, "nosecret", pods)
 
 
-def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(stage: Stage) -> None:
-    stage.apply("novolume", workers=1)
-    pods = stage.wait_pods("novolume", 2)
-    head = stage.head("novolume")
-    stage.bind_pod(head)
+def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(cluster: Cluster) -> None:
+    cluster.apply("novolume", workers=1)
+    pods = cluster.wait_pods("novolume", 2)
+    head = cluster.head("novolume")
+    cluster.bind_pod(head)
     words = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
-    stage.say_of_pod(head, "FailedMount", words)
-    message = wait_reason(stage, "novolume", "FailedMount")
+    cluster.say_of_pod(head, "FailedMount", words)
+    message = wait_reason(cluster, "novolume", "FailedMount")
     assert message == f"Pod {head['metadata']['name']} cannot start: {words}"
-    run_all(stage, "novolume", pods)
+    run_all(cluster, "novolume", pods)
 
 
 @pytest.mark.slow  # the bound of 30 s, by the real clock
-def test_half_an_attempt_is_given_back_and_comes_again_when_there_is_quota(stage: Stage) -> None:
-    quota = make_quota(stage, 2)
-    stage.apply("half", workers=2)
-    stage.wait_pods("half", 2)
-    for pod in stage.pods("half").values():
-        stage.run_pod(pod)
-    wait_until("all are given back", lambda: not stage.pods("half"), seconds=HOLD_SECONDS + 10)
-    failure = stage.status("half")["failure"]
+def test_half_an_attempt_is_given_back_and_comes_again_when_there_is_quota(cluster: Cluster) -> None:
+    quota = make_quota(cluster, 2)
+    cluster.apply("half", workers=2)
+    cluster.wait_pods("half", 2)
+    for pod in cluster.pods("half").values():
+        cluster.run_pod(pod)
+    wait_until("all are given back", lambda: not cluster.pods("half"), seconds=HOLD_SECONDS + 10)
+    failure = cluster.status("half")["failure"]
     assert (failure["class"], failure["reason"]) == ("Startup", "QuotaExceeded")
-    raise_quota(stage, quota, 9)
-    stage.wait_pods("half", 3)
-    status = stage.status("half")
+    raise_quota(cluster, quota, 9)
+    cluster.wait_pods("half", 3)
+    status = cluster.status("half")
     assert (status["attempt"], status["restarts"]["startup"]) == (2, 1)
     assert not any(status["restarts"][budget] for budget in ("application", "infrastructure", "withoutProgress"))

@@ -21,9 +21,9 @@ from railhead.local.install import NAMESPACE, Kubectl, load_manifests
 from tests.api.server import ApiServer
 from tests.chart.chart import Chart, Rendered
 from tests.operator.audit import TEAM_NAMESPACE, AuditLog, Request
-from tests.operator.conftest import LED, make_stage
+from tests.operator.cluster import Cluster
+from tests.operator.conftest import LED, make_cluster
 from tests.operator.running import RunningOperator
-from tests.operator.stage import Stage
 from tests.operator.test_crowd import meet_stranger
 from tests.operator.test_source import SOURCE, make_code
 from tests.operator.test_writes import play
@@ -46,30 +46,30 @@ def right_of(request: Request) -> Right:
     return request.verb, request.group, request.resource
 
 
-def live(stage: Stage, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
+def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
     """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
-    stage.apply("silent")
-    stage.wait_pods("silent", 3)
-    stage.bind_pod(stage.head("silent"))
-    make_code(stage, **{"steps.py": ""})
-    play(stage, "rights", source=SOURCE)
-    stage.change("rights", ttlSecondsAfterFinished=0)
-    wait_until("its children are removed", lambda: stage.status("rights").get("cleanUpTime"))
+    cluster.apply("silent")
+    cluster.wait_pods("silent", 3)
+    cluster.bind_pod(cluster.head("silent"))
+    make_code(cluster, **{"steps.py": ""})
+    play(cluster, "rights", source=SOURCE)
+    cluster.change("rights", ttlSecondsAfterFinished=0)
+    wait_until("its children are removed", lambda: cluster.status("rights").get("cleanUpTime"))
     wait_until("a pod's events", lambda: ("list", "", "events") in {right_of(r) for r in asked()})
-    wait_until("a lost compare", lambda: lose_compare(stage, asked))
+    wait_until("a lost compare", lambda: lose_compare(cluster, asked))
     second.stop()
-    meet_stranger(stage)
-    stage.operator.stop()
-    stage.operator.start(report_url=SOMEWHERE)
-    stage.operator.stop()
-    stage.operator.start()
+    meet_stranger(cluster)
+    cluster.operator.stop()
+    cluster.operator.start(report_url=SOMEWHERE)
+    cluster.operator.stop()
+    cluster.operator.start()
 
 
-def lose_compare(stage: Stage, asked: Callable[[], list[Request]]) -> bool:
+def lose_compare(cluster: Cluster, asked: Callable[[], list[Request]]) -> bool:
     """One more job for both operators; has one of them been second?"""
     name = f"both-{next(NUMBERS)}"
-    stage.apply(name)
-    stage.wait_pods(name, 3)
+    cluster.apply(name)
+    cluster.wait_pods(name, 3)
     return any(right_of(request) == ("get", "railhead.dev", "trainjobs") for request in asked())
 
 
@@ -85,10 +85,10 @@ def of(audit: AuditLog, namespace: str) -> Callable[[], list[Request]]:
 
 
 def test_every_right_is_used_and_none_is_missing(
-    stage: Stage, second_operator: RunningOperator, audit: AuditLog
+    cluster: Cluster, second_operator: RunningOperator, audit: AuditLog
 ) -> None:
     asked = of(audit, NAMESPACE)
-    live(stage, second_operator, asked)
+    live(cluster, second_operator, asked)
     check_rights(granted(Rendered(load_manifests())), asked())
 
 
@@ -98,8 +98,8 @@ def team(
 ) -> Iterator[Team]:
     """The chart's roles for one namespace, and an operator that has those only; the others' operator is away."""
     plane = audited_plane[0]
-    stage = make_stage(server, operator)
-    values = {"watchNamespaces": [stage.namespace], "jobNetworkPolicies": True, "rbac": {"aggregate": False}}
+    cluster = make_cluster(server, operator)
+    values = {"watchNamespaces": [cluster.namespace], "jobNetworkPolicies": True, "rbac": {"aggregate": False}}
     chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
     rendered = chart.render(values, namespace=TEAM_NAMESPACE)
     kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
@@ -119,7 +119,7 @@ def team(
         first.start()
         second.start(report_url=first.report_url, flags=LED)
         wait_until("its lead", lambda: "leading, as" in second.log.read_text())
-        yield Team(replace(stage, operator=first), second, granted(rendered))
+        yield Team(replace(cluster, operator=first), second, granted(rendered))
     finally:
         first.stop()
         second.stop()
@@ -131,7 +131,7 @@ def team(
 class Team:
     """One namespace with operators of its own, of which the first one does not know of the second."""
 
-    stage: Stage
+    cluster: Cluster
     second: RunningOperator
     rights: set[Right]
 
@@ -140,27 +140,27 @@ def test_an_operator_for_one_namespace_uses_its_roles_and_asks_nothing_of_the_ot
     team: Team, server: ApiServer, audit: AuditLog
 ) -> None:
     """Each job has its NetworkPolicy here."""
-    other = make_stage(server, team.stage.operator)
+    other = make_cluster(server, team.cluster.operator)
     other.apply("untouched")
     asked = of(audit, TEAM_NAMESPACE)
-    live(team.stage, team.second, asked)
+    live(team.cluster, team.second, asked)
     check_rights(team.rights, asked())
-    assert {r.namespace for r in asked()} <= {team.stage.namespace, TEAM_NAMESPACE, ""}
+    assert {r.namespace for r in asked()} <= {team.cluster.namespace, TEAM_NAMESPACE, ""}
     assert {right_of(r) for r in asked() if not r.namespace} == {("create", "authentication.k8s.io", "tokenreviews")}
     assert other.status("untouched") == {"observedGeneration": -1, "attempt": 0, "round": 0}
     made, removed = (
         [r for r in asked() if right_of(r) == (verb, "networking.k8s.io", "networkpolicies") and r.code == code]
         for verb, code in (("create", 201), ("delete", 200))
     )
-    path = f"/apis/networking.k8s.io/v1/namespaces/{team.stage.namespace}/networkpolicies"
+    path = f"/apis/networking.k8s.io/v1/namespaces/{team.cluster.namespace}/networkpolicies"
     policies = server.request("GET", path).body["items"]
     assert len(made) - len(removed) == len(policies) > 0
     assert len(removed) == 1
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
 
 
-def test_secrets_are_read_in_the_operators_own_namespace_only(stage: Stage, audit: AuditLog) -> None:
-    play(stage, "secret")
+def test_secrets_are_read_in_the_operators_own_namespace_only(cluster: Cluster, audit: AuditLog) -> None:
+    play(cluster, "secret")
     read = {
         r.namespace for r in of(audit, NAMESPACE)() if r.resource == "secrets" and r.verb not in ("create", "delete")
     }

@@ -6,53 +6,53 @@ from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from tests.api.server import MERGE_PATCH
-from tests.operator.stage import Object, Stage
+from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 SOURCE = {"configMap": {"name": "code", "items": [{"key": "steps.py", "path": "pkg/steps.py"}]}}
 
 
-def config_maps(stage: Stage, name: str = "") -> str:
-    return f"/api/v1/namespaces/{stage.namespace}/configmaps" + (f"/{name}" if name else "")
+def config_maps(cluster: Cluster, name: str = "") -> str:
+    return f"/api/v1/namespaces/{cluster.namespace}/configmaps" + (f"/{name}" if name else "")
 
 
-def make_code(stage: Stage, **data: str) -> None:
+def make_code(cluster: Cluster, **data: str) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}, "data": data}
-    made = stage.server.request("POST", config_maps(stage), body)
+    made = cluster.server.request("POST", config_maps(cluster), body)
     assert made.status == 201, made.message
 
 
-def find_copy(stage: Stage, job: str) -> Object | None:
-    name = names.source_name(job, stage.job(job)["metadata"]["uid"])
-    answer = stage.server.request("GET", config_maps(stage, name))
+def find_copy(cluster: Cluster, job: str) -> Object | None:
+    name = names.source_name(job, cluster.job(job)["metadata"]["uid"])
+    answer = cluster.server.request("GET", config_maps(cluster, name))
     return answer.body if answer.status == 200 else None
 
 
-def messages(stage: Stage, job: str, reason: str) -> list[str]:
-    return [event["message"] for event in stage.events(job) if event["reason"] == reason]
+def messages(cluster: Cluster, job: str, reason: str) -> list[str]:
+    return [event["message"] for event in cluster.events(job) if event["reason"] == reason]
 
 
-def test_a_missing_config_map_is_said_and_the_job_starts_when_it_is_there(stage: Stage) -> None:
-    stage.apply("waits", source=SOURCE)
-    source = f"spec.source.configMap: ConfigMap {stage.namespace}/code"
-    said = wait_until("the word", lambda: messages(stage, "waits", "SourceNotFound"))
+def test_a_missing_config_map_is_said_and_the_job_starts_when_it_is_there(cluster: Cluster) -> None:
+    cluster.apply("waits", source=SOURCE)
+    source = f"spec.source.configMap: ConfigMap {cluster.namespace}/code"
+    said = wait_until("the word", lambda: messages(cluster, "waits", "SourceNotFound"))
     assert said == [f"{source} not found; create it"]
-    assert stage.pods("waits") == {}
-    make_code(stage, **{"other.py": ""})
+    assert cluster.pods("waits") == {}
+    make_code(cluster, **{"other.py": ""})
     newest = [f"{source} has no key steps.py; add it"]  # in the same event
-    wait_until("the next word", lambda: messages(stage, "waits", "SourceNotFound") == newest, seconds=90)
-    assert stage.pods("waits") == {}
+    wait_until("the next word", lambda: messages(cluster, "waits", "SourceNotFound") == newest, seconds=90)
+    assert cluster.pods("waits") == {}
     patch = {"data": {"steps.py": "first"}}
-    stage.server.request("PATCH", config_maps(stage, "code"), patch, content_type=MERGE_PATCH)
-    wait_until("3 pods", lambda: len(stage.pods("waits")) == 3, seconds=90)
-    assert stage.status("waits")["attempt"] == 1
+    cluster.server.request("PATCH", config_maps(cluster, "code"), patch, content_type=MERGE_PATCH)
+    wait_until("3 pods", lambda: len(cluster.pods("waits")) == 3, seconds=90)
+    assert cluster.status("waits")["attempt"] == 1
 
 
-def test_what_becomes_of_the_config_map_later_reaches_no_pod(stage: Stage) -> None:
-    make_code(stage, **{"steps.py": "first", "other.py": "left out"})
-    stage.apply("fixed", source=SOURCE)
-    pods = stage.wait_pods("fixed", 3)
-    copy = find_copy(stage, "fixed")
+def test_what_becomes_of_the_config_map_later_reaches_no_pod(cluster: Cluster) -> None:
+    make_code(cluster, **{"steps.py": "first", "other.py": "left out"})
+    cluster.apply("fixed", source=SOURCE)
+    pods = cluster.wait_pods("fixed", 3)
+    copy = find_copy(cluster, "fixed")
     assert copy is not None
     assert (copy["data"], copy["immutable"]) == ({"steps.py": "first"}, True)
     for pod in pods.values():
@@ -60,19 +60,19 @@ def test_what_becomes_of_the_config_map_later_reaches_no_pod(stage: Stage) -> No
         assert volume["configMap"]["name"] == copy["metadata"]["name"]
         assert volume["configMap"]["items"] == [{"key": "steps.py", "path": "pkg/steps.py"}]
     changed = {"data": {"steps.py": "second"}}
-    stage.server.request("PATCH", config_maps(stage, "code"), changed, content_type=MERGE_PATCH)
-    lose_attempt(stage, "fixed", 1)
-    assert find_copy(stage, "fixed") == copy
-    stage.server.request("DELETE", config_maps(stage, "code"))
-    lose_attempt(stage, "fixed", 2)
-    assert find_copy(stage, "fixed") == copy
-    assert messages(stage, "fixed", "SourceNotFound") == []
+    cluster.server.request("PATCH", config_maps(cluster, "code"), changed, content_type=MERGE_PATCH)
+    lose_attempt(cluster, "fixed", 1)
+    assert find_copy(cluster, "fixed") == copy
+    cluster.server.request("DELETE", config_maps(cluster, "code"))
+    lose_attempt(cluster, "fixed", 2)
+    assert find_copy(cluster, "fixed") == copy
+    assert messages(cluster, "fixed", "SourceNotFound") == []
 
 
-def lose_attempt(stage: Stage, job: str, attempt: int) -> None:
+def lose_attempt(cluster: Cluster, job: str, attempt: int) -> None:
     """Its head ends; the next attempt's pods are made."""
-    head = stage.head(job)
+    head = cluster.head(job)
     lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
-    stage.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)
+    cluster.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)
     following = f"-{attempt + 1}-"
-    wait_until(f"attempt {attempt + 1}", lambda: sum(following in n for n in stage.pods(job)) == 3, seconds=60)
+    wait_until(f"attempt {attempt + 1}", lambda: sum(following in n for n in cluster.pods(job)) == 3, seconds=60)

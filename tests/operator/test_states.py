@@ -17,7 +17,7 @@ import yaml
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from tests.operator.stage import Object, Stage
+from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
 SAVED = Path(__file__).resolve().parents[1] / "unit" / "gitops" / "states.yaml"
@@ -29,9 +29,16 @@ HOLD = "railhead.test/hold"
 States = Iterator[tuple[str, Object]]
 
 
-def test_the_saved_states_are_those_of_real_runs(stage: Stage) -> None:
-    lives = (refused(stage), runs_well(stage), fails(stage), rests(stage), warned(stage), is_deleted(stage))
-    states = [simplify(name, job) for life in lives for name, job in life]
+def test_the_saved_states_are_those_of_real_runs(cluster: Cluster) -> None:
+    scenarios = (
+        refused(cluster),
+        runs_well(cluster),
+        fails(cluster),
+        rests(cluster),
+        warned(cluster),
+        is_deleted(cluster),
+    )
+    states = [simplify(name, job) for scenario in scenarios for name, job in scenario]
     if os.environ.get("RAILHEAD_SAVE_STATES"):
         SAVED.write_text(HEADER + yaml.safe_dump(states, sort_keys=False, width=120))
     saved = {state["name"]: state for state in yaml.safe_load(SAVED.read_text())}
@@ -51,104 +58,110 @@ def simplify(name: str, job: Object) -> Object:
     return {"name": name, "generation": metadata["generation"], **is_deleted, "status": status}
 
 
-def wait_condition(stage: Stage, job: str, type_: str, status: str = "True") -> Object:
+def wait_condition(cluster: Cluster, job: str, type_: str, status: str = "True") -> Object:
     """The job, once it has the condition."""
 
     def ask() -> Object | None:
-        found = stage.job(job)
+        found = cluster.job(job)
         conditions = found["status"].get("conditions") or []
         return found if any((c["type"], c["status"]) == (type_, status) for c in conditions) else None
 
-    found: Object = wait_until(f"{type_}={status} of {job}", ask, tell=lambda: str(stage.status(job)))
+    found: Object = wait_until(f"{type_}={status} of {job}", ask, tell=lambda: str(cluster.status(job)))
     return found
 
 
-def pods_of(stage: Stage, job: str, attempt: int) -> list[Object]:
-    found = stage.pods(job).values()
+def pods_of(cluster: Cluster, job: str, attempt: int) -> list[Object]:
+    found = cluster.pods(job).values()
     return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
 
 
-def train(stage: Stage, job: str, *, attempt: int = 1, **told: Any) -> None:
+def train(cluster: Cluster, job: str, *, attempt: int = 1, **told: Any) -> None:
     """The attempt's pods run, and its driver says that it trains."""
-    wait_until("the pods", lambda: len(pods_of(stage, job, attempt)) == 2)
-    for pod in pods_of(stage, job, attempt):
-        stage.bind_pod(pod)
-        stage.run_pod(pod)
-    [head] = [pod for pod in pods_of(stage, job, attempt) if pod["metadata"]["name"].endswith("-head")]
+    wait_until("the pods", lambda: len(pods_of(cluster, job, attempt)) == 2)
+    for pod in pods_of(cluster, job, attempt):
+        cluster.bind_pod(pod)
+        cluster.run_pod(pod)
+    [head] = [pod for pod in pods_of(cluster, job, attempt) if pod["metadata"]["name"].endswith("-head")]
     wait_until(
-        "the head in the status", lambda: stage.status(job).get("head", {}).get("pod") == head["metadata"]["name"]
+        "the head in the status", lambda: cluster.status(job).get("head", {}).get("pod") == head["metadata"]["name"]
     )
-    assert stage.report(job, token=stage.token_of(head), attempt=attempt, reports=1, joined=1, **told) == 202
-    wait_condition(stage, job, "Running")
+    assert cluster.report(job, token=cluster.token_of(head), attempt=attempt, reports=1, joined=1, **told) == 202
+    wait_condition(cluster, job, "Running")
 
 
-def runs_well(stage: Stage) -> States:
-    yield "not seen by any operator", stage.apply("well", workers=1)
-    for pod in stage.wait_pods("well", 2).values():
-        stage.run_pod(pod)
-    stage.wait_phase("well", "Starting")
-    yield "starting", stage.job("well")
-    head = stage.head("well")
-    assert stage.report("well", token=stage.token_of(head), reports=1, joined=1) == 202
-    yield "running", wait_condition(stage, "well", "Running")
-    stage.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, reports=1))
-    yield "succeeded", wait_condition(stage, "well", "Complete")
+def runs_well(cluster: Cluster) -> States:
+    yield "not seen by any operator", cluster.apply("well", workers=1)
+    for pod in cluster.wait_pods("well", 2).values():
+        cluster.run_pod(pod)
+    cluster.wait_phase("well", "Starting")
+    yield "starting", cluster.job("well")
+    head = cluster.head("well")
+    assert cluster.report("well", token=cluster.token_of(head), reports=1, joined=1) == 202
+    yield "running", wait_condition(cluster, "well", "Running")
+    cluster.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, reports=1))
+    yield "succeeded", wait_condition(cluster, "well", "Complete")
 
 
-def fails(stage: Stage) -> States:
-    stage.apply("bad", workers=1, backoffLimit=1)
-    train(stage, "bad")
-    stage.end_pod(stage.head("bad"), code=FailureClass("Application").exit_code, outcome=RAISED)
-    yield "restarting after a loss", wait_condition(stage, "bad", "Reconciling")
-    for pod in pods_of(stage, "bad", 1):
-        stage.remove_pod(pod)
-    train(stage, "bad", attempt=2)
-    [head] = [pod for pod in pods_of(stage, "bad", 2) if pod["metadata"]["name"].endswith("-head")]
-    stage.end_pod(head, code=FailureClass("Application").exit_code, outcome=RAISED)
-    yield "failed", wait_condition(stage, "bad", "Failed")
+def fails(cluster: Cluster) -> States:
+    cluster.apply("bad", workers=1, backoffLimit=1)
+    train(cluster, "bad")
+    cluster.end_pod(cluster.head("bad"), code=FailureClass("Application").exit_code, outcome=RAISED)
+    yield "restarting after a loss", wait_condition(cluster, "bad", "Reconciling")
+    for pod in pods_of(cluster, "bad", 1):
+        cluster.remove_pod(pod)
+    train(cluster, "bad", attempt=2)
+    [head] = [pod for pod in pods_of(cluster, "bad", 2) if pod["metadata"]["name"].endswith("-head")]
+    cluster.end_pod(head, code=FailureClass("Application").exit_code, outcome=RAISED)
+    yield "failed", wait_condition(cluster, "bad", "Failed")
 
 
-def rests(stage: Stage) -> States:
-    stage.apply("rests", workers=1)
-    train(stage, "rests")
-    yield "running, with a change that was not seen", stage.change("rests", suspend=True)
-    stage.wait_phase("rests", "Suspending")
-    yield "suspending", stage.job("rests")
-    stage.end_pod(
-        stage.head("rests"), code=FailureClass.PREEMPTION.exit_code, outcome=Outcome("Preemption", reason="Terminated")
+def rests(cluster: Cluster) -> States:
+    cluster.apply("rests", workers=1)
+    train(cluster, "rests")
+    yield "running, with a change that was not seen", cluster.change("rests", suspend=True)
+    cluster.wait_phase("rests", "Suspending")
+    yield "suspending", cluster.job("rests")
+    cluster.end_pod(
+        cluster.head("rests"),
+        code=FailureClass.PREEMPTION.exit_code,
+        outcome=Outcome("Preemption", reason="Terminated"),
     )
-    wait_until("all are told", lambda: all("deletionTimestamp" in p["metadata"] for p in stage.pods("rests").values()))
-    for pod in stage.pods("rests").values():
-        stage.remove_pod(pod)
-    yield "suspended", wait_condition(stage, "rests", "Suspended")
+    wait_until(
+        "all are told", lambda: all("deletionTimestamp" in p["metadata"] for p in cluster.pods("rests").values())
+    )
+    for pod in cluster.pods("rests").values():
+        cluster.remove_pod(pod)
+    yield "suspended", wait_condition(cluster, "rests", "Suspended")
 
 
-def warned(stage: Stage) -> States:
+def warned(cluster: Cluster) -> States:
     warnings = {
         "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
         "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
     }
     for number, (name, warning) in enumerate(warnings.items()):
         job = f"warned-{number}"
-        stage.apply(job, workers=1)
-        train(stage, job, warning=warning, state="RUNNING")
-        wait_until(name, partial(has_two_conditions, stage, job))
-        yield name, stage.job(job)
+        cluster.apply(job, workers=1)
+        train(cluster, job, warning=warning, state="RUNNING")
+        wait_until(name, partial(has_two_conditions, cluster, job))
+        yield name, cluster.job(job)
 
 
-def is_deleted(stage: Stage) -> States:
-    stage.apply("leaves", workers=1)
-    train(stage, "leaves")
-    stage.hold("leaves", HOLD)
-    yield "being deleted", stage.delete("leaves")
-    stage.hold("leaves")
+def is_deleted(cluster: Cluster) -> States:
+    cluster.apply("leaves", workers=1)
+    train(cluster, "leaves")
+    cluster.hold("leaves", HOLD)
+    yield "being deleted", cluster.delete("leaves")
+    cluster.hold("leaves")
 
 
-def has_two_conditions(stage: Stage, job: str) -> bool:
-    return len(stage.status(job)["conditions"]) == 2
+def has_two_conditions(cluster: Cluster, job: str) -> bool:
+    return len(cluster.status(job)["conditions"]) == 2
 
 
-def refused(stage: Stage) -> States:
+def refused(cluster: Cluster) -> States:
     """By what only the operator can know."""
-    stage.apply("refused", workers=1, podTemplate={"spec": {"initContainers": [{"image": "registry.example/init:1"}]}})
-    yield "refused by the operator", wait_condition(stage, "refused", "Stalled")
+    cluster.apply(
+        "refused", workers=1, podTemplate={"spec": {"initContainers": [{"image": "registry.example/init:1"}]}}
+    )
+    yield "refused by the operator", wait_condition(cluster, "refused", "Stalled")

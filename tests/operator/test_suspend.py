@@ -7,49 +7,49 @@ from typing import Any
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from tests.operator.stage import Stage
+from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
 
 LAST: dict[str, Any] = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
 
 
-def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attempt(stage: Stage) -> None:
-    stage.apply("rests", workers=2)
-    pods = stage.wait_pods("rests", 3)
+def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attempt(cluster: Cluster) -> None:
+    cluster.apply("rests", workers=2)
+    pods = cluster.wait_pods("rests", 3)
     for pod in pods.values():
-        stage.bind_pod(pod)
-        stage.run_pod(pod)
-    stage.wait_phase("rests", "Starting")
-    head = stage.head("rests")
+        cluster.bind_pod(pod)
+        cluster.run_pod(pod)
+    cluster.wait_phase("rests", "Starting")
+    head = cluster.head("rests")
     assert head["spec"]["terminationGracePeriodSeconds"] == 75
-    stage.change("rests", suspend=True)
-    stage.wait_phase("rests", "Suspending")
-    wait_until("the head is told", lambda: stage.head("rests")["metadata"].get("deletionTimestamp"))
-    told = {name for name, pod in stage.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
+    cluster.change("rests", suspend=True)
+    cluster.wait_phase("rests", "Suspending")
+    wait_until("the head is told", lambda: cluster.head("rests")["metadata"].get("deletionTimestamp"))
+    told = {name for name, pod in cluster.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
     assert told == {head["metadata"]["name"]}
     last_words = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
-    stage.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=last_words)
+    cluster.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=last_words)
     wait_until(
         "the workers are told",
-        lambda: all(pod["metadata"].get("deletionTimestamp") for pod in stage.pods("rests").values()),
+        lambda: all(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods("rests").values()),
     )
-    assert stage.status("rests")["phase"] == "Suspending"
-    for pod in stage.pods("rests").values():
-        stage.remove_pod(pod)
-    status = stage.wait_phase("rests", "Suspended")
+    assert cluster.status("rests")["phase"] == "Suspending"
+    for pod in cluster.pods("rests").values():
+        cluster.remove_pod(pod)
+    status = cluster.wait_phase("rests", "Suspended")
     assert status["checkpoint"]["index"] == 4
     assert [c["type"] for c in status["conditions"] if c["status"] == "True"] == ["Suspended"]
-    stage.change("rests", suspend=False)
-    wait_until("attempt 2", lambda: stage.status("rests").get("attempt") == 2)
-    stage.wait_pods("rests", 3)
-    assert "restarts" not in stage.status("rests"), "nothing was lost"
+    cluster.change("rests", suspend=False)
+    wait_until("attempt 2", lambda: cluster.status("rests").get("attempt") == 2)
+    cluster.wait_pods("rests", 3)
+    assert "restarts" not in cluster.status("rests"), "nothing was lost"
     told = {"Created", "Suspended", "Resumed"}
-    wait_until("the events", lambda: told <= {event["reason"] for event in stage.events("rests")})
+    wait_until("the events", lambda: told <= {event["reason"] for event in cluster.events("rests")})
 
 
-def test_a_job_created_suspended_has_no_pods_until_it_is_resumed(stage: Stage) -> None:
-    stage.apply("later", workers=1, suspend=True)
-    stage.wait_phase("later", "Suspended")
-    assert not stage.pods("later")
-    stage.change("later", suspend=False)
-    stage.wait_pods("later", 2)
+def test_a_job_created_suspended_has_no_pods_until_it_is_resumed(cluster: Cluster) -> None:
+    cluster.apply("later", workers=1, suspend=True)
+    cluster.wait_phase("later", "Suspended")
+    assert not cluster.pods("later")
+    cluster.change("later", suspend=False)
+    cluster.wait_pods("later", 2)

@@ -8,37 +8,37 @@ from typing import Any
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
-from tests.operator.stage import Stage
+from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
 
 WORKERS = 4
 REPORTS = 3
 
 
-def play(stage: Stage, name: str, **spec: Any) -> None:
+def play(cluster: Cluster, name: str, **spec: Any) -> None:
     """A job's whole life without a failure, as kubelet and driver tell of it."""
-    stage.apply(name, workers=WORKERS, **spec)
-    for pod in stage.wait_pods(name, WORKERS + 1).values():
-        stage.run_pod(pod)
-    stage.wait_phase(name, "Starting")
-    head = stage.head(name)
-    token = stage.token_of(head)
+    cluster.apply(name, workers=WORKERS, **spec)
+    for pod in cluster.wait_pods(name, WORKERS + 1).values():
+        cluster.run_pod(pod)
+    cluster.wait_phase(name, "Starting")
+    head = cluster.head(name)
+    token = cluster.token_of(head)
     checkpoint = {"uri": "/runs/x/checkpoint_0", "index": 0, "time": "2026-01-01T00:00:02Z", "metrics": {}}
     for number in range(REPORTS):
         told = {"reports": number + 1, "joined": WORKERS, "metrics": {"loss": str(number)}}
-        assert stage.report(name, token=token, **told, checkpoint=checkpoint) == 202
-        stage.wait_reports(name, number + 1)
-    stage.wait_phase(name, "Running")
+        assert cluster.report(name, token=token, **told, checkpoint=checkpoint) == 202
+        cluster.wait_reports(name, number + 1)
+    cluster.wait_phase(name, "Running")
     last = Checkpoint("/runs/x/checkpoint_1", 1, "2026-01-01T00:00:02Z")
-    stage.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, checkpoint=last, metrics={"loss": "0.1"}, reports=4))
-    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in stage.events(name)})
-    stage.wait_pods(name, 1)
+    cluster.end_pod(head, code=0, outcome=Outcome(SUCCEEDED, checkpoint=last, metrics={"loss": "0.1"}, reports=4))
+    wait_until("the last event", lambda: "Succeeded" in {event["reason"] for event in cluster.events(name)})
+    cluster.wait_pods(name, 1)
 
 
-def count_writes(stage: Stage, audit: AuditLog) -> Counter[str]:
+def count_writes(cluster: Cluster, audit: AuditLog) -> Counter[str]:
     """Writes that were granted, by what they are."""
     counted: Counter[str] = Counter()
-    for request in audit.requests(stage.namespace):
+    for request in audit.requests(cluster.namespace):
         if (request.verb, request.resource, request.code) == ("create", "events", 409):
             continue  # it is counted in the one that there is
         assert request.code < 400, request
@@ -47,9 +47,9 @@ def count_writes(stage: Stage, audit: AuditLog) -> Counter[str]:
     return counted
 
 
-def test_a_job_without_failures_costs_few_writes(stage: Stage, audit: AuditLog) -> None:
-    play(stage, "cheap")
-    counted = count_writes(stage, audit)
+def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditLog) -> None:
+    play(cluster, "cheap")
+    counted = count_writes(cluster, audit)
     assert counted.pop("create pods") == WORKERS + 1
     assert counted.pop("create events") <= 4
     assert counted.pop("patch events") <= 1, "the last checkpoint"
@@ -59,24 +59,24 @@ def test_a_job_without_failures_costs_few_writes(stage: Stage, audit: AuditLog) 
     others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}
     assert sum(others.values()) <= 4, others
     assert not counted, "writes of no kind that was meant"
-    [commits] = [event for event in stage.events("cheap") if event["reason"] == "CheckpointCommitted"]
+    [commits] = [event for event in cluster.events("cheap") if event["reason"] == "CheckpointCommitted"]
     assert (commits["count"], commits["message"]) == (2, "Checkpoint 1 was committed: /runs/x/checkpoint_1")
 
 
-def test_the_second_job_of_a_namespace_finds_the_bundle_there(stage: Stage, audit: AuditLog) -> None:
+def test_the_second_job_of_a_namespace_finds_the_bundle_there(cluster: Cluster, audit: AuditLog) -> None:
     for name in ("first", "second"):
-        stage.apply(name, workers=1)
-        stage.wait_pods(name, 2)
-    made = [r for r in audit.requests(stage.namespace) if r.resource == "configmaps"]
+        cluster.apply(name, workers=1)
+        cluster.wait_pods(name, 2)
+    made = [r for r in audit.requests(cluster.namespace) if r.resource == "configmaps"]
     assert Counter(r.code for r in made) == {201: 3, 409: 1}  # two inputs, one bundle
 
 
-def test_a_job_that_rests_costs_nothing(stage: Stage, other_stage: Stage, audit: AuditLog) -> None:
+def test_a_job_that_rests_costs_nothing(cluster: Cluster, other_cluster: Cluster, audit: AuditLog) -> None:
     """A restarted operator looks at every job again, and finds nothing to do."""
-    play(stage, "rests")
-    before = count_writes(stage, audit)
-    stage.operator.stop()
-    stage.operator.start()
-    other_stage.apply("later")  # seen after what was there at the start
-    other_stage.wait_pods("later", 3)
-    assert count_writes(stage, audit) == before
+    play(cluster, "rests")
+    before = count_writes(cluster, audit)
+    cluster.operator.stop()
+    cluster.operator.start()
+    other_cluster.apply("later")  # seen after what was there at the start
+    other_cluster.wait_pods("later", 3)
+    assert count_writes(cluster, audit) == before

@@ -14,7 +14,7 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.claim import Restored, restore_run
+from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder

@@ -15,6 +15,7 @@ from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
+from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView
 from railhead.resources.settings import OperatorSettings
 
@@ -120,3 +121,9 @@ RUNNING_STATUS: dict[str, Any] = {
         }
     ],
 }
+
+
+def is_empty(plan: Plan) -> bool:
+    """Whether the plan does nothing; it may still wake up later."""
+    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.events)
+    return not any(effects)

@@ -26,7 +26,6 @@ CONTAINER = "ray"
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 40
 MAX_ATTEMPT = 9999
-MAX_ROUND = 9999
 
 
 def tag(uid: str) -> str:

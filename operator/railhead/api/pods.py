@@ -15,7 +15,7 @@ class PullSecret(Model):
     name: Name = Field(description="Name of the Secret.")
 
 
-class Head(Model):
+class HeadConfig(Model):
     """The head pod: Ray's head and the driver, no training."""
 
     resources: HeadResources | None = Field(

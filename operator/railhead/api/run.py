@@ -41,7 +41,7 @@ class StorageVolume(Model):
     persistent_volume_claim: ClaimVolume = Field(description="The claim that is mounted at storagePath in every pod.")
 
 
-class Checkpoint(Model):
+class CheckpointConfig(Model):
     """Ray Train's CheckpointConfig."""
 
     model_config = ConfigDict(
@@ -67,7 +67,7 @@ class Checkpoint(Model):
     )
 
 
-class Failure(Model):
+class FailureConfig(Model):
     """Ray Train's FailureConfig."""
 
     max_failures: int = Field(
@@ -114,8 +114,8 @@ class Run(Model):
     storage_volume: StorageVolume | None = Field(
         default=None, description="Volume that is mounted at storagePath in every pod."
     )
-    checkpoint: Checkpoint | None = Field(default=None, description="Which checkpoints are kept.")
-    failure: Failure | None = Field(default=None, description="What happens when train_func raises.")
+    checkpoint: CheckpointConfig | None = Field(default=None, description="Which checkpoints are kept.")
+    failure: FailureConfig | None = Field(default=None, description="What happens when train_func raises.")
     collective_timeout_seconds: int | None = Field(
         default=None,
         ge=1,

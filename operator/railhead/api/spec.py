@@ -12,13 +12,13 @@ from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, Datase
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
-from railhead.api.pods import Head, PullSecret, Worker
+from railhead.api.pods import HeadConfig, PullSecret, Worker
 from railhead.api.resume import ResumeFrom
 from railhead.api.run import Run
 from railhead.api.runtime_env import RuntimeEnv
 from railhead.api.scaling import Scaling
 from railhead.api.source import Source
-from railhead.api.trainer import SCRIPT_RULES, Trainer
+from railhead.api.trainer import SCRIPT_RULES, TrainerConfig
 
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
@@ -47,7 +47,7 @@ class TrainJobSpec(Model):
         description="Secrets with registry credentials.",
         json_schema_extra=NAMED_LIST,
     )
-    trainer: Trainer = Field(description="What is trained.")
+    trainer: TrainerConfig = Field(description="What is trained.")
     source: Source | None = Field(default=None, description="Where the code comes from; without it, from the image.")
     scaling: Scaling = Field(default_factory=Scaling, description="Workers and their resources (ScalingConfig).")
     run: Run = Field(description="Name, storage and policies of the run (RunConfig).")
@@ -73,7 +73,7 @@ class TrainJobSpec(Model):
         description="PodTemplateSpec for both roles: node selectors, tolerations, volumes, further containers. "
         "The main container is named ray.",
     )
-    head: Head = Field(default_factory=Head, description="The head pod.")
+    head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
     backoff_limit: int = Field(
         default=3,

@@ -80,7 +80,7 @@ class Waiting(StatusModel):
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
-class Progress(StatusModel):
+class ProgressStatus(StatusModel):
     """The latest word of the driver of one attempt."""
 
     attempt: int = Field(default=0, description="Attempt that the words are about.")
@@ -113,7 +113,7 @@ class InitialCheckpoint(StatusModel):
     train_job: str = _text("TrainJob that it was taken from; empty when the spec named a checkpoint.", 253)
 
 
-class ResumedFrom(StatusModel):
+class ResumedFromStatus(StatusModel):
     """The checkpoint that the current attempt began from."""
 
     uri: str = _text("Where it is.", MAX_URI)
@@ -168,7 +168,7 @@ class JobStatus(StatusModel):
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     resize: Resize | None = Field(default=None, description="Elastic training: worker pods that are about to go.")
-    progress: Progress = Field(default_factory=Progress, description="Latest word of the driver.")
+    progress: ProgressStatus = Field(default_factory=ProgressStatus, description="Latest word of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
     best_checkpoint: CheckpointStatus | None = Field(
         default=None, description="Committed checkpoint with the best run.checkpoint.scoreAttribute, of all attempts."
@@ -176,7 +176,7 @@ class JobStatus(StatusModel):
     run_uri: str = Field(
         default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
     )
-    resumed_from: ResumedFrom | None = Field(
+    resumed_from: ResumedFromStatus | None = Field(
         default=None, description="Checkpoint that the current attempt began from."
     )
     initial_checkpoint: InitialCheckpoint | None = Field(

@@ -47,7 +47,7 @@ SCRIPT_RULES = (
 )
 
 
-class Trainer(Model):
+class TrainerConfig(Model):
     """The Ray Train trainer: made from trainFunc, or by the user's own code."""
 
     model_config = ConfigDict(
@@ -112,7 +112,7 @@ class Trainer(Model):
     )
 
     @model_validator(mode="after")
-    def _has_one_way(self) -> Trainer:
+    def _has_one_way(self) -> TrainerConfig:
         """For an object that was stored under another schema."""
         if [self.train_func, self.build, self.entrypoint].count(None) != 2:
             raise ValueError("exactly one of trainFunc, build and entrypoint must be set")

@@ -37,7 +37,7 @@ class Console:
     def __init__(self) -> None:
         self._began = time.monotonic()
 
-    def say(self, text: str) -> None:
+    def echo(self, text: str) -> None:
         print(f"{time.monotonic() - self._began:7.1f} s  {text}", flush=True)
 
 

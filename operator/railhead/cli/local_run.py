@@ -11,7 +11,7 @@ from railhead.local.control_plane.binaries import resolve
 from railhead.local.follow import follow
 from railhead.local.install import Kubectl, KubectlFailed
 from railhead.local.jobs import JobName, find_job
-from railhead.local.narrate import Ending
+from railhead.local.narrate import JobResult
 from railhead.local.session import Session, SessionError, default_capacity
 
 LOG_LINES = 40
@@ -30,9 +30,9 @@ def run(options: argparse.Namespace) -> int:
     session = Session(options.dir)
     if session.is_up():
         return _run_in(session, options, job=job, console=console)
-    binaries = resolve(console.say)
+    binaries = resolve(console.echo)
     capacity = default_capacity(gpus=options.gpus)
-    session.up(capacity, binaries=binaries, say=console.say, is_ours_only=not options.keep)
+    session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=not options.keep)
     try:
         return _run_in(session, options, job=job, console=console)
     finally:
@@ -53,11 +53,11 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
     applied = kubectl("apply", "-f", str(options.file))
     for line in applied.splitlines():
-        console.say(line)
+        console.echo(line)
     is_new = any(line.startswith("trainjob") and line.endswith(" created") for line in applied.splitlines())
     try:
         kubeconfig = str(session.kubeconfig)
-        ending = asyncio.run(follow(kubeconfig, namespace=job.namespace, name=job.name, say=console.say))
+        ending = asyncio.run(follow(kubeconfig, namespace=job.namespace, name=job.name, echo=console.echo))
     except KeyboardInterrupt:
         if is_new and not options.keep:
             with uninterrupted():
@@ -73,9 +73,9 @@ def _delete(kubectl: Kubectl, job: JobName) -> None:
         print(f"the job {job.name} could not be deleted: {error}")
 
 
-def _tell(ending: Ending, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
+def _tell(ending: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
     for line in ending.lines:
-        console.say(line)
+        console.echo(line)
     if ending.is_success:
         return 0
     selector = f"railhead.dev/job-name={job.name},railhead.dev/role=head"

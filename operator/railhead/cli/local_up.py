@@ -21,8 +21,8 @@ def run(options: argparse.Namespace) -> int:
     console = Console()
     session = Session(options.dir)
     session.refuse_if_up()
-    binaries = resolve(console.say)
+    binaries = resolve(console.echo)
     capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
-    session.up(capacity, binaries=binaries, say=console.say, is_ours_only=False, has_operator=has_operator)
+    session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=False, has_operator=has_operator)
     print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo end it:\n  railhead local down")
     return 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, Literal, Optional, get_args
+from typing import Any, Dict, Literal, Optional
 
 from railhead.contract.checkpoint import Checkpoint
 
@@ -28,7 +28,6 @@ State = Literal[
     "FINISHED",
     "ERRORED",
 ]
-STATES: tuple[State, ...] = get_args(State)
 # Reasons of a warning that checkpoints were lost: the run went on from an older one.
 CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "CheckpointMissing",

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
+from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import OperatorConfig
 from railhead.controller.definition import check_definition
 from railhead.controller.events import EventRecorder
@@ -35,7 +36,6 @@ from railhead.controller.report.server import ReportHandler, build_ssl_context, 
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
-from railhead.controller.views import Views
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
@@ -47,10 +47,10 @@ from railhead.together import run_together
 log = logging.getLogger(__name__)
 
 
-def _informers(client: KubeClient, views: Views, namespaces: tuple[str, ...]) -> list[Informer]:
+def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer]:
     """One pod watch for the cluster, or one per watched namespace; they share nothing."""
     return [
-        Informer(client, POD, on_change=views.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=slim_pod)
+        Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=slim_pod)
         for n in namespaces or (None,)
     ]
 
@@ -94,7 +94,7 @@ class Parts:
 
     client: KubeClient
     store: Store
-    views: Views
+    state: ClusterState
     loop: Loop
     leadership: Leadership
     metrics: Metrics
@@ -114,12 +114,12 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
         if leadership.is_leading():  # or each replica would count it
             metrics.count_change(old, new)
 
-    views = Views(store, queue, on_change)
-    views.informers = _informers(client, views, config.watch_namespaces)
+    state = ClusterState(store, queue, on_change)
+    state.informers = _informers(client, state, config.watch_namespaces)
     leaders = client.fenced(leadership.is_leading)
-    executor = Executor(leaders, views, EventRecorder(leaders))
+    executor = Executor(leaders, state, EventRecorder(leaders))
     loop = Loop(store, queue, executor, settings, now=client.clock.now, count=metrics.count_pass)
-    return Parts(client, store, views, loop, leadership, metrics)
+    return Parts(client, store, state, loop, leadership, metrics)
 
 
 async def run_operator(config: OperatorConfig) -> None:
@@ -136,14 +136,14 @@ async def run_operator(config: OperatorConfig) -> None:
         certificates = await _find_certificates(config, client)
         context = build_ssl_context(certificates)
         parts = _build_parts(config, client, certificates.ca.certificate)
-        views = parts.views
-        writer = ReportWriter(client, lookup=views.facts, learn=views.job)
-        handler = ReportHandler(reviews=TokenReviews(client, time.monotonic), writer=writer, lookup=views.facts)
+        state = parts.state
+        writer = ReportWriter(client, lookup=state.find_facts, record_job=state.record_job)
+        handler = ReportHandler(reviews=TokenReviews(client, time.monotonic), writer=writer, lookup=state.find_facts)
         renew = partial(_renew, config, client, certificates, partial(present, context))
         try:
             async with (
                 serve_reports(config.report_listen, context, handler, parts.metrics.count_report),
-                serve_probes(config.probe_listen, lambda: views.are_synced, parts.metrics.render),
+                serve_probes(config.probe_listen, lambda: state.are_synced, parts.metrics.render),
             ):
                 await _run_parts(config, parts, renew)
         finally:
@@ -155,12 +155,12 @@ async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], A
     stop = asyncio.Event()
     try:
         await run_together(
-            *(informer.run() for informer in parts.views.informers),
+            *(informer.run() for informer in parts.state.informers),
             run_sweep(parts.client, parts.store, config.watch_namespaces),
             renew(),
             _lead(config, parts),
             stop.wait(),
-            watch_jobs(parts.views.on_job, config.watch_namespaces, on_signal=stop.set),
+            watch_jobs(parts.state.on_job, config.watch_namespaces, on_signal=stop.set),
         )
     finally:
         await parts.leadership.release()
@@ -168,7 +168,7 @@ async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], A
 
 async def _lead(config: OperatorConfig, parts: Parts) -> None:
     """Plans while it leads; what waits in the queue by then is looked at first. Raises LostLease."""
-    for informer in parts.views.informers:
+    for informer in parts.state.informers:
         await informer.wait_synced()  # before that, a pod not seen would count as lost
     log.info("watches are synced")
     await parts.leadership.acquire()

@@ -38,12 +38,12 @@ REQUESTS_AT_A_TIME = 16  # of one plan
 MAX_WORDS = 1000  # of a refusal
 
 
-class Learn(Protocol):
+class CacheUpdater(Protocol):
     """Where answers go."""
 
-    def job(self, raw: Object) -> None: ...
-    def job_gone(self, key: JobKey, uid: str) -> None: ...
-    def pod(self, raw: Object) -> None: ...
+    def record_job(self, raw: Object) -> None: ...
+    def record_job_gone(self, key: JobKey, uid: str) -> None: ...
+    def record_pod(self, raw: Object) -> None: ...
 
 
 class LostCompare(Exception):
@@ -63,7 +63,7 @@ class Executor:
     """Does what plans say. Raises KubeError when the API server does not answer."""
 
     client: KubeClient
-    learn: Learn
+    cache: CacheUpdater
     events: EventRecorder
     make_token: Callable[[], str] = lambda: secrets.token_hex(32)
 
@@ -109,7 +109,7 @@ class Executor:
         """The watch of pods may be behind that of jobs: what counts as lost may only not have been seen."""
         page = await self.client.list(POD, namespace=key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")
         for pod in page.get("items") or []:
-            self.learn.pod(pod)
+            self.cache.record_pod(pod)
             if pod["metadata"]["uid"] not in seen:
                 raise LostCompare(f"pod {pod['metadata']['name']} was not seen before")
 
@@ -125,15 +125,15 @@ class Executor:
             # that does not know its kind for a moment too (404): only the object can tell.
             await self._look_again(key, uid, write, error)
             return
-        self.learn.job(answer)
+        self.cache.record_job(answer)
 
     async def _look_again(self, key: JobKey, uid: str, write: StatusWrite, error: Exception) -> None:
         try:
             current = await self.client.get(TRAIN_JOB, key.name, namespace=key.namespace)
         except Gone:
-            self.learn.job_gone(key, uid)
+            self.cache.record_job_gone(key, uid)
             raise LostCompare("the job is gone") from None
-        self.learn.job(current)
+        self.cache.record_job(current)
         if all(_at(current, path) == value for path, value in write.tests.items()):
             raise error
         raise LostCompare("the job changed in between")
@@ -188,14 +188,14 @@ class Executor:
                 raise
             raise _refuse(create, error.message, status=error.status) from error
         if create.kind == "Pod":
-            self.learn.pod(answer)
+            self.cache.record_pod(answer)
 
     async def _meet(self, key: JobKey, uid: str, create: Create) -> None:
         """A pod of this name exists: our own, made before an answer was lost, or a stranger in its place."""
         existing = await self.client.get(POD, create.name, namespace=key.namespace)
         if owner_uid(existing) != uid:
             raise _refuse(create, "a pod of this name exists that is not the job's; delete it")
-        self.learn.pod(existing)
+        self.cache.record_pod(existing)
 
     def _complete(self, create: Create) -> Object:
         if create.kind != "Secret":
@@ -207,13 +207,11 @@ class Executor:
 
     async def _delete(self, key: JobKey, delete: Delete) -> None:
         try:
-            answer = await self.client.delete(
-                POD, delete.name, namespace=key.namespace, uid=delete.uid, grace_seconds=delete.grace_seconds
-            )
+            answer = await self.client.delete(POD, delete.name, namespace=key.namespace, uid=delete.uid)
         except (Gone, Conflict):
             return  # it is gone, or the name belongs to another pod
         if answer.get("kind") == "Pod":
-            self.learn.pod(answer)
+            self.cache.record_pod(answer)
 
     async def _remove(self, key: JobKey, remove: Remove) -> None:
         for _ in range(2):  # a 404 may also be the word of something between us and the API server

@@ -46,11 +46,11 @@ class Loop:
         while True:
             key = await self.queue.get()
             try:
-                await let_end(self.pass_over(key), seconds=LAST_PASS_SECONDS)
+                await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             finally:
                 self.queue.done(key)
 
-    async def pass_over(self, key: JobKey) -> None:
+    async def reconcile(self, key: JobKey) -> None:
         """One pass over one job. Its trouble is its own: nothing is raised."""
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None:

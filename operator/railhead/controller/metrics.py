@@ -24,7 +24,7 @@ from prometheus_client.registry import Collector
 
 from railhead import __version__
 from railhead.api.status import JobStatus
-from railhead.kube.client import Asked
+from railhead.kube.client import RequestLabels
 
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -43,7 +43,7 @@ class Sources:
     jobs: Callable[[], Tally[str]]
     due: Callable[[], int]
     is_leading: Callable[[], bool]
-    requests: Callable[[], Tally[Asked]]
+    requests: Callable[[], Tally[RequestLabels]]
 
 
 class States(Collector):

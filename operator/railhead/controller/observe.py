@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api import names
-from railhead.api.times import parse_time
+from railhead.contract.times import parse_time
 from railhead.kube.types import Object
 from railhead.planning.pod_view import PodView, Problem
 

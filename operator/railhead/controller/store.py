@@ -16,8 +16,8 @@ from railhead.api.job import JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import observe_pod, owner_uid
-from railhead.kube.buried import Buried
 from railhead.kube.informer import version_of
+from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
@@ -47,7 +47,7 @@ class Store:
         self._rejections: dict[str, Rejection] = {}
         self._announced: dict[str, AnnouncedCommit] = {}
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
-        self._buried = Buried()
+        self._tombstones = Tombstones()
         self._led_since: datetime | None = None
 
     def job(self, key: JobKey) -> JobRecord | None:
@@ -71,12 +71,12 @@ class Store:
         old = self._jobs.get(key)
         if old is not None and version_of(raw) <= old.version:
             return None
-        if self._buried.covers(uid, version_of(raw)):
+        if self._tombstones.is_deleted_since(uid, version_of(raw)):
             return None  # an answer to our own write that was read after the deletion was seen
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
-            self._buried.add(old.uid, version_of(raw))  # its deletion may never be told
+            self._tombstones.add(old.uid, version_of(raw))  # its deletion may never be told
         spec = old.spec if old and (old.uid, old.generation) == (uid, generation) else _parse(raw)
         self._keys[uid] = key
         self._jobs[key] = JobRecord(
@@ -93,7 +93,7 @@ class Store:
 
     def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
         """Forgets a job that is gone since `version`, unless its name belongs to a new one already."""
-        self._buried.add(uid, version)
+        self._tombstones.add(uid, version)
         record = self._jobs.get(key)
         if record is not None and record.uid == uid:
             del self._jobs[key]

@@ -14,8 +14,8 @@ from railhead.driver.node.hosts import is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
 
-Say = Callable[[str], None]
-GiveUp = Callable[[Failure], None]
+Log = Callable[[str], None]
+OnFatal = Callable[[Failure], None]
 NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
 
 
@@ -25,7 +25,7 @@ def wait_for_head(pod: Pod) -> None:
         time.sleep(0.05)
 
 
-def connect(pod: Pod, *, say: Say, shows_ranks: bool = True) -> None:
+def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
     """Joins Ray as a driver, as soon as its head is there."""
     import ray
 
@@ -39,10 +39,10 @@ def connect(pod: Pod, *, say: Say, shows_ranks: bool = True) -> None:
         log_to_driver=shows_ranks,
         namespace="railhead",
     )
-    say("the driver has joined Ray")
+    log("the driver has joined Ray")
 
 
-def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up: GiveUp) -> None:
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fatal: OnFatal) -> None:
     """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
     import ray
     from railhead.driver.train_controller.lost_nodes import find_lost_nodes
@@ -56,14 +56,14 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, say: Say, give_up
             return
         problem = find_wrong_accelerator(job, nodes)
         if problem:
-            give_up(JobRefused("AcceleratorNotThere", problem).failure)
+            on_fatal(JobRefused("AcceleratorNotThere", problem).failure)
             return
         count = len(nodes)
         if count > wanted:  # Ray believes in a lost one for some ten seconds, beside its replacement
             count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
         if count != joined:
             joined = count
-            say(f"{count} of {wanted} worker pods have joined")
+            log(f"{count} of {wanted} worker pods have joined")
             publisher.update(joined=count)
         time.sleep(NODES_INTERVAL if count >= wanted else NODES_INTERVAL_JOINING)
 

@@ -32,6 +32,7 @@ from railhead.driver.ending import (
     is_premature,
     write_termination_message,
 )
+from railhead.driver.hang_detection import watch_for_hang
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_features import explain_ray_problem
@@ -42,7 +43,6 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
-from railhead.driver.silence import watch_silence
 from railhead.driver.training import Attempt, run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds
@@ -81,12 +81,12 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     if problem:
         head.publisher.start()
         end(head, Failure(FailureClass.CONFIGURATION, "RayTooOld", problem))
-    say(f"starting Ray's head at {pod.ip}:{pod.head_port}")
+    log(f"starting Ray's head at {pod.ip}:{pod.head_port}")
     head.ray = start_child(build_head_command(pod, job), environment=os.environ, log=pod.temp / RAY_LOG)
     head.publisher.start()
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
-    _start_thread(_watch_silence, head, endings)
+    _start_thread(_watch_for_hang, head, endings)
     end(head, endings.get())
 
 
@@ -105,7 +105,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
         timeout = LAST_LINES_TIMEOUT if outcome.has_succeeded else LAST_LINES_TIMEOUT_OF_FAILURE
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
     head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
-    say(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
+    log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
@@ -121,16 +121,16 @@ def _kill_training(head: Head) -> None:
 
 def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
-    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, say=say, give_up=endings.put, host=host)
+    attempt = Attempt(head.pod, head.job, head.publisher, head.spool, log=log, on_fatal=endings.put, host=host)
     endings.put(run_training(attempt))
 
 
 def _end_when_asked(head: Head, asked: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
     asked.get()
     seconds = head.pod.end_seconds
-    say(f"asked to end; waiting up to {seconds:.0f} s for one more committed checkpoint, if training runs")
+    log(f"asked to end; waiting up to {seconds:.0f} s for one more committed checkpoint, if training runs")
     has_come = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
-    say("it is committed" if has_come else "none was committed")
+    log("it is committed" if has_come else "none was committed")
     endings.put(TERMINATED)
 
 
@@ -143,8 +143,8 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQu
         endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
-def _watch_silence(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
-    watch_silence(head.spool, deadline=head.pod.progress_deadline, say=say, give_up=endings.put)
+def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
+    watch_for_hang(head.spool, deadline=head.pod.progress_deadline, log=log, on_fatal=endings.put)
 
 
 def _find_ray_problem(job: JobInput) -> str:
@@ -161,7 +161,7 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
         trusted = str(ca) if ca.exists() else None
         endpoint = Endpoint(pod.report_url, pod.report_token, trusted, os.environ.get(HOSTS_FILE))
     base = Report(namespace=job.namespace, name=job.name, uid=job.uid, attempt=pod.attempt, state="STARTING")
-    return Publisher(endpoint=endpoint, spool=spool, base=base, say=say)
+    return Publisher(endpoint=endpoint, spool=spool, base=base, log=log)
 
 
 def _watch_output() -> Ranks:
@@ -177,6 +177,6 @@ def _start_thread(target: Any, *arguments: Any) -> None:
     threading.Thread(target=target, args=arguments, daemon=True).start()
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """One line of the driver's own, with the seconds since its start."""
     print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {text}", flush=True)

@@ -15,7 +15,7 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import ResumedFrom
-from railhead.driver.cluster import GiveUp, Say, connect, wait_for_head, watch_nodes
+from railhead.driver.cluster import Log, OnFatal, connect, wait_for_head, watch_nodes
 from railhead.driver.describe import describe_exception
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
@@ -25,14 +25,14 @@ from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import ScriptHost, check_script, run_script
-from railhead.driver.storage.claim import claim_run
+from railhead.driver.storage.acquire_run import acquire_run
+from railhead.driver.storage.error_messages import redact
 from railhead.driver.storage.prepare import prepare_storage
-from railhead.driver.storage.words import redact
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.frameworks import require_package
-from railhead.driver.trainers.offer import Offer
+from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
 from railhead.driver.user_code.check import check_folder, check_function
 from railhead.driver.user_code.path import find_user_folders, find_working_folder
@@ -41,14 +41,14 @@ from railhead.driver.user_code.runtime_env import brings_modules, prepare_runtim
 
 @dataclass(frozen=True)
 class Attempt:
-    """What training needs of the head; `give_up` takes a failure that fit() would not find by itself."""
+    """What training needs of the head; `on_fatal` takes a failure that fit() would not find by itself."""
 
     pod: Pod
     job: JobInput
     publisher: Publisher
     spool: Spool
-    say: Say
-    give_up: GiveUp
+    log: Log
+    on_fatal: OnFatal
     host: ScriptHost
 
     @property
@@ -56,7 +56,7 @@ class Attempt:
         return find_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
-        arguments = (self.pod, self.job, self.publisher, self.say, self.give_up)
+        arguments = (self.pod, self.job, self.publisher, self.log, self.on_fatal)
         threading.Thread(target=watch_nodes, args=arguments, daemon=True).start()
 
 
@@ -95,7 +95,7 @@ def _prepare(attempt: Attempt) -> None:
     latest = storage.latest_checkpoint
     attempt.publisher.update(run_uri=storage.run_uri, resumed_from=ResumedFrom(latest) if latest else None)
     if latest:
-        attempt.say(f"the run goes on from {latest}")
+        attempt.log(f"the run goes on from {latest}")
 
 
 def _run_trainer(attempt: Attempt) -> Ending:
@@ -116,8 +116,8 @@ def _run_trainer(attempt: Attempt) -> Ending:
 
 
 def _join(attempt: Attempt) -> None:
-    attempt.say("Ray Train is imported")
-    connect(attempt.pod, say=attempt.say)
+    attempt.log("Ray Train is imported")
+    connect(attempt.pod, log=attempt.log)
     upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))  # the object that the trainer holds
     attempt.watch()
 
@@ -128,15 +128,15 @@ def _run_script(attempt: Attempt) -> Ending:
 
     def join_and_watch() -> None:
         try:
-            connect(attempt.pod, say=attempt.say, shows_ranks=False)
+            connect(attempt.pod, log=attempt.log, shows_ranks=False)
         except Exception as error:  # when Ray is in trouble the script finds out too
-            attempt.say(f"the worker pods cannot be counted: {describe_exception(error)}")
+            attempt.log(f"the worker pods cannot be counted: {describe_exception(error)}")
         else:
             attempt.watch()
 
     threading.Thread(target=join_and_watch, daemon=True).start()
-    offer = Offer.from_job(attempt.job, storage_path=attempt.storage_path)
-    return run_script(attempt.job, attempt.pod, offer=offer, spool=attempt.spool, host=attempt.host, say=attempt.say)
+    offer = RunSettings.from_job(attempt.job, storage_path=attempt.storage_path)
+    return run_script(attempt.job, attempt.pod, offer=offer, spool=attempt.spool, host=attempt.host, log=attempt.log)
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
@@ -174,7 +174,7 @@ def _make_trainer(attempt: Attempt, datasets: dict[str, Any]) -> Trainer:
         trainer = build_trainer(job, storage_path=storage_path, datasets=datasets)
         run = RunContext(build_checkpoint_uri(storage_path, job.run_name))
     if not trainer.running_in_local_mode:
-        claim_run(trainer.run_config, run, pod=attempt.pod, job=job)
+        acquire_run(trainer.run_config, run, pod=attempt.pod, job=job)
     return trainer
 
 
@@ -182,8 +182,8 @@ def _fit(trainer: Trainer, spool: Spool) -> Ending:
     try:
         trainer.fit()
     except Exception as error:
-        from railhead.driver.train_controller.failure_policy import build_verdict
+        from railhead.driver.train_controller.failure_policy import build_failure
 
-        return spool.read_verdict() or build_verdict(error)
+        return spool.read_failure() or build_failure(error)
     # Without workers the function has run in this process, and has returned.
     return Success() if trainer.running_in_local_mode or spool.have_all_returned() else miss_success()

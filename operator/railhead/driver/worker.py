@@ -32,8 +32,8 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     job = pod.read_job()
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
     pod.temp.mkdir(parents=True, exist_ok=True)
-    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), say=_say)
-    _say(f"joining Ray's head at {address}:{pod.head_port}")
+    address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), log=_log)
+    _log(f"joining Ray's head at {address}:{pod.head_port}")
     command = build_worker_command(pod, job, head_address=address)
     ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
 
@@ -43,7 +43,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         asked_to_end.append(True)
         if is_listening(address, pod.head_port, timeout=0.5):
             if job.drain_seconds:
-                _say(f"asked to end: training goes on for up to {job.drain_seconds} s (worker.drainSeconds)")
+                _log(f"asked to end: training goes on for up to {job.drain_seconds} s (worker.drainSeconds)")
             ray.terminate()
         else:
             ray.kill()
@@ -54,7 +54,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         tail.poll()
         time.sleep(LOOK_INTERVAL)
     tail.poll()
-    _say(f"Ray's node ended with code {ray.returncode}")
+    _log(f"Ray's node ended with code {ray.returncode}")
     if ray.returncode > 0 and not asked_to_end:
         words = read_end(pod.temp / RAY_LOG)
         print(words, flush=True)
@@ -69,5 +69,5 @@ def _exit_at_once(*_: Any) -> NoReturn:
     os._exit(128 + signal.SIGTERM)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"railhead: {text}", flush=True)

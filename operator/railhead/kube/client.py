@@ -33,7 +33,7 @@ PATCH_TYPES = {
 }
 
 
-class Asked(NamedTuple):
+class RequestLabels(NamedTuple):
     """What was asked, and the status of the answer: 0 when there was none."""
 
     verb: str
@@ -59,12 +59,12 @@ class KubeClient:
         *,
         may_write: Callable[[], bool] = _always,
         clock: ServerClock | None = None,
-        answers: Counter[Asked] | None = None,
+        answers: Counter[RequestLabels] | None = None,
     ) -> None:
         self._transport = transport
         self._may_write = may_write
         self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
-        self.answers: Counter[Asked] = Counter() if answers is None else answers
+        self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same transport, clock and counts; a write is sent only while `may_write` says so at that moment."""
@@ -239,10 +239,10 @@ class KubeClient:
         try:
             response = await self._transport.send(method, path, headers=headers, body=body, timeout=timeout)
         except NO_ANSWER as error:
-            self.answers[Asked(*asked, 0)] += 1
+            self.answers[RequestLabels(*asked, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
-        self.answers[Asked(*asked, response.status)] += 1
-        self.clock.learn(response.headers.get("Date"))
+        self.answers[RequestLabels(*asked, response.status)] += 1
+        self.clock.observe(response.headers.get("Date"))
         return response
 
 

@@ -26,7 +26,7 @@ class ServerClock:
         self._wall = wall
         self._zero: datetime | None = None  # the API server's time when the monotonic clock stood at 0
 
-    def learn(self, date: str | None) -> None:
+    def observe(self, date: str | None) -> None:
         """The Date header of an answer; what is none is not heard, and neither is a jump."""
         try:
             moment = parsedate_to_datetime(date or "")

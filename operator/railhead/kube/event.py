@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.kube.types import Object
 
 

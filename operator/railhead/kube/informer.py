@@ -2,7 +2,7 @@
 
 A list replaces the view, so that what was deleted while nobody watched is noticed. Silence
 beyond the limit counts as a broken watch. What the operator itself wrote may be taught to
-the view at once (`learn`); the newest resourceVersion wins.
+the view at once (`record_write`); the newest resourceVersion wins.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypedDict
 
-from railhead.kube.buried import Buried
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
+from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class View:
         self._objects: dict[tuple[str, str], Object] = {}
         self._on_change = on_change
         self._slim = slim
-        self._buried = Buried()
+        self._tombstones = Tombstones()
         self._listed = 0
 
     def get(self, namespace: str, name: str) -> Object | None:
@@ -62,7 +62,7 @@ class View:
             self._put(obj)
 
     def _put(self, obj: Object) -> None:
-        if self._buried.covers(str(obj["metadata"].get("uid")), version_of(obj)):
+        if self._tombstones.is_deleted_since(str(obj["metadata"].get("uid")), version_of(obj)):
             return
         old = self._objects.get(key_of(obj))
         is_same = old is not None and old["metadata"].get("uid") == obj["metadata"].get("uid")
@@ -77,7 +77,7 @@ class View:
         self._drop(obj, version=version_of(obj))
 
     def _drop(self, obj: Object, *, version: int) -> None:
-        self._buried.add(str(obj["metadata"].get("uid")), version)
+        self._tombstones.add(str(obj["metadata"].get("uid")), version)
         old = self._objects.get(key_of(obj))
         if old is None or old["metadata"].get("uid") != obj["metadata"].get("uid"):
             return
@@ -139,7 +139,7 @@ class Informer:
     def items(self) -> Iterable[Object]:
         return self.view.items()
 
-    def learn(self, obj: Object) -> None:
+    def record_write(self, obj: Object) -> None:
         """An answer of the API server to our own write."""
         self.view.put(obj)
 

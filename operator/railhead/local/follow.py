@@ -12,41 +12,41 @@ from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
 from railhead.kube.types import Object
-from railhead.local.narrate import Ending, decide_ending, describe_job_change, describe_pod_change
+from railhead.local.narrate import JobResult, decide_ending, describe_job_change, describe_pod_change
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
-async def follow(kubeconfig: str, *, namespace: str, name: str, say: Say) -> Ending:
+async def follow(kubeconfig: str, *, namespace: str, name: str, echo: Echo) -> JobResult:
     """Says every change of the job and of its pods, until the job has ended or is deleted."""
     async with connect(kubeconfig) as client:
         try:
             job = await client.get(TRAIN_JOB, name, namespace=namespace)
         except Gone:
-            return Ending(False, (f"there is no job {name} in namespace {namespace}",))
-        return await _follow(client, job, say)
+            return JobResult(False, (f"there is no job {name} in namespace {namespace}",))
+        return await _follow(client, job, echo)
 
 
-async def _follow(client: KubeClient, job: Object, say: Say) -> Ending:
+async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
     metadata = job["metadata"]
     namespace, uid = metadata["namespace"], metadata["uid"]
-    ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+    ending: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
 
     def on_job(old: Object | None, new: Object | None) -> None:
         if ending.done():
             return
         if new is None or new["metadata"]["uid"] != uid:
-            ending.set_result(Ending(False, ("the job was deleted",)))
+            ending.set_result(JobResult(False, ("the job was deleted",)))
             return
         for line in describe_job_change(old or {}, new):
-            say(line)
+            echo(line)
         end = decide_ending(new)
         if end is not None:
             ending.set_result(end)
 
     def on_pod(old: Object | None, new: Object | None) -> None:
         for line in [] if ending.done() else describe_pod_change(old, new):
-            say(line)
+            echo(line)
 
     selector = f"{names.LABEL_JOB_UID}={uid}"
     jobs = Informer(

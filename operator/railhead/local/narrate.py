@@ -18,7 +18,7 @@ TROUBLE = ("Reconciling", "Stalled")
 
 
 @dataclass(frozen=True)
-class Ending:
+class JobResult:
     """How a followed job ended.
 
     Attributes:
@@ -67,7 +67,7 @@ def describe_pod_change(old: Object | None, new: Object | None) -> list[str]:
     return [] if old is not None and _pod_phase(old) == phase else [f"pod {_name(new)} {phase}"]
 
 
-def decide_ending(job: Object) -> Ending | None:
+def decide_ending(job: Object) -> JobResult | None:
     """The result, once there is one. Succeeded is said only because the status says so."""
     status = status_of(job)
     if status.has_condition("Complete"):
@@ -76,9 +76,9 @@ def decide_ending(job: Object) -> Ending | None:
             lines.append(f"  last report  {describe_metrics(status.progress.metrics)}")
         if status.checkpoint:
             lines.append(f"  checkpoint   {status.checkpoint.uri}")
-        return Ending(True, tuple(lines))
+        return JobResult(True, tuple(lines))
     if status.has_condition("Failed"):
-        return Ending(False, ("failed", *_failure_lines(status)))
+        return JobResult(False, ("failed", *_failure_lines(status)))
     return None
 
 

@@ -25,7 +25,7 @@ SUPERVISOR = "supervisor"
 END_GRACE_SECONDS = 20.0
 TEMP_PREFIX = "rh-"
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 class SessionError(RuntimeError):
@@ -126,7 +126,7 @@ class Session:
             raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
 
     def up(
-        self, capacity: Capacity, *, binaries: Path, say: Say, is_ours_only: bool, has_operator: bool = True
+        self, capacity: Capacity, *, binaries: Path, echo: Echo, is_ours_only: bool, has_operator: bool = True
     ) -> None:
         """Starts the supervisor and waits until everything is ready; an interruption ends it again.
 
@@ -146,7 +146,7 @@ class Session:
         try:
             assert process.stdout is not None
             for line in process.stdout:  # until the supervisor closes it, because all is ready, or because it died
-                say(line.rstrip())
+                echo(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():
                 raise SessionError(f"{state.message or 'the supervisor ended'} (logs: {self.logs})")

@@ -39,7 +39,7 @@ LONGEST_BACKOFF_SECONDS = 10.0
 CALM_SECONDS = 60.0  # an operator that ran for so long starts again at once
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """Somebody asked the session to end. No Exception, so that nothing on the way takes it for an error."""
 
 
@@ -60,7 +60,7 @@ class Supervisor:
         self._operator_began = 0.0
         self._operator_starts = 0
 
-    def start(self, say: Callable[[str], None]) -> None:
+    def start(self, echo: Callable[[str], None]) -> None:
         """Brings everything up.
 
         Raises:
@@ -68,18 +68,18 @@ class Supervisor:
         """
         began = time.monotonic()
         self._write(STARTING)
-        say("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
+        echo("starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler")
         self.plane.start()
         self._write(STARTING)
-        say(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
+        echo(f"  the API server is ready at {self.plane.server} ({time.monotonic() - began:.1f} s)")
         kubectl = Kubectl(self.session.kubectl, self.session.kubeconfig)
         allow_node(kubectl, node=NODE)
         if self.has_operator:
-            say("installing the TrainJob resource and the operator's role")
+            echo("installing the TrainJob resource and the operator's role")
             install(kubectl)
             make_operator_kubeconfig(kubectl, self.plane, self.session.folder / "operator.kubeconfig")
             self.start_operator()
-        say(f"starting the node agent{' and the operator' if self.has_operator else ''}")
+        echo(f"starting the node agent{' and the operator' if self.has_operator else ''}")
         self.start_agent()
         self._write(STARTING)
         self._wait("the node", lambda: kubectl.is_node_ready(NODE))
@@ -87,7 +87,7 @@ class Supervisor:
             self._wait("the operator", lambda: is_operator_ready(self._probe_port))
         self._wait("the namespace", lambda: kubectl.has_service_account("default"))
         self._write(READY)
-        say(f"  ready ({time.monotonic() - began:.1f} s)")
+        echo(f"  ready ({time.monotonic() - began:.1f} s)")
 
     def start_agent(self) -> None:
         folder, pki = self.session.folder, self.plane.pki
@@ -223,7 +223,7 @@ def say_to_parent(text: str) -> None:
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        raise Stopped from None
+        raise StopSignal from None
 
 
 def close_stdout(log: Path) -> None:
@@ -239,7 +239,7 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
     def on_signal(number: int, _: FrameType | None) -> None:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(sig, signal.SIG_IGN)  # the end is in progress: once is enough
-        raise Stopped(signal.Signals(number).name)
+        raise StopSignal(signal.Signals(number).name)
 
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, on_signal)
@@ -250,7 +250,7 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
             outlive_parent()
         close_stdout(supervisor.session.logs / "supervisor.log")
         supervisor.watch()
-    except Stopped as stopped:
+    except StopSignal as stopped:
         phase, message = STOPPED, f"ended by {stopped}"
     except Exception as error:
         message = str(error) or type(error).__name__

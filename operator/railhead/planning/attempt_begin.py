@@ -7,7 +7,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.names import MAX_ATTEMPT
 from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.conditions import stand_still
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint

@@ -11,9 +11,9 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.status import FailureStatus, WorkersStatus
-from railhead.api.times import format_time
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
+from railhead.contract.times import format_time
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
 from railhead.planning.facts.report import change_by_outcome

@@ -7,7 +7,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition
 from railhead.api.status import Waiting
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
 

@@ -57,7 +57,6 @@ class Delete:
 
     name: str
     uid: str
-    grace_seconds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,3 @@ class Plan(Effects):
 
     status: StatusWrite | None = None
     last: StatusWrite | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        writes = self.status or self.last
-        return writes is None and not (self.creates or self.deletes or self.removes or self.events)

@@ -14,10 +14,10 @@ from railhead.api.status import (
     HeadStatus,
     InitialCheckpoint,
     Phase,
-    Progress,
+    ProgressStatus,
     Resize,
     Restarts,
-    ResumedFrom,
+    ResumedFromStatus,
     Waiting,
     WorkersStatus,
 )
@@ -64,11 +64,11 @@ class StatusChange:
     head: HeadStatus | Unset = UNSET
     workers: WorkersStatus | Unset = UNSET
     resize: Resize | Unset | None = UNSET
-    progress: Progress | Unset = UNSET
+    progress: ProgressStatus | Unset = UNSET
     checkpoint: CheckpointStatus | Unset = UNSET
     best_checkpoint: CheckpointStatus | Unset | None = UNSET
     run_uri: str | Unset = UNSET
-    resumed_from: ResumedFrom | Unset = UNSET
+    resumed_from: ResumedFromStatus | Unset = UNSET
     initial_checkpoint: InitialCheckpoint | Unset = UNSET
     failure: FailureStatus | Unset = UNSET
     set_conditions: tuple[Condition, ...] = ()

@@ -42,6 +42,20 @@ class PodPlace:
     round: int = 0
 
 
+@dataclass(frozen=True)
+class RoleParts:
+    """What only the head has, or only workers have, as Kubernetes JSON.
+
+    Attributes:
+        least_grace: seconds from SIGTERM to SIGKILL that no template may shorten.
+    """
+
+    env: list[dict[str, Any]]
+    volumes: list[dict[str, Any]]
+    mounts: list[dict[str, Any]]
+    least_grace: int = 0
+
+
 def build_pod(
     job: JobRef,
     spec: TrainJobSpec,
@@ -49,29 +63,23 @@ def build_pod(
     settings: OperatorSettings,
     place: PodPlace,
     size: PodSize,
-    env: list[dict[str, Any]],
-    volumes: list[dict[str, Any]],
-    mounts: list[dict[str, Any]],
-    least_grace: int = 0,
+    parts: RoleParts,
 ) -> dict[str, Any]:
-    """A pod of the job, as Kubernetes JSON; `env`, `volumes`, `mounts` are the role's own.
-
-    `least_grace`: seconds from SIGTERM to SIGKILL that no template may shorten.
-    """
+    """A pod of the job, as Kubernetes JSON."""
     role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
     template = merge(spec.pod_template or {}, role_template or {})
     defaults = {"metadata": {"annotations": _STAY_HERE}, "spec": _default_spec(spec, size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
     )
-    pod_spec = merge(merged["spec"], _essential_spec(job, spec, settings=settings, place=place, volumes=volumes))
+    pod_spec = merge(merged["spec"], _essential_spec(job, spec, settings=settings, place=place, volumes=parts.volumes))
     pod_spec["containers"] = [
-        merge(c, _essential_container(job, spec, place=place, size=size, env=env, mounts=mounts))
+        merge(c, _essential_container(job, spec, place=place, parts=parts))
         if isinstance(c, dict) and c.get("name") == names.CONTAINER
         else c
         for c in pod_spec["containers"]
     ]
-    pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], least_grace)
+    pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], parts.least_grace)
     _add_fetch(pod_spec, spec)
     metadata = build_metadata(
         job,
@@ -178,22 +186,14 @@ def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec) -> None:
     pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, ray=ray)]
 
 
-def _essential_container(
-    job: JobRef,
-    spec: TrainJobSpec,
-    *,
-    place: PodPlace,
-    size: PodSize,
-    env: list[dict[str, Any]],
-    mounts: list[dict[str, Any]],
-) -> dict[str, Any]:
+def _essential_container(job: JobRef, spec: TrainJobSpec, *, place: PodPlace, parts: RoleParts) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": spec.image,
         "command": ["python3", BUNDLE_PATH, place.role],
         "args": [],
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
-        "env": [*_shared_env(job, spec, attempt=place.attempt), *env],
+        "env": [*_shared_env(job, spec, attempt=place.attempt), *parts.env],
         "volumeMounts": [
             {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
             {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
@@ -201,7 +201,7 @@ def _essential_container(
             {"name": "railhead-temp", "mountPath": TEMP_FOLDER},
             *build_source_mounts(spec),
             *([{"name": "railhead-storage", "mountPath": spec.run.storage_path}] if spec.run.storage_volume else []),
-            *mounts,
+            *parts.mounts,
         ],
     }
     if spec.image_pull_policy:

@@ -12,7 +12,7 @@ from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
 from railhead.resources.input import build_dataset_paths
 from railhead.resources.owner import JobRef
-from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_memory
+from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
@@ -58,13 +58,15 @@ def build_head_pod(
         settings=settings,
         place=PodPlace(names.head_name(job.name, job.uid, attempt), names.HEAD, attempt),
         size=size,
-        env=env,
-        volumes=[
-            *volumes,
-            {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
-        ],
-        least_grace=spec.suspend_grace_seconds + WORDS_SECONDS,
-        mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
+        parts=RoleParts(
+            env=env,
+            volumes=[
+                *volumes,
+                {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
+            ],
+            mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
+            least_grace=spec.suspend_grace_seconds + WORDS_SECONDS,
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import place_worker
-from railhead.resources.pod import HIDE_GPUS, PodPlace, build_pod, build_shared_memory
+from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
@@ -19,7 +19,7 @@ def build_worker_pod(
     job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
 ) -> dict[str, Any]:
     """The pod of one worker slot; a replacement has a greater round and so another name."""
-    size = compute_sizes(spec).worker
+    size, drain = compute_sizes(spec).worker, spec.worker.drain_seconds
     volumes, mounts = build_shared_memory(size)
     name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
     pod = build_pod(
@@ -28,20 +28,11 @@ def build_worker_pod(
         settings=settings,
         place=PodPlace(name, names.WORKER, attempt, slot, round_),
         size=size,
-        env=HIDE_GPUS if not any("/" in name for name in size.requests) else [],
-        volumes=volumes,
-        mounts=mounts,
+        parts=RoleParts(
+            env=HIDE_GPUS if not any("/" in name for name in size.requests) else [],
+            volumes=volumes,
+            mounts=mounts,
+            least_grace=0 if drain is None else drain + AFTER_DRAIN_SECONDS,
+        ),
     )
-    placed = place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)
-    return {**pod, "spec": _give_time(placed, spec.worker.drain_seconds)}
-
-
-def _give_time(pod_spec: dict[str, Any], drain_seconds: int | None) -> dict[str, Any]:
-    """The kubelet must not kill the pod while it drains, whatever a podTemplate says."""
-    if drain_seconds is None:
-        return pod_spec
-    wanted = drain_seconds + AFTER_DRAIN_SECONDS
-    return {
-        **pod_spec,
-        "terminationGracePeriodSeconds": max(pod_spec.get("terminationGracePeriodSeconds") or 0, wanted),
-    }
+    return {**pod, "spec": place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)}

@@ -14,7 +14,7 @@ jobs = st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)
 uids = st.uuids().map(str)
 attempts = st.integers(1, names.MAX_ATTEMPT)
 slots = st.integers(0, 4095)
-rounds = st.integers(0, names.MAX_ROUND)
+rounds = st.integers(0, names.MAX_ATTEMPT)
 
 
 @given(jobs, uids, attempts, slots, rounds)

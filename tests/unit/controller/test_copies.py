@@ -37,12 +37,12 @@ Script = dict[tuple[str, str], list[Fault | None]]
 
 
 @dataclass
-class Nobody:
+class NoCache:
     """Learns nothing."""
 
-    def job(self, raw: dict[str, Any]) -> None: ...
-    def job_gone(self, key: JobKey, uid: str) -> None: ...
-    def pod(self, raw: dict[str, Any]) -> None: ...
+    def record_job(self, raw: dict[str, Any]) -> None: ...
+    def record_job_gone(self, key: JobKey, uid: str) -> None: ...
+    def record_pod(self, raw: dict[str, Any]) -> None: ...
 
 
 def plan_first_attempt(**config_map: Any) -> Plan:
@@ -53,7 +53,7 @@ def plan_first_attempt(**config_map: Any) -> Plan:
 
 
 async def execute(client: ModelClient, wanted: Plan) -> None:
-    await Executor(client, Nobody(), EventRecorder(client)).execute(KEY, UID, wanted)
+    await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, wanted)
 
 
 def made(client: ModelClient) -> dict[str, Any]:

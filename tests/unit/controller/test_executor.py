@@ -30,26 +30,26 @@ REJECTED = Denied(422, "Invalid", "the server rejected our request due to an err
 
 
 @dataclass
-class Learnt:
+class RecordedCache:
     """Where the executor's answers go."""
 
     jobs: list[Any] = field(default_factory=list)
     gone: list[tuple[JobKey, str]] = field(default_factory=list)
     pods: list[str] = field(default_factory=list)
 
-    def job(self, raw: dict[str, Any]) -> None:
+    def record_job(self, raw: dict[str, Any]) -> None:
         self.jobs.append(raw)
 
-    def job_gone(self, key: JobKey, uid: str) -> None:
+    def record_job_gone(self, key: JobKey, uid: str) -> None:
         self.gone.append((key, uid))
 
-    def pod(self, raw: dict[str, Any]) -> None:
+    def record_pod(self, raw: dict[str, Any]) -> None:
         self.pods.append(raw["metadata"]["name"])
 
 
 @pytest.fixture
-def learnt() -> Learnt:
-    return Learnt()
+def recorded() -> RecordedCache:
+    return RecordedCache()
 
 
 @pytest.fixture
@@ -59,8 +59,8 @@ def client() -> ModelClient:
 
 
 @pytest.fixture
-def executor(client: ModelClient, learnt: Learnt) -> Executor:
-    return Executor(client, learnt, EventRecorder(client), make_token=lambda: "f00d")
+def executor(client: ModelClient, recorded: RecordedCache) -> Executor:
+    return Executor(client, recorded, EventRecorder(client), make_token=lambda: "f00d")
 
 
 def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
@@ -98,22 +98,22 @@ async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
 WHOLE = Plan(
     status=WRITE,
     creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),
-    deletes=(Delete("old", "uid-old", grace_seconds=5),),
+    deletes=(Delete("old", "uid-old"),),
     events=(Event("Normal", "Created", "Starting"),),
 )
 
 
 async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events(
-    client: ModelClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     await executor.execute(KEY, UID, WHOLE)
     asked = [(r.verb, r.plural) for r in client.asked]
     assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
     assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
     assert asked[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
-    assert learnt.jobs == [client.api.objects[PLACE]]
-    assert learnt.jobs[0]["status"]["attempt"] == 1
-    assert learnt.pods == ["head", "worker"]
+    assert recorded.jobs == [client.api.objects[PLACE]]
+    assert recorded.jobs[0]["status"]["attempt"] == 1
+    assert recorded.pods == ["head", "worker"]
 
 
 async def test_status_is_a_compare_and_set(client: ModelClient, executor: Executor) -> None:
@@ -158,50 +158,53 @@ async def test_nothing_is_done_when_the_status_was_not_written(
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
-async def test_a_job_that_is_gone_is_forgotten(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+async def test_a_job_that_is_gone_is_forgotten(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
     client.api.remove(PLACE)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
-    assert learnt.gone == [(KEY, UID)]
+    assert recorded.gone == [(KEY, UID)]
 
 
 async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
-    client: ModelClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     unknown = Gone(404, "NotFound", "the server could not find the requested resource")
     client.faults.script["patch/status", "digits"] = [unknown]
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
-    assert not learnt.gone and learnt.jobs == [changed]
+    assert not recorded.gone and recorded.jobs == [changed]
 
 
 async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_the_pod(
-    client: ModelClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     labels = {names.LABEL_JOB_UID: UID}
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "digits-head", "labels": labels}})
     plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"w"})))
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, plan)
-    assert learnt.pods == ["digits-head"]
+    assert recorded.pods == ["digits-head"]
     assert not client.names("patch/status")
 
 
-async def test_what_somebody_else_wrote_is_learnt(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+async def test_what_somebody_else_wrote_is_recorded(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, WHOLE)
-    assert learnt.jobs == [changed]
+    assert recorded.jobs == [changed]
 
 
 async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor: Executor) -> None:
-    await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old", grace_seconds=5), Delete("b", "uid-b"))))
+    await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"), Delete("b", "uid-b"))))
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
-    assert first["gracePeriodSeconds"] == 5
     assert second["preconditions"] == {"uid": "uid-b"}
-    assert "gracePeriodSeconds" not in second
+    assert "gracePeriodSeconds" not in first, "the pod's own"
 
 
 async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
@@ -236,10 +239,12 @@ async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
     ]
 
 
-async def test_a_pod_on_its_way_out_is_learnt(client: ModelClient, executor: Executor, learnt: Learnt) -> None:
+async def test_a_pod_on_its_way_out_is_recorded(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
     client.api.put(make_old(nodeName="node-1"))
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
-    assert learnt.pods == ["old"]
+    assert recorded.pods == ["old"]
 
 
 async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, executor: Executor) -> None:
@@ -250,21 +255,21 @@ async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, ex
 
 
 async def test_an_own_pod_that_exists_is_good_and_learnt(
-    client: ModelClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     head = make_child("Pod", "head")
     client.api.put(dict(head.body))
     await executor.execute(KEY, UID, Plan(creates=(head, make_child("Pod", "worker"))))
-    assert sorted(learnt.pods) == ["head", "worker"]
+    assert sorted(recorded.pods) == ["head", "worker"]
 
 
 async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
-    client: ModelClient, executor: Executor, learnt: Learnt
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
     with pytest.raises(ChildRejected, match=r"head .* not the job's"):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
-    assert learnt.pods == []
+    assert recorded.pods == []
 
 
 async def test_an_existing_secret_is_good_and_never_read(client: ModelClient, executor: Executor) -> None:
@@ -307,13 +312,13 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient,
     ],
 )
 async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
-    client: ModelClient, executor: Executor, learnt: Learnt, answer: KubeError, reason: str
+    client: ModelClient, executor: Executor, recorded: RecordedCache, answer: KubeError, reason: str
 ) -> None:
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was refused: {answer.message}")
-    assert learnt.pods == ["worker"]  # the others are made all the same
+    assert recorded.pods == ["worker"]  # the others are made all the same
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
     assert events == ["Created"], "what was decided stands"
 
@@ -358,8 +363,8 @@ async def test_the_token_is_made_here_and_nothing_else_changes(client: ModelClie
     assert secret.body["stringData"]["token"] == TOKEN_TO_BE_GENERATED
 
 
-def test_tokens_are_long_and_differ(client: ModelClient, learnt: Learnt) -> None:
-    make_token = Executor(client, learnt, EventRecorder(client)).make_token
+def test_tokens_are_long_and_differ(client: ModelClient, recorded: RecordedCache) -> None:
+    make_token = Executor(client, recorded, EventRecorder(client)).make_token
     first, second = make_token(), make_token()
     assert first != second
     assert len(first) == 64

@@ -13,10 +13,10 @@ import kopf
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from railhead.controller.views import Views
 from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, serve_jobs
 from tests.unit.controller.raws import make_job
 
@@ -38,7 +38,7 @@ class Operator:
     def __init__(self) -> None:
         self.store = Store()
         queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
-        self.views = Views(self.store, queue)
+        self.state = ClusterState(self.store, queue)
         self.signals = 0
 
     @property
@@ -46,7 +46,7 @@ class Operator:
         return sorted(key.name for key in self.store.all_keys())
 
     async def watch(self, *namespaces: str, limits: WatchLimits = LIMITS) -> None:
-        await watch_jobs(self.views.on_job, namespaces, on_signal=self.note_signal, limits=limits)
+        await watch_jobs(self.state.on_job, namespaces, on_signal=self.note_signal, limits=limits)
 
     def note_signal(self) -> None:
         self.signals += 1

@@ -30,19 +30,19 @@ QUOTA = Problem("QuotaExceeded", "Pod head was refused: exceeded quota")
 A, B, C = (JobKey("default", name) for name in "abc")
 
 
-class Learn:
+class NoCache:
     """Nothing is learnt here."""
 
-    def job(self, raw: dict[str, Any]) -> None: ...
-    def job_gone(self, key: JobKey, uid: str) -> None: ...
-    def pod(self, raw: dict[str, Any]) -> None: ...
+    def record_job(self, raw: dict[str, Any]) -> None: ...
+    def record_job_gone(self, key: JobKey, uid: str) -> None: ...
+    def record_pod(self, raw: dict[str, Any]) -> None: ...
 
 
 class ScriptedExecutor(Executor):
     """Raises what the script says for a key, once each; keeps what it was asked to do."""
 
     def __init__(self) -> None:
-        super().__init__(make_client(), Learn(), EventRecorder(make_client()))
+        super().__init__(make_client(), NoCache(), EventRecorder(make_client()))
         self.script: dict[JobKey, list[BaseException]] = {}
         self.plans: list[tuple[JobKey, str, Plan]] = []
         self.words: list[Problem] = []
@@ -114,7 +114,7 @@ def stage() -> Stage:
 
 
 async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> None:
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     ((key, uid, wanted),) = stage.executor.plans
     assert (key, uid) == (A, "uid-a")
     assert wanted.status is not None
@@ -136,7 +136,7 @@ async def test_trouble_is_said_and_the_job_is_looked_at_again(
     stage: Stage, error: Exception, delay: float, words: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.executor.script = {A: [error]}
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     assert stage.clock.pending == [delay]
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(warnings) == (words is not None)
@@ -230,14 +230,14 @@ async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeed
     stage.executor.script = {A: [no_answer] * 4}
     delays = []
     for _ in range(4):
-        await stage.loop.pass_over(A)
+        await stage.loop.reconcile(A)
         delays += [at - stage.clock.now for at in stage.clock.pending]
         stage.clock.pass_seconds(delays[-1])
     assert delays == [0.25, 0.5, 1.0, 2.0]
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     assert stage.clock.pending == []
     stage.executor.script = {A: [no_answer]}
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     assert stage.clock.pending == [stage.clock.now + FIRST_BACKOFF_SECONDS]
 
 
@@ -294,9 +294,9 @@ async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(
 
 async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:
     stage.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     stage.store.drop_job(A, "uid-a", version=9)
-    await stage.loop.pass_over(A)
+    await stage.loop.reconcile(A)
     assert stage.clock.pending == []
     assert len(stage.executor.plans) == 1
 
@@ -312,5 +312,5 @@ async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: 
 async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
     stage.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
-        await stage.loop.pass_over(key)
+        await stage.loop.reconcile(key)
     assert stage.counted == ["lost", "refused", "error", "done"]

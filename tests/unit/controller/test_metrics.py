@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.metrics import Metrics, Sources
-from railhead.kube.client import Asked
+from railhead.kube.client import RequestLabels
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -24,7 +24,7 @@ class Operator:
         self.jobs = Counter({"Running": 2, "": 1})
         self.due = 0
         self.is_leading = True
-        self.requests = Counter({Asked("create", "pods", 201): 3, Asked("watch", "pods", 0): 1})
+        self.requests = Counter({RequestLabels("create", "pods", 201): 3, RequestLabels("watch", "pods", 0): 1})
         self.metrics = Metrics(
             Sources(lambda: self.jobs, lambda: self.due, lambda: self.is_leading, lambda: self.requests)
         )

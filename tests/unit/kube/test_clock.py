@@ -21,7 +21,7 @@ class Machine:
         self.clock = ServerClock(lambda: self.seconds, lambda: self.wall)
 
     def answer(self, moment: datetime) -> None:
-        self.clock.learn(format_datetime(moment, usegmt=True))
+        self.clock.observe(format_datetime(moment, usegmt=True))
 
 
 def test_before_the_first_answer_it_is_the_machines() -> None:
@@ -60,7 +60,7 @@ def test_a_jump_of_the_servers_own_clock_is_not_heard(hours: int) -> None:
 @pytest.mark.parametrize("text", [None, "", "yesterday", "Thu, 99 Jan 2026 12:00:00 GMT"])
 def test_what_is_no_date_is_not_heard(text: str | None) -> None:
     machine = Machine()
-    machine.clock.learn(text)
+    machine.clock.observe(text)
     assert machine.clock.now() == NOON
 
 

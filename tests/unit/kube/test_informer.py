@@ -190,7 +190,7 @@ async def test_it_is_synced_after_the_first_list_and_stays_so() -> None:
 
 async def test_what_is_learnt_is_there_before_the_watch_tells_it() -> None:
     watched = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
-    watched.informer.learn(make_object("b", "uid-b", 7))
+    watched.informer.record_write(make_object("b", "uid-b", 7))
     assert watched.informer.get("default", "b") is None
     assert watched.informer.get("ns", "b") == make_object("b", "uid-b", 7)
     await watched.until_silent()

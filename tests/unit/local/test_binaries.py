@@ -73,7 +73,7 @@ def test_cache_lies_in_the_users_folder_by_default(monkeypatch: pytest.MonkeyPat
 
 
 def test_build_comes_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake_build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], None]) -> None:
+    def fake_build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str], None]) -> None:
         assert go == ["/some/go"]
         make_programs(target)
 
@@ -89,12 +89,12 @@ def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp
     with Path(f"{cache_folder()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        def say(text: str) -> None:
+        def echo(text: str) -> None:
             said.append(text)
             make_programs(cache_folder())
             fcntl.flock(lock, fcntl.LOCK_UN)
 
-        assert resolve(say) == cache_folder()
+        assert resolve(echo) == cache_folder()
     assert said == ["waiting for another process that is making the control plane's programs"]
 
 
@@ -136,7 +136,7 @@ def test_build_makes_all_programs_and_leaves_nothing_else(tmp_path: Path) -> Non
     text += 'while [ "$1" != -o ]; do shift; done\necho "#!/bin/sh" >"$2"\nchmod +x "$2"\n'
     go = make_program(tmp_path / "go", text.replace("$LOG", str(tmp_path / "asked")))
     target = tmp_path / "cache" / "programs"
-    build.build([str(go)], target, kubernetes="1.36.3", say=lambda text: None)
+    build.build([str(go)], target, kubernetes="1.36.3", echo=lambda text: None)
     assert binaries.has_programs(target)
     assert sorted(p.name for p in target.parent.iterdir()) == ["programs", "programs.log"]
     asked = (tmp_path / "asked").read_text()
@@ -155,7 +155,7 @@ def test_interrupted_build_leaves_no_process_and_no_folder(monkeypatch: pytest.M
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", say=interrupt)
+        build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=interrupt)
     assert [p.name for p in (tmp_path / "cache").iterdir()] == ["programs.log"]
     for pid in map(int, pids.read_text().split()):
         with pytest.raises(ProcessLookupError):
@@ -186,7 +186,7 @@ def test_build_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(build, "SAY_EVERY_SECONDS", 0.05)
     said: list[str] = []
 
-    def say(text: str) -> None:
+    def echo(text: str) -> None:
         said.append(text)
         if "still building" in text:
             with contextlib.suppress(OSError):  # not reading yet, or no more
@@ -197,7 +197,7 @@ def test_build_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         os.write(writer, b"go on\n")
         os.close(writer)
 
-    build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", say=say)
+    build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=echo)
     assert any("still building etcd" in text for text in said)
     assert any("kube built in" in text for text in said)
 

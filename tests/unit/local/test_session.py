@@ -97,7 +97,7 @@ def test_up_says_why_the_supervisor_ended(tmp_path: Path) -> None:
     session = Session(tmp_path / "session")
     said: list[str] = []
     with pytest.raises(SessionError, match="logs"):
-        session.up(Capacity(1, 1 << 30), binaries=tmp_path / "none", say=said.append, is_ours_only=True)
+        session.up(Capacity(1, 1 << 30), binaries=tmp_path / "none", echo=said.append, is_ours_only=True)
     assert not session.is_up()
 
 

@@ -17,10 +17,10 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
-from railhead.api.times import format_time
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning, State
+from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import ENDED_WITHIN, observe_pod
 from railhead.planning.observed import AnnouncedCommit, Observed
@@ -29,7 +29,7 @@ from railhead.planning.pod_view import PodView
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator
-from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
+from tests.unit.builders import NOW, SETTINGS, SPEC, find_code, is_empty
 
 KEY = JobKey("default", "digits")
 JOB = (JOBS, KEY.namespace, KEY.name)
@@ -50,7 +50,7 @@ class RecordingExecutor(Executor):
 
 
 class Simulation:
-    """One job and its pods. Each `pass_over` is one look of the operator at what is there.
+    """One job and its pods. Each `reconcile` is one look of the operator at what is there.
 
     Attributes:
         stuck: pods whose node does not answer: told to go, they stay.
@@ -72,13 +72,13 @@ class Simulation:
         """The operator ends, and another one begins."""
         self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
         executor = self.operator.loop.executor
-        self._executor = RecordingExecutor(executor.client, executor.learn, executor.events, executor.make_token)
+        self._executor = RecordingExecutor(executor.client, executor.cache, executor.events, executor.make_token)
         self.operator.loop.executor = self._executor
         self._results: list[str] = []
         self.operator.loop.count = lambda result, seconds: self._results.append(result)
         _loop.run_until_complete(self.operator.start())
 
-    def pass_over(self) -> Plan:
+    def reconcile(self) -> Plan:
         """Sees everything, plans and does it; what is deleted is gone."""
         _loop.run_until_complete(self._pass())
         assert self._results[-1] in ("done", "refused"), f"the pass ended as {self._results[-1]}: {self.last}"
@@ -91,7 +91,7 @@ class Simulation:
     async def _pass(self) -> None:
         self._see()
         self._executor.last = Plan()
-        await self.operator.loop.pass_over(KEY)
+        await self.operator.loop.reconcile(KEY)
 
     def _see(self) -> None:
         self.operator.watch(PODS)
@@ -100,7 +100,7 @@ class Simulation:
     def settle(self, limit: int = 20) -> None:
         """Passes until nothing is wanted any more."""
         for _ in range(limit):
-            if self.pass_over().is_empty:
+            if is_empty(self.reconcile()):
                 return
         raise AssertionError(f"does not settle: {self.last}")
 

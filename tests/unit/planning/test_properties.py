@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.status import Waiting
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
-from tests.unit.builders import NOW, UID, ended, make_head, make_observed, make_spec, make_worker, to_job
+from tests.unit.builders import NOW, UID, ended, is_empty, make_head, make_observed, make_spec, make_worker, to_job
 from tests.unit.planning.simulation import Simulation
 
 small = st.integers(min_value=-1, max_value=4)
@@ -118,7 +118,7 @@ def test_any_state_has_a_plan_with_at_most_one_new_head(observed: Observed) -> N
         assert others == fenced, "a new head is only made when no other one may still run, or its node does not answer"
     assert all(d.uid in {p.uid for p in observed.pods} for d in wanted.deletes), "only what was seen is deleted"
     if observed.is_deleting:
-        assert wanted.is_empty
+        assert is_empty(wanted)
 
 
 @settings(max_examples=300, deadline=None)
@@ -153,7 +153,7 @@ def elastic_spec(desired: int) -> dict[str, Any]:
 def _act(sim: Simulation, action: str) -> None:
     workers = [name for name, pod in sim.pods.items() if pod.role == names.WORKER]
     if action == "pass":
-        sim.pass_over()
+        sim.reconcile()
     elif action == "start":
         sim.start_pods()
     elif action == "later":
@@ -197,7 +197,7 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
         sim.start_pods()
         if sim.live_heads and sim.status.get("resize"):  # fewer pods wait for a commit
             sim.report(checkpoint=(sim.status.get("checkpoint") or {}).get("index", -1) + 1)
-    assert plan(sim.observe()).is_empty, "nothing changed, nothing is wanted"
+    assert is_empty(plan(sim.observe())), "nothing changed, nothing is wanted"
     restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
     assert restarts["application"] <= 3
     lost = restarts["application"] + restarts["infrastructure"]

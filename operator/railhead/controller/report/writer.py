@@ -58,13 +58,13 @@ class ReportWriter:
         client: KubeClient,
         *,
         lookup: Callable[[JobKey], JobFacts | None],
-        learn: Callable[[dict[str, Any]], None],
+        record_job: Callable[[dict[str, Any]], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sleep = sleep
         self._client = client
         self._lookup = lookup
-        self._learn = learn
+        self._record_job = record_job
         self._latest: dict[JobKey, Report] = {}
         self._tasks: dict[JobKey, asyncio.Task[None]] = {}
         self._gate = asyncio.Semaphore(WRITES_AT_A_TIME)
@@ -137,4 +137,4 @@ class ReportWriter:
             log.warning("%s/%s: %s; the report is tried again", key.namespace, key.name, error)
             self._latest.setdefault(key, report)
         else:
-            self._learn(answer)
+            self._record_job(answer)

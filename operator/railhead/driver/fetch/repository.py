@@ -44,7 +44,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds between tries, when a server
 
 
 @dataclass(frozen=True)
-class Commit:
+class FetchedCommit:
     """Which commit. Attributes: as in spec.source.git."""
 
     repository: str
@@ -68,24 +68,25 @@ class Git:
     bundle: str
     protocols: str = "https:ssh"
     waits: Sequence[float] = WAITS
-    say: Callable[[str], None] = field(default=print)
+    log: Callable[[str], None] = field(default=print)
 
 
-def fetch_commit(git: Git, commit: Commit, folder: Path) -> None:
+def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
     """Checks the commit out into `folder`, which is made anew. Raises FetchProblem."""
     if shutil.which("git", path=git.environment.get("PATH")) is None:
         raise configuration("GitMissing", f"{FIELD}.image: the image has no git; name one with git and python3")
     for wait in (*git.waits, None):
         try:
-            return _try(git, commit, folder)
+            _try(git, commit, folder)
+            return
         except FetchProblem as problem:
             if problem.is_lasting or wait is None:
                 raise
-            git.say(f"{problem}; again in {wait:.0f} s")
+            git.log(f"{problem}; again in {wait:.0f} s")
             time.sleep(wait)
 
 
-def _try(git: Git, commit: Commit, folder: Path) -> None:
+def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)  # by us: git does not trust a folder of another user
     sha256 = ["--object-format=sha256"] if len(commit.revision) == 64 else []
@@ -97,7 +98,7 @@ def _try(git: Git, commit: Commit, folder: Path) -> None:
         raise configuration("PathNotFound", message)
 
 
-def _fetch(git: Git, commit: Commit, folder: Path) -> None:
+def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
     """The one commit; or all branches and tags, of a server that gives no commit by its hash."""
     options = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
     words = _ask(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
@@ -105,20 +106,20 @@ def _fetch(git: Git, commit: Commit, folder: Path) -> None:
         return
     if not UNADVERTISED.search(words):
         raise classify_words(words, repository=commit.repository, revision=commit.revision)
-    git.say("the server gives no commit by its hash; fetching all branches and tags")
+    git.log("the server gives no commit by its hash; fetching all branches and tags")
     everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
     _run(git, commit, folder, *options, "--", commit.repository, *everything)
     if _ask(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
         raise commit_not_found(commit.repository, commit.revision)
 
 
-def _run(git: Git, commit: Commit, folder: Path, *arguments: str) -> None:
+def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:
     words = _ask(git, commit, folder, *arguments)
     if words is not None:
         raise classify_words(words, repository=commit.repository, revision=commit.revision)
 
 
-def _ask(git: Git, commit: Commit, folder: Path, *arguments: str) -> Optional[str]:
+def _ask(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
     """None when it went well, else what git wrote to its standard error."""
     done = subprocess.run(
         [*build_command(git, commit), *arguments],
@@ -133,7 +134,7 @@ def _ask(git: Git, commit: Commit, folder: Path, *arguments: str) -> Optional[st
     return done.stderr.decode(errors="replace") or f"fatal: git ended with code {done.returncode}"
 
 
-def build_command(git: Git, commit: Commit) -> list[str]:
+def build_command(git: Git, commit: FetchedCommit) -> list[str]:
     settings = [word for setting in SETTINGS for word in ("-c", setting)]
     if git.credentials is None:
         return ["git", *settings]
@@ -141,7 +142,7 @@ def build_command(git: Git, commit: Commit) -> list[str]:
     return ["git", *settings, *helper]
 
 
-def build_environment(git: Git, commit: Commit) -> dict[str, str]:
+def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
     result = {name: value for name, value in git.environment.items() if name in PASSED_ON}
     result.update(
         HOME=str(git.home),

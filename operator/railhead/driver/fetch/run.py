@@ -13,7 +13,7 @@ from railhead.contract.job_input import CHECKOUT, FILE, JobInput
 from railhead.driver.ending import build_outcome, write_termination_message
 from railhead.driver.fetch.credentials import answer_git, check_credentials
 from railhead.driver.fetch.problem import FIELD, FetchProblem
-from railhead.driver.fetch.repository import Commit, Git, fetch_commit
+from railhead.driver.fetch.repository import FetchedCommit, Git, fetch_commit
 
 
 def run_fetch(environment: Mapping[str, str]) -> NoReturn:
@@ -31,22 +31,22 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
 
 def _end(failure: Failure, termination_message: Optional[str]) -> NoReturn:
     write_termination_message(build_outcome(failure).to_json(), termination_message)
-    _say(f"{failure.class_}: {failure.message}")
+    _log(f"{failure.class_}: {failure.message}")
     os._exit(failure.class_.exit_code)
 
 
 def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
     """`wanted`: spec.source.git. Raises FetchProblem."""
-    commit = Commit(wanted["repository"], wanted["revision"], wanted.get("path") or "")
+    commit = FetchedCommit(wanted["repository"], wanted["revision"], wanted.get("path") or "")
     folder = environment.get(e.GIT_CREDENTIALS)
     credentials = Path(folder) if folder else None
     if credentials is not None:
         check_credentials(credentials, repository=commit.repository, secret=wanted["secretName"])
     home = Path(environment[e.TEMP])
-    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE], say=_say)
-    _say(f"fetching commit {commit.revision} of {commit.repository}")
+    git = Git(environment, home=home, credentials=credentials, bundle=environment[e.BUNDLE], log=_log)
+    _log(f"fetching commit {commit.revision} of {commit.repository}")
     fetch_commit(git, commit, Path(environment[e.SOURCE], CHECKOUT))
-    _say("the commit is checked out")
+    _log("the commit is checked out")
 
 
 def run_credential(arguments: list[str]) -> None:
@@ -60,5 +60,5 @@ def _exit_at_once(*_: Any) -> NoReturn:
     os._exit(128 + signal.SIGTERM)
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"railhead: {text}", flush=True)

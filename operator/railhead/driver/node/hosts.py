@@ -24,7 +24,7 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
     return True
 
 
-def wait_for_address(host: str, *, hosts_file: Optional[str], say: Callable[[str], None]) -> str:
+def wait_for_address(host: str, *, hosts_file: Optional[str], log: Callable[[str], None]) -> str:
     tries = 0
     while True:
         address = find_address(host, hosts_file=hosts_file)
@@ -32,7 +32,7 @@ def wait_for_address(host: str, *, hosts_file: Optional[str], say: Callable[[str
             return address
         tries += 1
         if tries == QUICK_TRIES:
-            say(f"the head's name {host} does not resolve yet; still waiting")
+            log(f"the head's name {host} does not resolve yet; still waiting")
         time.sleep(compute_wait(tries) * random.uniform(0.8, 1.2))
 
 

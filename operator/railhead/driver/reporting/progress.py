@@ -10,7 +10,7 @@ from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_
 from railhead.contract.report import RunWarning, State
 from railhead.driver.describe import make_printable
 
-# Ray Train's controller states -> contract.report.STATES, once the group has run and before.
+# Ray Train's controller states -> contract.report.State, once the group has run and before.
 _STATES: Dict[str, Tuple[State, State]] = {
     "INITIALIZING": ("SCHEDULING", "SCHEDULING"),
     "SCHEDULING": ("SCHEDULING", "RESTARTING"),

@@ -15,11 +15,11 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
 from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report, ResumedFrom
+from railhead.contract.times import now_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -44,11 +44,11 @@ class Endpoint:
 class Publisher:
     """`base` holds what does not change; the rest comes from the spool and from `update`."""
 
-    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report, say: Callable[[str], None]) -> None:
+    def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report, log: Callable[[str], None]) -> None:
         self._endpoint = endpoint
         self._spool = spool
         self._report = base
-        self._say = say
+        self._log = log
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._given_up = threading.Event()
@@ -132,8 +132,7 @@ class Publisher:
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Whether it need not be sent again."""
-        now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = replace(report, time=now).to_json()
+        body = replace(report, time=now_text()).to_json()
         try:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -142,12 +141,12 @@ class Publisher:
             return False
         if 200 <= status < 300:
             self._problem = ""
-            self._learn(answer)
+            self._read_answer(answer)
             return True
         self._note(f"status {status}")
         return status in _REFUSED
 
-    def _learn(self, answer: bytes) -> None:
+    def _read_answer(self, answer: bytes) -> None:
         """The limit as it is now; an operator that knows of none says nothing of it."""
         try:
             seconds = json.loads(answer)[DEADLINE]
@@ -177,7 +176,7 @@ class Publisher:
         if problem == self._problem:
             return
         self._problem = problem
-        self._say(f"a report was not taken by the operator ({problem}); training is not affected")
+        self._log(f"a report was not taken by the operator ({problem}); training is not affected")
 
 
 def _describe(uri: str) -> Optional[ResumedFrom]:

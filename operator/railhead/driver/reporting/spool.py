@@ -22,11 +22,11 @@ RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
 @dataclass(frozen=True)
 class Fit:
-    """One call of fit() in the user's script, numbered from 1; a failed one has a verdict."""
+    """One call of fit() in the user's script, numbered from 1; a failed one has a failure."""
 
     number: int
     state: str
-    verdict: Optional[Failure] = None
+    failure: Optional[Failure] = None
 
 
 class Spool:
@@ -43,11 +43,11 @@ class Spool:
     def read(self) -> dict[str, Any]:
         return self._read("progress.json") or {}
 
-    def write_verdict(self, verdict: Failure) -> None:
-        self._replace("verdict.json", asdict(verdict))
+    def write_failure(self, failure: Failure) -> None:
+        self._replace("failure.json", asdict(failure))
 
-    def read_verdict(self) -> Optional[Failure]:
-        return _parse_failure(self._read("verdict.json"))
+    def read_failure(self) -> Optional[Failure]:
+        return _parse_failure(self._read("failure.json"))
 
     def write_returned(self, ranks: int) -> None:
         """The function returned on every one of the group's ranks."""
@@ -60,8 +60,8 @@ class Spool:
         return self._read("returned.json") is not None
 
     def begin_fit(self, fit: Fit) -> None:
-        """The verdict of an earlier one is not this one's, nor is its success."""
-        (self._folder / "verdict.json").unlink(missing_ok=True)
+        """The failure of an earlier one is not this one's, nor is its success."""
+        (self._folder / "failure.json").unlink(missing_ok=True)
         self.forget_returned()
         self.write_fit(fit)
 
@@ -72,8 +72,8 @@ class Spool:
         values = self._read("fit.json")
         if values is None:
             return None
-        verdict = values.pop("verdict")
-        return Fit(**values, verdict=_parse_failure(verdict))
+        failure = values.pop("failure")
+        return Fit(**values, failure=_parse_failure(failure))
 
     def write_heard(self, number: int) -> None:
         """The output of this fit() has been read to its end."""

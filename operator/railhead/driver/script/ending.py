@@ -20,10 +20,10 @@ _NO_FIT = (
 _FAILED = "trainer.entrypoint: the script's last fit() failed and left no reason; look at the head's log"
 
 
-def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Failure], words: list[str]) -> Ending:
-    """`fit`: the last one, None without any; `verdict`: the failure policy's, if it ended that one."""
+def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], words: list[str]) -> Ending:
+    """`fit`: the last one, None without any; `failure`: the failure policy's, if it ended that one."""
     if fit is not None and fit.state == FAILED:
-        return fit.verdict or verdict or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
+        return fit.failure or failure or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
     if code == 0:
         if fit is None:
             return Failure(FailureClass.CONFIGURATION, "NoFit", _NO_FIT)
@@ -34,8 +34,8 @@ def decide_ending(code: int, *, fit: Optional[Fit], verdict: Optional[Failure], 
                 "trainer.entrypoint: the script ended while its fit() still ran",
             )
         return Success()
-    if verdict is not None:
-        return verdict
+    if failure is not None:
+        return failure
     message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
     if words:
         message += ":\n" + "\n".join(words)

@@ -12,9 +12,9 @@ from railhead.contract import environment as e
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
-from railhead.driver.storage.claim import claim_run
+from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
-from railhead.driver.trainers.offer import Offer
+from railhead.driver.trainers.run_settings import RunSettings
 
 HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
 
@@ -35,7 +35,7 @@ def watch_trainers(module: Any) -> None:
 
 def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     """Raises what fit() raises, JobRefused instead of a wait without end, or that the run is another's."""
-    from railhead.driver.train_controller.failure_policy import build_verdict
+    from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users import make_ready
 
     spool = Spool(Path(os.environ[e.TEMP]))
@@ -43,12 +43,12 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
     number = before.number + 1 if before else 1
     spool.begin_fit(Fit(number, RUNNING))
     try:
-        offer = Offer.from_environment(os.environ)
+        offer = RunSettings.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
         run = make_ready(trainer, who="trainer.entrypoint", job=job, offer=offer, offered_path=offer.storage_path)
         if not trainer.running_in_local_mode:
-            claim_run(trainer.run_config, run, pod=pod, job=job)
+            acquire_run(trainer.run_config, run, pod=pod, job=job)
         result = fit(trainer)
         if not (trainer.running_in_local_mode or spool.have_all_returned()):
             raise AttemptFailed(miss_success())
@@ -57,7 +57,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         _wait_until_heard(spool, number)
         raise
     except Exception as error:
-        spool.write_fit(Fit(number, FAILED, spool.read_verdict() or build_verdict(error)))
+        spool.write_fit(Fit(number, FAILED, spool.read_failure() or build_failure(error)))
         _wait_until_heard(spool, number)
         raise
     spool.write_fit(Fit(number, FINISHED))

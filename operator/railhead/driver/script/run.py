@@ -25,7 +25,7 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import FINISHED, RUNNING, Spool
 from railhead.driver.script.ending import decide_ending
 from railhead.driver.train_controller.callback_path import CALLBACKS
-from railhead.driver.trainers.offer import Offer
+from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.user_code.path import find_working_folder
 
 SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, so that sitecustomize knows it
@@ -53,7 +53,7 @@ def build_command(entrypoint: Iterable[str]) -> list[str]:
     return command
 
 
-def build_environment(environment: Mapping[str, str], *, pod: Pod, offer: Offer) -> dict[str, str]:
+def build_environment(environment: Mapping[str, str], *, pod: Pod, offer: RunSettings) -> dict[str, str]:
     callbacks = [*CALLBACKS, environment.get("RAY_TRAIN_CALLBACKS", "")]
     return {
         **environment,
@@ -90,7 +90,7 @@ def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
 
 
 def run_script(
-    job: JobInput, pod: Pod, *, offer: Offer, spool: Spool, host: ScriptHost, say: Callable[[str], None]
+    job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, host: ScriptHost, log: Callable[[str], None]
 ) -> Ending:
     """To be called when Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
@@ -101,14 +101,14 @@ def run_script(
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
     host.adopt(child)
-    say(f"the script runs: {' '.join(job.entrypoint)[:500]}")
+    log(f"the script runs: {' '.join(job.entrypoint)[:500]}")
     words: deque[str] = deque(maxlen=WORDS)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", words)]
     _wait(child, spool, host)
     for pump in pumps:
         pump.join(OUTPUT_TIMEOUT)
     kill_group(child)
-    return decide_ending(child.returncode, fit=spool.read_fit(), verdict=spool.read_verdict(), words=list(words))
+    return decide_ending(child.returncode, fit=spool.read_fit(), failure=spool.read_failure(), words=list(words))
 
 
 def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> None:

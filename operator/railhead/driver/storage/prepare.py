@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Optional
 
 from railhead.driver.reporting.progress import build_checkpoint_uri
-from railhead.driver.storage.ask import ask_storage
+from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
 
 
@@ -30,7 +30,7 @@ def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
         check: Callable[[], str] = lambda: _check_path(run_uri)  # noqa: E731
     else:
         check = lambda: _check_uri(storage_path, run_name)  # noqa: E731
-    snapshot = ask_storage(storage_path, check)
+    snapshot = call_storage(storage_path, check)
     name = find_latest(snapshot)
     return RunStorage(run_uri, build_checkpoint_uri(run_uri, name) if name else None)
 

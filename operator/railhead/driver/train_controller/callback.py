@@ -10,13 +10,13 @@ import functools
 import os
 import sys
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Optional, TypeVar
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, ReportCallback, WorkerGroupCallback
 
 from railhead.contract import environment as e
+from railhead.contract.times import now_text
 from railhead.driver.logs.marks import name_process
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
@@ -73,7 +73,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         processes = tuple(name_process(metadata.node_id, metadata.pid) for metadata in found)
         self._manager = ray_checkpoints.find_manager(worker_group)
         if self._manager is not None:
-            ray_checkpoints.mend_scores(self._manager)
+            ray_checkpoints.repair_scores(self._manager)
             self._take_up_untold_commit()
         self._change(self._with_best(replace(self._progress, processes=processes)))
 
@@ -87,7 +87,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         checkpoint = training_report.checkpoint
         group.CURRENT.commits += checkpoint is not None
         name = self._name(checkpoint) if checkpoint else None
-        time = _now()
+        time = now_text()
         values = metrics[0] if metrics else training_report.metrics
         uri = build_checkpoint_uri(self._run_uri, name) if name else None
         index = self._first_index + self._progress.commits
@@ -115,7 +115,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         known = self._commits.get(name)
         if known is not None and known.index == self._first_index - 1:
             return
-        uri, time = build_checkpoint_uri(self._run_uri, name), _now()
+        uri, time = build_checkpoint_uri(self._run_uri, name), now_text()
         self._commits[name] = Commit(self._first_index, time, self._attempt)
         self._progress = self._progress.with_commit(
             format_metrics(metrics), checkpoint_uri=uri, first_index=self._first_index, time=time
@@ -145,7 +145,3 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         if progress != self._progress:
             self._progress = progress
             self._spool.write(progress.to_dict())
-
-
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

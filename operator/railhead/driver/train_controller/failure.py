@@ -103,20 +103,20 @@ def classify_failure(facts: FailureFacts) -> Failure:
 _KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE, SILENT)
 
 
-def decide_retry(facts: FailureFacts, verdict: Failure, budget: Budget) -> bool:
+def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
     """Whether the group is formed anew in the same fit()."""
-    if verdict.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
+    if failure.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
         return False
     if facts.source == CONTROLLER:
         return False
-    if is_infrastructure(facts, verdict):
+    if is_infrastructure(facts, failure):
         return facts.is_explained or budget.unexplained <= UNEXPLAINED_LIMIT
     return budget.max_failures < 0 or budget.application <= budget.max_failures
 
 
-def is_infrastructure(facts: FailureFacts, verdict: Failure) -> bool:
+def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
     """A group that could not start is, too: train_func has not run."""
-    return facts.source == STARTUP or verdict.class_ == FailureClass.INFRASTRUCTURE
+    return facts.source == STARTUP or failure.class_ == FailureClass.INFRASTRUCTURE
 
 
 def miss_success() -> Failure:

@@ -30,7 +30,7 @@ from railhead.driver.errors import (
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
-from railhead.driver.train_controller.lost_nodes import tell_ray, wait_for_lost_nodes
+from railhead.driver.train_controller.lost_nodes import mark_dead_in_ray, wait_for_lost_nodes
 
 # Actors of Ray's own without code of the user's: where `report` and other collectives meet, and where
 # shards of a dataset come from. Older Rays may start a new group's on a node that is lost and not yet
@@ -65,7 +65,7 @@ def build_failure_policy(failure_config: Any) -> Any:
     class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
         def __init__(self, config: Any, spool_folder: str) -> None:
             super().__init__(config)
-            self._judge = Judge(max_failures=config.max_failures, spool_folder=spool_folder)
+            self._judge = RetryDecider(max_failures=config.max_failures, spool_folder=spool_folder)
 
         def make_decision(self, training_failed_error: Any) -> Any:
             is_retry = self._judge.decide(training_failed_error)
@@ -74,7 +74,7 @@ def build_failure_policy(failure_config: Any) -> Any:
     return RailheadFailurePolicy(failure_config, os.environ[e.TEMP])
 
 
-class Judge:
+class RetryDecider:
     """Counts and decides; one per fit(). Ray's own policy counts too: it is asked once per failure."""
 
     def __init__(self, *, max_failures: int, spool_folder: str) -> None:
@@ -84,21 +84,21 @@ class Judge:
         self._unexplained = 0
 
     def decide(self, error: BaseException) -> bool:
-        """Whether to retry. A verdict that ends the run goes to the spool, for the driver."""
+        """Whether to retry. A found that ends the run goes to the spool, for the driver."""
         facts = collect_facts(error)
-        verdict = failure.classify_failure(facts)
-        if not failure.is_infrastructure(facts, verdict):
+        found = failure.classify_failure(facts)
+        if not failure.is_infrastructure(facts, found):
             self._application += 1
             self._unexplained = 0
         else:
             self._unexplained = 0 if facts.is_explained else self._unexplained + 1
         budget = Budget(self._application, self._unexplained, self._max_failures)
-        is_retry = failure.decide_retry(facts, verdict, budget)
+        is_retry = failure.decide_retry(facts, found, budget)
         what = "the worker group is formed anew" if is_retry else "the run ends"
         if not is_retry:
-            Spool(Path(self._spool_folder)).write_verdict(verdict)
+            Spool(Path(self._spool_folder)).write_failure(found)
         with contextlib.suppress(Exception):  # the user's callbacks live in this process, and have its streams
-            print(f"railhead: {verdict.class_}: {verdict.message}; {what}", flush=True)
+            print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
         return is_retry
 
 
@@ -108,7 +108,7 @@ def collect_facts(error: BaseException) -> FailureFacts:
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
     lost = wait_for_lost_nodes(group.CURRENT.node_of_rank.values())
-    tell_ray(lost)
+    mark_dead_in_ray(lost)
     return FailureFacts(facts.source, facts.errors, tuple(node.address for node in lost), facts.text)
 
 
@@ -221,6 +221,6 @@ def _last_line(error: BaseException) -> str:
     return lines[-1].strip() if lines else type(error).__name__
 
 
-def build_verdict(error: BaseException) -> Failure:
+def build_failure(error: BaseException) -> Failure:
     """The driver's own judgement of what fit() raised, when the controller left none."""
     return failure.classify_failure(translate_error(error))

@@ -46,11 +46,11 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         guard(manager, before=check, after=functools.partial(SnapshotCopy(folder).keep, manager))
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
-        """An older Ray does not bring the exception to the failure policy, so the verdict is left here."""
+        """An older Ray does not bring the exception to the failure policy, so the failure is left here."""
         try:
             look(folder, claim)
         except (Fenced, JobRefused) as error:
-            Spool(Path(self._spool_folder)).write_verdict(error.failure)
+            Spool(Path(self._spool_folder)).write_failure(error.failure)
             raise
 
 

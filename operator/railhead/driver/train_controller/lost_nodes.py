@@ -67,7 +67,7 @@ def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNod
     return None if is_there else LostNode(node_id, address, is_known=False)
 
 
-def tell_ray(lost: Iterable[LostNode]) -> None:
+def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
     """Takes nodes that Ray still believes in out of its books, if a second probe finds them gone too. Never raises.
 
     A raylet that lives after all reads of its own death and ends, and its pod is replaced. What

@@ -19,7 +19,7 @@ def find_manager(worker_group: Any) -> Optional[Any]:
     return next((each for each in callbacks if isinstance(each, CheckpointManager)), None)
 
 
-def mend_scores(manager: Any) -> None:
+def repair_scores(manager: Any) -> None:
     """Makes a checkpoint without a score rank behind all others, as one with a NaN does.
 
     Ray by itself takes a missing metric for the very best with order "min", so that it deletes good

@@ -18,7 +18,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import NotReturned
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller.workers import Answer, ask_ranks
+from railhead.driver.train_controller.workers import Answer, collect_stacks
 
 ANSWER_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own question
 _REMEDY = "look at its last lines in the log of its pod, and for code that ends threads or takes over their exceptions"
@@ -45,7 +45,7 @@ class ReturnsCallback(WorkerGroupCallback):  # type: ignore[misc]
         new = [rank for rank in ended if rank not in self._returned]
         if not new:
             return
-        for rank, answer in ask_ranks(self._group, new, read_end, timeout=ANSWER_TIMEOUT).items():
+        for rank, answer in collect_stacks(self._group, new, read_end, timeout=ANSWER_TIMEOUT).items():
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]

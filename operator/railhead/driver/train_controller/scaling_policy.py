@@ -45,7 +45,7 @@ def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
 
         def __init__(self, scaling_config: Any) -> None:
             super().__init__(scaling_config)
-            self._judge = Judge(bounds)
+            self._judge = ResizeDecider(bounds)
 
         def make_decision_for_non_running_worker_group(self) -> Any:
             self._maybe_send_resource_request()
@@ -61,7 +61,7 @@ def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
     return RailheadScalingPolicy(scaling_config)
 
 
-class Judge:
+class ResizeDecider:
     """What the decisions need to remember; one per fit(), in the controller."""
 
     def __init__(self, bounds: Bounds) -> None:

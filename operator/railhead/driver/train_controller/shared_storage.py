@@ -37,10 +37,10 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
         try:
             marker.write_text(marker.name)
         except OSError as error:
-            _say(f"{folder} was not compared between pods: {error}")
+            _log(f"{folder} was not compared between pods: {error}")
             return
         try:
-            answers = _ask_workers(worker_group, marker)
+            answers = _call_workers(worker_group, marker)
         finally:
             _remove(marker)
         problem = explain_answers(str(Path(folder).parent), answers)
@@ -54,21 +54,19 @@ def find_run_folder(worker_group: Any) -> Optional[str]:
     return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
 
 
-def _ask_workers(worker_group: Any, marker: Path) -> list[tuple[str, str]]:
+def _call_workers(worker_group: Any, marker: Path) -> list[tuple[str, str]]:
     import ray
 
     rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(worker_group.get_workers())}
-    references = [
-        worker_group.execute_single_async(rank, look_for_marker, str(marker)) for rank in rank_of_node.values()
-    ]
+    references = [worker_group.execute_single_async(rank, find_marker, str(marker)) for rank in rank_of_node.values()]
     try:
         return list(ray.get(references, timeout=ANSWER_TIMEOUT))
     except ray.exceptions.GetTimeoutError:
-        _say(f"{marker.parent} was not compared between pods: a worker did not answer in {ANSWER_TIMEOUT:.0f} s")
+        _log(f"{marker.parent} was not compared between pods: a worker did not answer in {ANSWER_TIMEOUT:.0f} s")
         return []
 
 
-def look_for_marker(path: str, patience: float = PATIENCE) -> tuple[str, str]:
+def find_marker(path: str, patience: float = PATIENCE) -> tuple[str, str]:
     """(this pod, what is wrong), on a worker."""
     pod = os.environ.get(e.POD_NAME, "of another node")
     deadline = time.monotonic() + patience
@@ -106,8 +104,8 @@ def _remove(marker: Path) -> None:
     try:
         marker.unlink()
     except OSError as error:
-        _say(f"{marker} could not be removed: {error}")
+        _log(f"{marker} could not be removed: {error}")
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(f"railhead: run.storagePath: {text}", file=sys.stderr, flush=True)

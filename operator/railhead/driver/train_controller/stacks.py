@@ -20,7 +20,7 @@ from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.callback import never_raises
-from railhead.driver.train_controller.workers import Answer, ask_ranks
+from railhead.driver.train_controller.workers import Answer, collect_stacks
 
 ANSWER_TIMEOUT = 10.0  # seconds
 LIMIT_CHARS = 12_000  # of one rank
@@ -43,13 +43,13 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
     @never_raises
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
         if self._group is not None and self._spool.take_request_for_stacks():
-            self._spool.write_stacks(ask_workers(self._group))
+            self._spool.write_stacks(call_workers(self._group))
 
 
-def ask_workers(worker_group: Any) -> list[dict[str, Any]]:
+def call_workers(worker_group: Any) -> list[dict[str, Any]]:
     """For each rank {rank, pod, place, stack}; empty texts when it does not answer."""
     ranks = range(len(worker_group.get_workers()))
-    answers = ask_ranks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
+    answers = collect_stacks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
     return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
 
 

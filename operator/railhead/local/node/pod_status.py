@@ -6,9 +6,8 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
-from railhead.api.times import format_time
+from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
@@ -23,10 +22,6 @@ log = logging.getLogger(__name__)
 PUBLISH_SECONDS = 300.0
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
-
-
-def now_text() -> str:
-    return format_time(datetime.now(UTC))
 
 
 class PodStatus:

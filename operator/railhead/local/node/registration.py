@@ -8,7 +8,7 @@ import logging
 import platform
 from datetime import UTC, datetime
 
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 
-class Stopped(Exception):
+class PodStopped(Exception):
     """The pod was stopped while it waited for something."""
 
 
@@ -44,4 +44,4 @@ class StopRequest:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._made.wait(), seconds)
         if self.is_made:
-            raise Stopped
+            raise PodStopped

@@ -6,7 +6,7 @@ would train again; so only what it has never heard of is removed.
 
 from __future__ import annotations
 
-from railhead.api.times import format_time
+from railhead.contract.times import format_time
 from railhead.planning.children import removals
 from railhead.planning.decisions.finished import find_last_checkpoint, may_commit
 from railhead.planning.facts.deadlines import clean_up_due

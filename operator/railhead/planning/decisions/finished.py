@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from railhead.api.names import HEAD
-from railhead.api.times import parse_time
 from railhead.contract.failure import FailureClass
+from railhead.contract.times import parse_time
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, delete_all

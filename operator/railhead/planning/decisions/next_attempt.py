@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, Restarts
-from railhead.api.times import parse_time
 from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.times import parse_time
 from railhead.planning.attempt_begin import begin_next_attempt
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import HeadStatus, Progress, WorkersStatus
-from railhead.api.times import format_time
+from railhead.api.status import HeadStatus, ProgressStatus, WorkersStatus
 from railhead.contract.outcome import Outcome
+from railhead.contract.times import format_time
 from railhead.planning.conditions import stand_still
 from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics
 from railhead.planning.job import Job
@@ -34,13 +34,13 @@ def decide_success(job: Job) -> Decision | None:
     return Decision(status=status, events=(Event("Normal", "Succeeded", message),))
 
 
-def _find_last_progress(job: Job, outcome: Outcome) -> Progress | Unset:
+def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
     """The final progress, when the driver's last report has not come through (yet)."""
     known = job.status.progress
     is_of_attempt = known.attempt == job.attempt
     if is_of_attempt and known.state == "FINISHED":
         return UNSET
-    return Progress(
+    return ProgressStatus(
         attempt=job.attempt,
         state="FINISHED",
         reports=cut_count(outcome.reports),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api.status import FailureStatus, Restarts
-from railhead.api.times import parse_time
 from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.times import parse_time
 from railhead.planning.facts.failure_from_pod import KILLED_CODES
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
-from railhead.api.times import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.job import Job
 
 REPORT_AGAIN_SECONDS = 20  # twice the longest wait of a driver between two tries of a report

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
-from railhead.api.times import format_time
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from railhead.api.times import parse_time
+from railhead.contract.times import parse_time
 from railhead.planning.job import Job
 
 HOLD_SECONDS = 30

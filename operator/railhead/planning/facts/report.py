@@ -16,10 +16,9 @@ from railhead.api.status import (
     CheckpointStatus,
     DriverWarning,
     JobStatus,
-    Progress,
-    ResumedFrom,
+    ProgressStatus,
+    ResumedFromStatus,
 )
-from railhead.api.times import format_time
 from railhead.contract.checkpoint import (
     MAX_INDEX,
     MAX_METRIC_NAME,
@@ -32,6 +31,7 @@ from railhead.contract.checkpoint import (
 )
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
+from railhead.contract.times import format_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 REASON = r"[A-Z][A-Za-z0-9]{0,63}"
@@ -39,7 +39,7 @@ REASON = r"[A-Z][A-Za-z0-9]{0,63}"
 
 def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     """What a report of the job's present attempt changes."""
-    progress = Progress(
+    progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
         reports=cut_count(report.reports),
@@ -53,7 +53,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     change = StatusChange(
         progress=progress if is_news else UNSET,  # else it only shows that the driver is there
         run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
-        resumed_from=ResumedFrom(uri=report.resumed_from.uri)
+        resumed_from=ResumedFromStatus(uri=report.resumed_from.uri)
         if report.resumed_from and _is_uri(report.resumed_from.uri)
         else UNSET,
     )

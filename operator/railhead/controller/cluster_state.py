@@ -1,0 +1,74 @@
+"""Where everything that is seen goes: into the store, and its key into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from railhead.api.errors import InvalidSpec
+from railhead.api.job import JobKey
+from railhead.api.status import JobStatus
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.report.authority import JobFacts
+from railhead.controller.store import Store
+from railhead.kube.informer import Informer, version_of
+from railhead.kube.types import Object
+
+
+class ClusterState:
+    """What watches and answers to own writes are told to. Knows the pods' informers."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: KeyedQueue[JobKey],
+        on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
+    ) -> None:
+        """`on_change` is told of a known job's status before and after."""
+        self._store = store
+        self._queue = queue
+        self._on_change = on_change
+        self.informers: list[Informer] = []
+
+    def on_job(self, event_type: str | None, raw: Object) -> None:
+        if event_type == "DELETED":
+            metadata = raw.get("metadata") or {}
+            key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+            self._store.drop_job(key, metadata["uid"], version=version_of(raw))
+        else:
+            self.record_job(raw)
+
+    def on_pod(self, old: Object | None, new: Object | None) -> None:
+        key = self._store.change_pod(old, new)
+        if key is not None:
+            self._queue.add(key)
+
+    def record_job(self, raw: Object) -> None:
+        metadata = raw.get("metadata") or {}
+        old = self._store.job(JobKey(str(metadata.get("namespace")), str(metadata.get("name"))))
+        key = self._store.put_job(raw)
+        if key is None:
+            return
+        self._queue.add(key)
+        new = self._store.job(key)
+        if old is not None and new is not None and old.uid == new.uid:
+            self._on_change(old.status, new.status)
+
+    def record_job_gone(self, key: JobKey, uid: str) -> None:
+        self._store.drop_job(key, uid)
+
+    def record_pod(self, raw: Object) -> None:
+        namespace = raw["metadata"].get("namespace")
+        for informer in self.informers:
+            if informer.namespace in (None, namespace):
+                informer.record_write(raw)
+
+    def find_facts(self, key: JobKey) -> JobFacts | None:
+        record = self._store.job(key)
+        if record is None:
+            return None
+        deadline = None if isinstance(record.spec, InvalidSpec) else record.spec.progress_deadline_seconds
+        return JobFacts(record.uid, record.status, self._store.pods(record.uid), deadline)
+
+    @property
+    def are_synced(self) -> bool:
+        return bool(self.informers) and all(i.is_synced for i in self.informers)

@@ -1,0 +1,126 @@
+"""Sees training that reports nothing for too long (spec.progressDeadlineSeconds), and gives the attempt up.
+
+train_func runs in a thread, so Ray's health checks do not see it hang. Counted here, by a
+monotonic clock: trouble between driver and operator is no hang, nor is a clock that jumps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import Any, Callable, Optional
+
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.spool import Spool
+
+LOOK_INTERVAL = 0.5  # seconds
+LONGEST_LOOK = 5.0  # a driver that was not run for longer has seen nothing meanwhile, and counts no more
+STACKS_TIMEOUT = 20.0
+PLACES = 3  # that a message names
+
+
+class HangDetector:
+    """How long training has said nothing. Pure: it is told the time."""
+
+    def __init__(self) -> None:
+        self._known: object = None
+        self._looked_at = 0.0
+        self._seconds = 0.0
+
+    def count(self, progress: Progress, *, now: float) -> float:
+        """Seconds since the last report of all ranks, or since the worker group began to train; 0 while none trains."""
+        news = (progress.reports, progress.commits, progress.processes) if progress.is_training else None
+        if news is None or news != self._known:
+            self._seconds = 0.0
+        else:
+            self._seconds += min(now - self._looked_at, LONGEST_LOOK)
+        self._known, self._looked_at = news, now
+        return self._seconds
+
+
+def watch_for_hang(
+    spool: Spool, *, deadline: Optional[float], log: Callable[[str], None], on_fatal: Callable[[Failure], None]
+) -> None:
+    """Runs until it has given up. `deadline` counts as long as the operator has said no other."""
+    silence = HangDetector()
+    while True:
+        time.sleep(LOOK_INTERVAL)
+        seconds = silence.count(Progress.from_dict(spool.read()), now=time.monotonic())
+        limit = spool.read_deadline(deadline)
+        if limit is None or seconds < limit:
+            continue
+        log(f"training has reported nothing for {seconds:.0f} s (spec.progressDeadlineSeconds)")
+        stacks = _wait_for_stacks(spool)
+        if silence.count(Progress.from_dict(spool.read()), now=time.monotonic()) >= limit:
+            for line in describe_stacks(stacks):
+                log(line)
+            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", explain_hang(stacks, limit=limit)))
+            return
+
+
+def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
+    """As in `train_controller.stacks`; None when Ray Train's controller does not answer either."""
+    spool.ask_for_stacks()
+    until = time.monotonic() + STACKS_TIMEOUT
+    while time.monotonic() < until:
+        stacks = spool.read_stacks()
+        if stacks is not None:
+            return stacks
+        time.sleep(0.1)
+    return None
+
+
+def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str:
+    """For the status: where the ranks are, the fewest first, for those are waited for."""
+    begin = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
+    if stacks is None:
+        return (
+            f"{begin}, and Ray Train's controller does not answer; look for storage that does not answer, "
+            "and for run.callbacks that wait"
+        )
+    places: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for rank in stacks:
+        places[rank["place"]].append(rank)
+    ranked = sorted(places.items(), key=lambda item: (len(item[1]), item[1][0]["rank"]))
+    told = "; ".join(_tell(ranks, place) for place, ranks in ranked[:PLACES])
+    more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
+    return (
+        f"{begin}: {told}{more}. The stacks are in the head's log. When training is only slow, raise the limit, "
+        "which may be done while it runs"
+    )
+
+
+def _tell(ranks: list[dict[str, Any]], place: str) -> str:
+    is_one = len(ranks) == 1
+    if not place:
+        return f"{_name(ranks)} {'does' if is_one else 'do'} not answer"
+    return f"{_name(ranks)} {'is' if is_one else 'are'} {place}"
+
+
+def describe_stacks(stacks: Optional[list[dict[str, Any]]]) -> list[str]:
+    """For the log: each different stack once."""
+    same: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for rank in stacks or []:
+        same[rank["stack"]].append(rank)
+    lines = []
+    for stack, ranks in sorted(same.items(), key=lambda item: len(item[1])):
+        words = stack or "no answer: native code holds the interpreter, or the process is stopped"
+        lines += [f"stack of {_name(ranks)}:", *(f"  {line}" for line in words.splitlines())]
+    return lines
+
+
+def _name(ranks: list[dict[str, Any]]) -> str:
+    """For example: ranks 0, 2-7; or: rank 1 (pod x)."""
+    numbers = sorted(rank["rank"] for rank in ranks)
+    if len(numbers) == 1:
+        pod = ranks[0]["pod"]
+        return f"rank {numbers[0]}" + (f" (pod {pod})" if pod else "")
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and spans[-1][1] == number - 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    told = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans[:8]]
+    return "ranks " + ", ".join(told) + (", ..." if len(spans) > 8 else "")

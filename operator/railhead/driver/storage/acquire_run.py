@@ -1,0 +1,105 @@
+"""The run becomes this attempt's, right before fit(): the fence first, then what Ray is going to read is made whole."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any, Mapping, Optional
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import JobInput
+from railhead.contract.report import RunWarning
+from railhead.driver.errors import JobRefused
+from railhead.driver.pod import Pod, find_storage_path
+from railhead.driver.reporting.commits import parse_known
+from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.run_context import RunContext
+from railhead.driver.storage.call import call_storage
+from railhead.driver.storage.fence import Claim, take_run
+from railhead.driver.storage.ray_form import Form, find_form
+from railhead.driver.storage.repair import UNREADABLE, Found, examine, keep_copy, read_copy
+from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
+from railhead.driver.storage.snapshot import FILE, write_snapshot
+
+
+@dataclass(frozen=True)
+class Restored:
+    """Attributes: the name of the checkpoint that the run goes on from, or None; what was wrong, or None."""
+
+    latest: Optional[str]
+    warning: Optional[RunWarning]
+
+
+def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
+    """By the trainer's own RunConfig; written for the callbacks. Raises Fenced, JobRefused or Unreachable."""
+    # A run of another name or path is known to the job for this fit() only, and may be a new one each time.
+    is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
+    commits = pod.checkpoint_index + 1 if is_own else 0
+    known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
+    form = find_form()
+
+    def ask() -> tuple[Claim, Restored]:
+        folder = open_run_folder(run_config)
+        claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
+        return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
+
+    claim, restored = call_storage(run_config.storage_path, ask)
+    resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
+    if not resumed_from and is_own and pod.resume_from:
+        check_initial(pod.resume_from)
+        resumed_from = pod.resume_from
+    if restored.warning:
+        print(f"railhead: {restored.warning.message}", flush=True)
+    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=restored.warning or run.warning)
+    claimed.write()
+    return claimed
+
+
+def check_initial(uri: str) -> None:
+    """Raises JobRefused or Unreachable when a job cannot begin from this checkpoint."""
+
+    def measure() -> Size:
+        from ray.train import Checkpoint
+
+        checkpoint = Checkpoint(uri)
+        return RunFolder(checkpoint.filesystem, checkpoint.path).measure("")
+
+    if not call_storage(uri, measure, field="spec.resumeFrom").files:
+        raise JobRefused(
+            "ResumeFromNotFound",
+            f"spec.resumeFrom {uri}: there is no checkpoint, the folder is missing or empty as the head pod sees it; "
+            "look at the name, and at run.storageVolume when it is a path",
+        )
+
+
+def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Restored:
+    """To be called behind the fence. `commits`: how many the status knows of. Raises JobRefused when none is left."""
+    found = examine(folder, known=known)
+    if found.snapshot is None:
+        return _start_from_scratch(folder, found, commits=commits)
+    text = write_snapshot(found.snapshot, fields=form.fields, ray_version=form.ray_version)
+    if found.damage or not form.fields <= found.snapshot.fields:
+        folder.replace(FILE, text.encode())
+    copy = read_copy(folder)
+    if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
+        keep_copy(folder, text, sizes=copy.sizes)
+    return Restored(found.snapshot.latest, _warn(found, f"the run goes on from {found.snapshot.latest}"))
+
+
+def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Restored:
+    if commits:
+        what = found.damage.text if found.damage else f"{FILE} is gone"
+        raise JobRefused(
+            "CheckpointsLost",
+            f"run.storagePath: {what}, and no other checkpoint of the {commits} that were committed is whole; training "
+            "does not begin anew by itself: bring the run's folder back, or delete the job and apply it again",
+        )
+    data = folder.read(FILE)
+    if data is not None and found.damage:  # Ray would raise at it
+        folder.write(UNREADABLE, data)
+        folder.delete(FILE)
+    return Restored(None, _warn(found, "no checkpoint is known, so training begins anew"))
+
+
+def _warn(found: Found, then: str) -> Optional[RunWarning]:
+    return RunWarning(found.damage.reason, f"{found.damage.text}; {then}") if found.damage else None

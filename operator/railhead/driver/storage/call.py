@@ -1,0 +1,62 @@
+"""A question to the storage: bounded in time, and its errors in the user's words."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from importlib import metadata
+from typing import Callable, TypeVar, Union
+
+from railhead.driver.describe import name_class, read_text
+from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
+from railhead.driver.storage.error_messages import explain_error, is_passing
+
+UNREACHABLE = "StorageUnreachable"
+TEXT_LIMIT = 600
+CHECK_TIMEOUT = 90.0  # seconds; file systems try again by themselves, some for a quarter of an hour
+
+T = TypeVar("T")
+
+
+def call_storage(storage_path: str, question: Callable[[], T], *, field: str = "run.storagePath") -> T:
+    """Raises JobRefused or Unreachable, with the field's name; what we have found out ourselves passes."""
+    try:
+        return _run_bounded(question)
+    except AttemptFailed:
+        raise
+    except TimeoutError:
+        told = f"{field} {storage_path} cannot be reached: no answer within {CHECK_TIMEOUT:.0f} s"
+        raise Unreachable(UNREACHABLE, told) from None
+    except Exception as error:
+        text = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:TEXT_LIMIT]
+        told = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
+        if is_passing(error):
+            raise Unreachable(UNREACHABLE, told) from error
+        raise JobRefused("StorageRefused", told) from error
+
+
+def _run_bounded(question: Callable[[], T]) -> T:
+    """Raises TimeoutError; a thread that hangs in a file system ends with the process."""
+    results: queue.SimpleQueue[Union[tuple[T, None], tuple[None, Exception]]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((question(), None))
+        except Exception as error:
+            results.put((None, error))
+
+    threading.Thread(target=run, name="railhead-storage", daemon=True).start()
+    try:
+        result, error = results.get(timeout=CHECK_TIMEOUT)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result  # type: ignore[return-value]
+
+
+def _find_pyarrow() -> str:
+    try:
+        return metadata.version("pyarrow")
+    except metadata.PackageNotFoundError:
+        return "(none)"

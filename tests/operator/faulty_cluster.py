@@ -1,0 +1,77 @@
+"""An operator behind a faulty proxy, the lives that are lived under it, and what they must have in common."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.api.server import ApiServer
+from tests.operator.cluster import Cluster, Object
+from tests.operator.proxy import Fault, FaultyProxy, Trouble
+from tests.operator.running import RunningOperator
+from tests.operator.scenarios import Scenario, ScenarioRun, play
+
+AT_A_TIME = 40
+
+
+@dataclass
+class FaultyCluster:
+    """An operator that reaches the API server only through a proxy, and is started again when it ends."""
+
+    server: ApiServer
+    operator: RunningOperator
+    proxy: FaultyProxy
+    make_cluster: Callable[[ApiServer, RunningOperator], Cluster]
+    starts: int = 0
+    tried: Counter[str] = field(default_factory=Counter)
+
+    def keep_operator(self) -> None:
+        if self.operator.has_ended:
+            self.operator.start()
+            self.starts += 1
+
+    def make_scene(self, trouble: Trouble | None = None) -> ScenarioRun:
+        cluster = self.make_cluster(self.server, self.operator)
+        ledger = self.proxy.ledger(cluster.namespace)
+        ledger.asked.clear()  # of the namespace's own beginning, which is not the operator's
+        ledger.trouble = trouble
+        return ScenarioRun(cluster, ledger)
+
+    def play(self, scenario: Scenario, *troubles: Trouble | None) -> list[ScenarioRun]:
+        """The same life once for each trouble, all at the same time."""
+        return self.play_all([(self.make_scene(trouble), scenario) for trouble in troubles])
+
+    def play_all(
+        self,
+        runs: list[tuple[ScenarioRun, Scenario]],
+        *,
+        trouble: Callable[[], None] = lambda: None,
+        seconds: float = 120.0,
+    ) -> list[ScenarioRun]:
+        """`trouble` may do something to everybody, again and again."""
+
+        def each_round() -> None:
+            self.keep_operator()
+            trouble()
+
+        play(runs, each_round=each_round, seconds=seconds)
+        for run, _ in runs:
+            assert not run.wrong, run.wrong
+        return [run for run, _ in runs]
+
+    def try_all(self, scenario: Scenario, *faults: Fault) -> None:
+        """Each fault at each request of this life, one at a time for each job."""
+        [calm] = self.play(scenario, None)
+        wanted, requests = calm.summarize(), len(calm.ledger.asked)
+        assert requests > 10, calm.ledger.asked
+        troubles = [Trouble(number, fault) for number in range(requests) for fault in faults]
+        for first in range(0, len(troubles), AT_A_TIME):
+            for run in self.play(scenario, *troubles[first : first + AT_A_TIME]):
+                self.compare(run, wanted, scenario)
+
+    def compare(self, run: ScenarioRun, wanted: Object, scenario: Scenario) -> None:
+        trouble = run.ledger.trouble
+        assert run.summarize() == wanted, f"{scenario.__name__}: {trouble}\n{run.ledger.asked}"
+        if trouble is not None and trouble.done:
+            self.tried[str(trouble.fault)] += 1

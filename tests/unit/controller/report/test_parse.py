@@ -1,0 +1,174 @@
+"""What a report makes of the status: hostile words never leave the bounds of the CRD, honest ones arrive."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from railhead.api.status import MAX_MESSAGE, JobStatus
+from railhead.contract.checkpoint import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
+from railhead.contract.report import State
+from railhead.controller.report.parse import parse_report
+from railhead.controller.report.writer import status_fields
+from tests.unit.controller.report.facts import make_facts, make_report
+
+RUNNING = make_facts().status
+KNOWN = {"uri": "/runs/c5", "index": 5, "time": "t", "metrics": {}, "attempt": 1}
+LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
+KEY = st.text(max_size=5)
+JSON = LEAF | st.lists(LEAF, max_size=2) | st.dictionaries(KEY, LEAF | st.lists(LEAF, max_size=2), max_size=3)
+URI = st.just("/runs") | st.just("x" * (MAX_URI + 1)) | JSON
+CHECKPOINT = st.none() | st.fixed_dictionaries(
+    {}, optional={"index": st.integers(-(2**70), 2**70) | JSON, "uri": URI, "time": JSON, "metrics": JSON}
+)
+BEST = st.tuples(CHECKPOINT, st.integers(-1, 2) | JSON).map(lambda two: two[0] and {**two[0], "attempt": two[1]})
+REPORT = st.fixed_dictionaries(
+    {"namespace": st.just("ns"), "name": st.just("n"), "uid": st.just("u"), "attempt": st.just(1)}
+    | {"state": st.sampled_from(get_args(State))},
+    optional={
+        "reports": st.integers() | st.just(10**400),
+        "joined": st.integers(),
+        "metrics": st.dictionaries(st.text(max_size=5) | st.just("k" * 500), JSON | st.just("v" * 500), max_size=4),
+        "time": st.text(max_size=4) | st.just("t" * 500),
+        "run_uri": st.text(max_size=4) | st.just("x" * (MAX_URI + 1)),
+        "checkpoint": CHECKPOINT,
+        "best_checkpoint": BEST,
+        "warning": st.none()
+        | st.fixed_dictionaries({}, optional={"reason": st.just("A1") | JSON, "message": st.just("m" * 5000) | JSON}),
+        "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
+    },
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+@given(REPORT)
+def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> None:
+    try:
+        report = parse_report(json.dumps(values).encode())
+    except ValueError as refused:
+        assert str(refused).startswith("report.")
+        return
+    fields = status_fields(report, RUNNING)
+    JobStatus.model_validate(fields)  # all lengths and types are those of the CRD
+    numbers = [fields["progress"]["reports"], fields["progress"]["joined"]] if "progress" in fields else []
+    numbers += [fields[key]["index"] for key in ("checkpoint", "bestCheckpoint") if key in fields]
+    assert all(type(number) is int and 0 <= number <= MAX_INDEX for number in numbers)
+    assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}
+    json.dumps(fields, allow_nan=False)
+
+
+def test_honest_words_arrive_unchanged() -> None:
+    told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
+    report = make_report(workers=2, metrics={"loss": "0.4"}, time="now", checkpoint=told, run_uri="/runs")
+    progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "workers": 2, "metrics": {"loss": "0.4"}}
+    assert status_fields(report, RUNNING) == {
+        "progress": {**progress, "updateTime": "now"},
+        "checkpoint": {**told, "attempt": 1},
+        "runURI": "/runs",
+    }
+
+
+@pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": "A" * 65}])
+def test_what_is_no_warning_is_left_out(warning: Any) -> None:
+    assert "warning" not in status_fields(make_report(warning=warning), RUNNING)["progress"]
+
+
+def test_a_warning_arrives_and_is_written_once() -> None:
+    report = make_report(warning={"reason": "RunNameDiffers", "message": "m" * 5000, "more": 1})
+    fields = status_fields(report, RUNNING)
+    assert fields["progress"]["warning"] == {"reason": "RunNameDiffers", "message": "m" * MAX_MESSAGE}
+    assert status_fields(report, make_facts(**fields).status) == {}
+
+
+def test_only_what_changes_is_a_field() -> None:
+    status = make_facts(runURI="/runs", checkpoint=KNOWN, resumedFrom={"uri": "/runs/c1"}).status
+    report = make_report(checkpoint=KNOWN, run_uri="/runs", resumed_from={"uri": "/runs/c1"})
+    assert status_fields(report, status).keys() == {"progress"}
+
+
+def test_a_word_that_only_says_that_the_driver_is_there_writes_nothing() -> None:
+    told = status_fields(make_report(time="t1"), RUNNING)["progress"]
+    status = make_facts(progress=told).status
+    assert status_fields(make_report(time="t2"), status) == {}
+    assert status_fields(make_report(time="t2", reports=5), status)["progress"]["updateTime"] == "t2"
+
+
+@pytest.mark.parametrize("index", [True, False, 1.0, "6", None, [6]])
+def test_a_report_whose_checkpoint_has_no_number_is_refused_with_the_field(index: Any) -> None:
+    with pytest.raises(ValueError, match=r"report\.checkpoint\.index"):
+        make_report(checkpoint={"uri": "/runs/c", "index": index})
+
+
+@pytest.mark.parametrize("index", [-1, 2**31, 10**100])
+def test_a_checkpoint_whose_number_is_out_of_bounds_is_not_taken(index: int) -> None:
+    assert "checkpoint" not in status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), RUNNING)
+
+
+@pytest.mark.parametrize(("index", "is_taken"), [(4, False), (5, False), (6, True), (MAX_INDEX, True)])
+def test_a_checkpoint_never_goes_back(index: int, is_taken: bool) -> None:
+    status = make_facts(checkpoint=KNOWN).status
+    fields = status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), status)
+    assert ("checkpoint" in fields) == is_taken
+
+
+def test_the_best_checkpoint_may_be_an_older_one_of_an_earlier_attempt() -> None:
+    status = make_facts(checkpoint=KNOWN, attempt=2).status
+    best = {**KNOWN, "uri": "/runs/c3", "index": 3, "metrics": {"loss": "0.1"}}
+    fields = status_fields(make_report(attempt=2, best_checkpoint=best), status)
+    assert fields["bestCheckpoint"] == best
+    assert "bestCheckpoint" not in status_fields(make_report(attempt=2, best_checkpoint={**best, "attempt": 3}), status)
+
+
+@pytest.mark.parametrize(
+    ("told", "becomes"),
+    [
+        (None, "unchanged"),
+        ({}, None),
+        (KNOWN, "unchanged"),
+        ({**KNOWN, "metrics": {"loss": "2"}}, {**KNOWN, "metrics": {"loss": "2"}}),
+        ({**KNOWN, "index": 4, "uri": "/runs/c4"}, {**KNOWN, "index": 4, "uri": "/runs/c4", "metrics": {}}),
+    ],
+)
+def test_the_best_checkpoint_changes_and_goes_as_the_driver_says(told: Any, becomes: Any) -> None:
+    known = {**KNOWN, "metrics": {"loss": "1"}}
+    told = known if told is KNOWN else told
+    fields = status_fields(make_report(best_checkpoint=told), make_facts(bestCheckpoint=known).status)
+    assert fields.get("bestCheckpoint", "unchanged") == becomes
+
+
+def test_a_termination_message_without_metrics_takes_none_away() -> None:
+    known = {**KNOWN, "metrics": {"loss": "1"}}
+    fields = status_fields(make_report(best_checkpoint=KNOWN), make_facts(bestCheckpoint=known).status)
+    assert "bestCheckpoint" not in fields
+
+
+@pytest.mark.parametrize("uri", ["", "x" * (MAX_URI + 1)])
+def test_a_uri_that_does_not_fit_is_left_out_and_never_cut(uri: Any) -> None:
+    report = make_report(run_uri=uri, resumed_from={"uri": uri}, checkpoint={"uri": uri, "index": 6})
+    assert status_fields(report, RUNNING).keys() == {"progress"}
+
+
+def test_a_uri_that_just_fits_is_whole() -> None:
+    uri = "x" * MAX_URI
+    fields = status_fields(make_report(run_uri=uri, checkpoint={"uri": uri, "index": 6}), RUNNING)
+    assert fields["runURI"] == fields["checkpoint"]["uri"] == uri
+
+
+def test_metrics_and_times_are_cut() -> None:
+    metrics = {f"{number:03}{'k' * 500}": "v" * 500 for number in range(200)}
+    progress = status_fields(make_report(metrics=metrics, time="t" * 500), RUNNING)["progress"]
+    assert len(progress["metrics"]) == MAX_METRICS
+    assert {(len(key), len(value)) for key, value in progress["metrics"].items()} == {
+        (MAX_METRIC_NAME, MAX_METRIC_VALUE)
+    }
+    assert len(progress["updateTime"]) == MAX_TIME
+
+
+@pytest.mark.parametrize(("told", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
+def test_counts_are_kept_within_bounds(told: int, kept: int) -> None:
+    progress = status_fields(make_report(reports=told, joined=told), RUNNING)["progress"]
+    assert (progress["reports"], progress["joined"]) == (kept, kept)

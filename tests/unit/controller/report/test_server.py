@@ -1,0 +1,191 @@
+"""The report endpoint over HTTP: every answer that a client of any kind may get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from railhead.api.job import JobKey
+from railhead.contract.report import LIMIT_BYTES, PATH, Report
+from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.controller.report.reviews import TokenReviews
+from railhead.controller.report.server import ReportHandler, build_app
+from railhead.controller.report.writer import ReportWriter
+from railhead.kube.errors import KubeError, RetryAfter
+from tests.model.client import make_client
+from tests.unit.controller.report.facts import SPEAKER, make_facts, make_report
+
+GOOD = {"Authorization": "Bearer good"}
+
+
+class Reviews(TokenReviews):
+    """One token is the head's, one is of another namespace."""
+
+    def __init__(self) -> None:
+        super().__init__(make_client(), lambda: 0.0)
+        self.speakers = {"good": SPEAKER, "strange": Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)}
+        self.error: KubeError | None = None
+        self.asked: list[str] = []
+
+    async def speaker(self, token: str) -> Speaker | None:
+        self.asked.append(token)
+        if self.error:
+            raise self.error
+        return self.speakers.get(token)
+
+
+class Taken(ReportWriter):
+    """Keeps what it was given."""
+
+    def __init__(self) -> None:
+        super().__init__(make_client(), lookup=lambda key: None, record_job=lambda raw: None)
+        self.reports: list[Report] = []
+
+    def put(self, report: Report) -> None:
+        self.reports.append(report)
+
+
+class Endpoint:
+    """The handler behind a real server, and a client of it."""
+
+    def __init__(self) -> None:
+        self.reviews = Reviews()
+        self.taken = Taken()
+        self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
+        self.counted: list[int] = []
+        handler = ReportHandler(reviews=self.reviews, writer=self.taken, lookup=self.jobs.get)
+        self.client = TestClient(TestServer(build_app(handler, self.counted.append)))
+
+    async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.client.post(PATH, data=data, headers=headers) as response:
+            if response.content_type == "application/json":
+                assert (await response.json())["message"], "every answer says why"
+            return response.status
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[Endpoint]:
+    endpoint = Endpoint()
+    async with endpoint.client:
+        yield endpoint
+
+
+def body_of(**changes: Any) -> dict[str, Any]:
+    return {**make_report().to_dict(), **changes}
+
+
+async def test_the_answer_tells_how_long_training_may_be_silent(endpoint: Endpoint) -> None:
+    key = JobKey("default", "digits")
+    for deadline in (600, None):
+        endpoint.jobs[key] = replace(make_facts(), progress_deadline=deadline)
+        data = json.dumps(body_of()).encode()
+        async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
+            assert await response.json() == {"message": "taken", "progressDeadlineSeconds": deadline}
+
+
+async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:
+    assert await endpoint.post(body_of(unknown="of a newer driver")) == 202
+    assert endpoint.taken.reports == [make_report()]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Basic good"},
+        {"Authorization": "good"},
+        {"Authorization": "Bearer guessed"},
+        {"Authorization": "Bearer gööd"},
+    ],
+)
+async def test_without_a_good_token_nobody_is_heard(endpoint: Endpoint, headers: dict[str, str]) -> None:
+    assert await endpoint.post(body_of(), headers=headers) == 401
+    assert endpoint.taken.reports == []
+
+
+async def test_the_scheme_is_written_as_anybody_likes(endpoint: Endpoint) -> None:
+    assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
+    assert endpoint.reviews.asked == ["good"]
+
+
+async def test_who_may_not_report_is_told_the_code_of_the_refusal(endpoint: Endpoint) -> None:
+    assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
+    assert await endpoint.post(body_of(attempt=2)) == 409
+    assert await endpoint.post(body_of(name="other")) == 404
+    assert endpoint.taken.reports == []
+
+
+NO_REPORTS: list[Any] = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b"\xff\xfe{}",
+    b"[" * 50_000,
+    b'{"attempt": ' + b"9" * 5000 + b"}",
+    body_of(attempt="1"),
+    body_of(attempt=True),
+    body_of(attempt=1.0),
+    body_of(attempt=None),
+    body_of(state="DANCING"),
+    body_of(reports=True),
+    body_of(metrics=[]),
+    body_of(time=7),
+    body_of(run_uri=None),
+    body_of(checkpoint="text"),
+    body_of(resumed_from=[]),
+    {key: value for key, value in body_of().items() if key != "uid"},
+]
+
+
+@pytest.mark.parametrize("body", NO_REPORTS, ids=lambda body: str(body)[:20])
+async def test_what_is_no_report_is_refused_before_anybody_is_asked(endpoint: Endpoint, body: Any) -> None:
+    assert await endpoint.post(body) == 400
+    assert endpoint.reviews.asked == []
+    assert endpoint.taken.reports == []
+
+
+async def test_a_body_beyond_the_limit_is_refused(endpoint: Endpoint) -> None:
+    assert await endpoint.post(body_of(time="x" * LIMIT_BYTES)) == 413
+    assert endpoint.reviews.asked == []
+    assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
+
+
+async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> None:
+    async def pour() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b" " * 1024
+
+    async with endpoint.client.post(PATH, data=pour(), headers=GOOD) as response:
+        assert response.status == 413
+
+
+async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoint) -> None:
+    """401 would have the driver give up; 503 has it try again."""
+    endpoint.reviews.error = RetryAfter(0, "NoAnswer", "reset")
+    assert await endpoint.post(body_of()) == 503
+    endpoint.reviews.error = None
+    assert await endpoint.post(body_of()) == 202
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"), [("GET", PATH, 405), ("POST", "/", 404), ("POST", PATH + "/x", 404)]
+)
+async def test_there_is_one_path_and_one_method(endpoint: Endpoint, method: str, path: str, code: int) -> None:
+    async with endpoint.client.request(method, path, headers=GOOD) as response:
+        assert response.status == code
+
+
+async def test_every_answer_is_counted(endpoint: Endpoint) -> None:
+    body = json.dumps(make_report().to_dict())
+    for headers, data in ((GOOD, body), ({}, body), (GOOD, "no json"), (GOOD, "x" * (LIMIT_BYTES + 1))):
+        await endpoint.client.post(PATH, data=data, headers=headers)
+    await endpoint.client.get(PATH)
+    assert endpoint.counted == [202, 401, 400, 413, 405]

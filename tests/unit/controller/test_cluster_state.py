@@ -1,0 +1,118 @@
+"""What is seen goes into the store and its key into the queue; an own pod goes to the informer that watches it."""
+
+from __future__ import annotations
+
+import pytest
+
+from railhead.api.job import JobKey
+from railhead.controller.cluster_state import ClusterState
+from railhead.controller.config import split_address
+from railhead.controller.queue import KeyedQueue
+from railhead.controller.store import Store
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import POD
+from tests.model.client import make_client
+from tests.unit.builders import UID
+from tests.unit.controller.raws import make_job, make_pod
+from tests.unit.controller.test_queue import FakeClock, take_all
+
+KEY = JobKey("default", "digits")
+
+
+class Fixture:
+    """Views over an empty store."""
+
+    def __init__(self, *namespaces: str | None) -> None:
+        self.store = Store()
+        self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
+        self.changes: list[tuple[int, int]] = []
+        self.state = ClusterState(
+            self.store, self.queue, lambda old, new: self.changes.append((old.attempt, new.attempt))
+        )
+        client = make_client()
+        self.state.informers = [
+            Informer(client, POD, on_change=self.state.on_pod, namespace=namespace) for namespace in namespaces
+        ]
+
+    async def due(self) -> list[str]:
+        """The names of the jobs to be looked at, each with its pass done."""
+        keys = await take_all(self.queue)
+        for key in keys:
+            self.queue.done(key)
+        return [key.name for key in keys]
+
+
+@pytest.mark.parametrize("event_type", [None, "ADDED", "MODIFIED"])
+async def test_a_job_that_is_news_is_looked_at(event_type: str | None) -> None:
+    fixture = Fixture()
+    fixture.state.on_job(event_type, make_job(3))
+    assert await fixture.due() == ["digits"]
+    fixture.state.on_job(event_type, make_job(3))
+    assert await fixture.due() == []
+
+
+async def test_a_deleted_job_is_forgotten_and_its_late_answer_is_no_news() -> None:
+    fixture = Fixture()
+    fixture.state.on_job("ADDED", make_job(3))
+    fixture.state.on_job("DELETED", make_job(7))
+    fixture.state.record_job(make_job(5))
+    assert fixture.state.find_facts(KEY) is None
+    assert list(fixture.store.all_keys()) == []
+
+
+async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
+    fixture = Fixture(None)
+    fixture.state.record_job(make_job(1))
+    await fixture.due()
+    pod = make_pod("w", resourceVersion="4")
+    fixture.state.record_pod(pod)
+    assert await fixture.due() == ["digits"]
+    fixture.state.record_pod(pod)
+    assert await fixture.due() == []
+    fixture.state.record_pod(make_pod("stranger", owner=None, resourceVersion="5"))
+    assert await fixture.due() == []
+    facts = fixture.state.find_facts(KEY)
+    assert facts is not None
+    assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
+    assert facts.progress_deadline is None
+    changed = make_job(9)
+    changed["spec"]["progressDeadlineSeconds"] = 600
+    changed["metadata"]["generation"] = 9
+    fixture.state.record_job(changed)
+    facts = fixture.state.find_facts(KEY)
+    assert facts is not None and facts.progress_deadline == 600
+
+
+async def test_an_own_pod_is_learnt_where_its_namespace_is_watched() -> None:
+    fixture = Fixture("default", "other")
+    fixture.state.record_pod(make_pod("w", resourceVersion="4"))
+    first, second = fixture.state.informers
+    assert [len(list(informer.items())) for informer in (first, second)] == [1, 0]
+
+
+def test_nothing_is_ready_without_a_watch_or_before_its_list() -> None:
+    assert not Fixture().state.are_synced
+    assert not Fixture(None).state.are_synced
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("127.0.0.1:80", ("127.0.0.1", 80)), (":8443", ("0.0.0.0", 8443))],
+)
+def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+    assert split_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "8443", "host:", "host:http", "host:-1"])
+def test_what_is_no_address_is_said_in_words(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(text)
+
+
+def test_a_change_of_a_known_job_is_told_once() -> None:
+    fixture = Fixture()
+    for version, attempt in ((1, 0), (2, 1), (2, 1), (1, 0), (3, 2)):
+        fixture.state.record_job(make_job(version, status={"attempt": attempt}))
+    assert fixture.changes == [(0, 1), (1, 2)]
+    fixture.state.record_job(make_job(4, uid="another", status={"attempt": 1}))
+    assert fixture.changes == [(0, 1), (1, 2)]

@@ -1,0 +1,314 @@
+"""Fetching a commit with the real git, from a real git server that asks for a password."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract import environment as e
+from railhead.contract.failure import FailureClass
+from railhead.contract.job_input import FILE, JobInput
+from railhead.contract.outcome import Outcome
+from railhead.driver.fetch.credentials import build_ssh_command, check_credentials
+from railhead.driver.fetch.problem import FetchProblem, classify_words
+from railhead.driver.fetch.repository import FetchedCommit, Git, build_command, build_environment, fetch_commit
+from railhead.resources.bundle import build_bundle
+from tests.git_server import GitServer, make_repository, run_git
+
+PASSWORD = "pass word'$(id)"
+NOBODY = "0" * 40
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+
+
+@dataclass
+class Place:
+    """A server with the repository `code`, and a pod's folders."""
+
+    server: GitServer
+    commits: list[str]
+    git: Git
+    folder: Path
+
+    def commit(self, **changes: Any) -> FetchedCommit:
+        whole = FetchedCommit(repository=self.server.url("code"), revision=self.commits[0])
+        return replace(whole, **changes)
+
+    def fetch(self, **changes: Any) -> None:
+        fetch_commit(self.git, self.commit(**changes), self.folder)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("bundle") / "railhead.pyz"
+    file.write_bytes(build_bundle())
+    return str(file)
+
+
+@pytest.fixture
+def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
+    versions = {"train.py": "first", "pkg/model.py": "m", "big.bin": LFS, ".gitattributes": "*.bin filter=lfs\n"}
+    commits = make_repository(tmp_path / "root" / "code", versions, {"train.py": "second"})
+    server = GitServer(tmp_path / "root", tmp_path / "tls")
+    server.password = PASSWORD
+    secret, home = tmp_path / "secret", tmp_path / "home"
+    secret.mkdir()
+    home.mkdir()
+    (secret / "username").write_text("robot\n")
+    (secret / "password").write_text(PASSWORD + "\n")
+    (secret / "ca.crt").write_text(server.ca.read_text())
+    git = Git(dict(os.environ), home=home, credentials=secret, bundle=bundle, waits=(), log=print)
+    yield Place(server, commits, git, tmp_path / "source" / "repository")
+    server.stop()
+
+
+def test_a_commit_that_no_branch_ends_with_is_checked_out(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+    place.fetch(path="pkg")
+    assert (place.folder / "train.py").read_text() == "first"
+    assert run_git(place.folder, "rev-parse", "HEAD") == place.commits[0]
+    assert run_git(place.folder, "rev-list", "--all", "--count") == "1", "without its history"
+    assert place.server.users == {"robot"}
+    assert "pass word" not in "".join(capfd.readouterr())
+    kept = [p for p in (*place.folder.rglob("*"), *place.git.home.rglob("*")) if p.is_file()]
+    assert not [p for p in kept if b"pass word" in p.read_bytes()]
+
+
+def test_files_of_lfs_stay_pointers(place: Place) -> None:
+    place.fetch()
+    assert (place.folder / "big.bin").read_text() == LFS
+
+
+def test_a_server_that_gives_no_commit_by_its_hash_is_asked_for_everything(place: Place) -> None:
+    place.server.is_old = True
+    place.fetch()
+    assert (place.folder / "train.py").read_text() == "first"
+    with pytest.raises(FetchProblem, match="has no commit 0000") as caught:
+        place.fetch(revision=NOBODY)
+    assert caught.value.failure.reason == "CommitNotFound"
+
+
+def test_a_repository_with_long_hashes(place: Place) -> None:
+    root = place.server.root
+    [commit] = make_repository(root / "long", {"train.py": "long"}, options=("--object-format=sha256",))
+    assert len(commit) == 64
+    place.fetch(repository=place.server.url("long"), revision=commit)
+    assert (place.folder / "train.py").read_text() == "long"
+    with pytest.raises(FetchProblem, match="another kind of hash"):
+        place.fetch(repository=place.server.url("long"))
+
+
+def test_what_is_there_already_is_made_anew(place: Place) -> None:
+    """A kubelet that was restarted may run an init container again."""
+    place.fetch()
+    (place.folder / "train.py").write_text("changed")
+    place.fetch()
+    assert (place.folder / "train.py").read_text() == "first"
+
+
+def test_submodules_hooks_and_the_images_own_settings_are_left_out(place: Place, tmp_path: Path) -> None:
+    root = place.server.root
+    [inner] = make_repository(root / "inner", {"inner.py": ""})
+    run_git(root / "code", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(root / "inner"), "sub")
+    run_git(root / "code", "commit", "--quiet", "--message", "with a submodule")
+    commit = run_git(root / "code", "rev-parse", "HEAD")
+    hooks, trace = tmp_path / "hooks", tmp_path / "trace"
+    hooks.mkdir()
+    for name in ("post-checkout", "reference-transaction"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {trace}\n")
+        (hooks / name).chmod(0o755)
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f"[core]\n\thooksPath = {hooks}\n[submodule]\n\trecurse = true\n")
+    others = {"GIT_CONFIG_GLOBAL": str(settings), "GIT_CONFIG_SYSTEM": str(settings), "GIT_DIR": "/nowhere"}
+    git = replace(place.git, environment={**place.git.environment, **others})
+    fetch_commit(git, place.commit(revision=commit), place.folder)
+    assert list((place.folder / "sub").iterdir()) == []
+    assert not trace.exists()
+    assert inner != commit
+
+
+def test_a_server_that_fails_for_a_moment_is_asked_again(place: Place) -> None:
+    place.server.broken = 2
+    fetch_commit(replace(place.git, waits=(0.0, 0.0, 0.0)), place.commit(), place.folder)
+    assert (place.folder / "train.py").read_text() == "first"
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome", "reason", "words"),
+    [
+        ("wrong password", "Configuration", "RepositoryRefused", "spec.source.git.secretName: the server of https:"),
+        ("no password", "Configuration", "RepositoryRefused", "refuses access"),
+        ("untrusted", "Configuration", "CertificateRefused", "into the Secret as ca.crt"),
+        ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{NOBODY}"),
+        ("no folder", "Configuration", "PathNotFound", "spec.source.git.path: commit .* has no folder nowhere"),
+        ("a file", "Configuration", "PathNotFound", "has no folder train.py"),
+        ("no repository", "Configuration", "RepositoryNotFound", "spec.source.git.repository: there is no repository"),
+        ("no git", "Configuration", "GitMissing", "spec.source.git.image: the image has no git"),
+        ("no server", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*(refused|connect)"),
+        ("no host", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*[Rr]esolv"),
+        ("server fails", "Infrastructure", "SourceNotFetched", "cannot be fetched: .*503"),
+        ("program", "Configuration", "RepositoryRefused", "another protocol"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_words_and_has_its_class(
+    place: Place, case: str, outcome: str, reason: str, words: str
+) -> None:
+    changes: dict[str, Any] = {
+        "no commit": {"revision": NOBODY},
+        "no folder": {"path": "nowhere"},
+        "a file": {"path": "train.py"},
+        "no repository": {"repository": place.server.url("nothing")},
+        "no server": {"repository": "https://127.0.0.1:1/code"},
+        "no host": {"repository": "https://git.invalid/code"},
+        "program": {"repository": "ext::sh -c true"},
+    }.get(case, {})
+    assert place.git.credentials is not None
+    git = place.git
+    if case == "wrong password":
+        (place.git.credentials / "password").write_text("guess")
+    elif case == "no password":
+        (place.git.credentials / "password").unlink()
+    elif case == "untrusted":
+        git = replace(git, credentials=None)
+    elif case == "no git":
+        git = replace(git, environment={"PATH": "/nowhere"})
+    elif case == "server fails":
+        place.server.broken = 9
+    with pytest.raises(FetchProblem, match=words) as caught:
+        fetch_commit(git, place.commit(**changes), place.folder)
+    assert (caught.value.failure.class_, caught.value.failure.reason) == (outcome, reason)
+    assert "guess" not in str(caught.value)
+
+
+GIT_SAYS = {
+    "git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.": "RepositoryRefused",
+    "Host key verification failed.\nfatal: Could not read from remote repository.": "HostKeyRefused",
+    "ssh: connect to host x port 22: Connection timed out\nfatal: Could not read from remote": "SourceNotFetched",
+    "ssh: Could not resolve hostname x: Name or service not known": "SourceNotFetched",
+    "ERROR: Repository not found.\nfatal: Could not read from remote repository.": "RepositoryNotFound",
+    "error: cannot run ssh: No such file or directory\nfatal: unable to fork": "GitNotUsable",
+    "fatal: unable to find remote helper for 'https'": "GitNotUsable",
+    "fatal: remote error: upload-pack: not our ref 123": "CommitNotFound",
+    "error: RPC failed; HTTP 500 curl 22 The requested URL returned error: 500\nfatal: early EOF": "SourceNotFetched",
+    "fatal: unable to access 'https://x/': The requested URL returned error: 429": "SourceNotFetched",
+    "fatal: unable to access 'https://x/': The requested URL returned error: 403": "RepositoryRefused",
+    "fatal: write error: No space left on device": "SourceNotFetched",
+    "": "SourceNotFetched",
+}
+
+
+@pytest.mark.parametrize("words", GIT_SAYS, ids=GIT_SAYS.values())
+def test_gits_words_have_a_reason(words: str) -> None:
+    problem = classify_words(words, repository="git@x:code", revision=NOBODY)
+    assert problem.failure.reason == GIT_SAYS[words]
+    assert problem.is_lasting == (problem.failure.reason != "SourceNotFetched")
+    assert problem.failure.message.startswith("spec.source.git")
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    folder = tmp_path / "secret"
+    folder.mkdir()
+    (folder / "ssh-privatekey").write_text("KEY")
+    (folder / "ssh-privatekey").chmod(0o440)
+    return folder
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_ssh_takes_the_key_and_the_hosts_of_the_secret_only(secret: Path, tmp_path: Path, is_known: bool) -> None:
+    if is_known:
+        (secret / "known_hosts").write_text("host ssh-ed25519 AAAA")
+    command = build_ssh_command(secret, home=tmp_path)
+    key = tmp_path / "key"
+    assert key.read_text() == "KEY\n"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    hosts = secret / "known_hosts" if is_known else tmp_path / "known_hosts"
+    assert f"UserKnownHostsFile={hosts}" in command
+    assert f"StrictHostKeyChecking={'yes' if is_known else 'accept-new'}" in command
+    assert command.startswith(f"ssh -F /dev/null -i {key} ")
+    assert "BatchMode=yes" in command and "IdentitiesOnly=yes" in command
+
+
+def test_git_uses_that_ssh_and_no_password(secret: Path, tmp_path: Path) -> None:
+    git = Git({"PATH": "/bin", "HTTPS_PROXY": "p", "SECRET": "s"}, home=tmp_path, credentials=secret, bundle="b.pyz")
+    commit = FetchedCommit("git@host:code.git", NOBODY)
+    assert build_environment(git, commit) == {
+        "PATH": "/bin",
+        "HTTPS_PROXY": "p",
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_ALLOW_PROTOCOL": "https:ssh",
+        "GIT_LFS_SKIP_SMUDGE": "1",
+        "GIT_SSH_COMMAND": build_ssh_command(secret, home=tmp_path),
+    }
+    assert not [word for word in build_command(git, commit) if "b.pyz" in word]
+
+
+def test_a_secret_of_the_wrong_kind_or_none_is_said(secret: Path, tmp_path: Path) -> None:
+    with pytest.raises(FetchProblem, match=r"Secret keys has no password \(with username\) or ca.crt for") as caught:
+        check_credentials(secret, repository="https://host/code", secret="keys")
+    assert caught.value.is_lasting
+    check_credentials(secret, repository="git@host:code", secret="keys")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FetchProblem, match="there is no Secret keys; create it") as caught:
+        check_credentials(tmp_path / "empty", repository="git@host:code", secret="keys")
+    assert not caught.value.is_lasting
+
+
+def run_container(place: Place, tmp_path: Path, bundle: str, **git: Any) -> tuple[int, str, Outcome | None]:
+    """As a kubelet runs the init container: code, log, last word."""
+    wanted = {"repository": place.server.url("code"), "revision": place.commits[1], "secretName": "s", **git}
+    values: dict[str, Any] = {"namespace": "n", "name": "j", "uid": "u", "run_name": "r", "framework": "Torch"}
+    job = JobInput(**values, train_func="m:f", scaling={}, worker_pods=1, ray_node={}, git=wanted)
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / FILE).write_text(job.to_json())
+    end = tmp_path / "end"
+    environment = {
+        "PATH": os.environ["PATH"],
+        e.INPUT: str(tmp_path / "input"),
+        e.SOURCE: str(tmp_path / "source"),
+        e.TEMP: str(place.git.home),
+        e.BUNDLE: bundle,
+        e.GIT_CREDENTIALS: str(place.git.credentials),
+        e.TERMINATION_MESSAGE: str(end),
+    }
+    done = subprocess.run([sys.executable, "-I", bundle, "fetch"], env=environment, capture_output=True, text=True)
+    said = json.loads(end.read_text()) if end.exists() else None
+    return done.returncode, done.stdout + done.stderr, Outcome(**said) if said else None
+
+
+def test_the_init_container_fetches_and_ends(place: Place, tmp_path: Path, bundle: str) -> None:
+    code, log, outcome = run_container(place, tmp_path, bundle)
+    assert (code, outcome) == (0, None), log
+    assert (place.folder / "train.py").read_text() == "second"
+    assert place.server.url("code") in log and "pass word" not in log
+
+
+def test_the_init_containers_last_word_is_the_reason(place: Place, tmp_path: Path, bundle: str) -> None:
+    code, log, outcome = run_container(place, tmp_path, bundle, revision=NOBODY)
+    assert code == FailureClass("Configuration").exit_code
+    assert outcome is not None
+    assert (outcome.outcome, outcome.reason) == ("Configuration", "CommitNotFound")
+    assert NOBODY in outcome.message and outcome.message in log
+
+
+def test_a_pod_that_cannot_write_says_so_and_is_tried_again(place: Place, tmp_path: Path, bundle: str) -> None:
+    assert place.git.credentials is not None
+    (place.git.credentials / "ssh-privatekey").write_text("KEY")
+    place.git.home.rmdir()
+    code, log, outcome = run_container(place, tmp_path, bundle, repository="git@host:code")
+    assert code == FailureClass("Infrastructure").exit_code
+    assert outcome is not None
+    assert outcome.message.startswith("spec.source.git: FileNotFoundError: ")
+    assert "Traceback" not in log

@@ -1,0 +1,61 @@
+"""The checkpoint of spec.resumeFrom on a worker, and the look at it before training."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution import context as ray_context
+
+from railhead.driver.errors import JobRefused
+from railhead.driver.rank.initial import offer_checkpoint
+from railhead.driver.rank.loop import mark_loop
+from railhead.driver.storage.acquire_run import check_initial
+
+
+class Context:
+    """Of Ray's, the one thing that is changed."""
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        self.checkpoint = checkpoint
+
+
+@pytest.mark.parametrize("own", [None, "/runs/mine/c1"])
+def test_it_is_offered_until_the_run_has_one_of_its_own(monkeypatch: pytest.MonkeyPatch, own: str | None) -> None:
+    context = Context(Checkpoint(own) if own else None)
+    monkeypatch.setattr(ray_context, "get_train_context", lambda: context)
+    offer_checkpoint("/runs/other/c7")
+    assert context.checkpoint is not None and context.checkpoint.path == (own or "/runs/other/c7")
+
+
+def test_without_one_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_context, "get_train_context", lambda: pytest.fail("asked"))
+    offer_checkpoint("")
+
+
+def loop(config: Any) -> Any:
+    return config
+
+
+def test_a_users_loop_keeps_its_parameters() -> None:
+    assert list(inspect.signature(mark_loop(loop, initial="/c")).parameters) == ["config"]
+    assert list(inspect.signature(mark_loop(lambda: None, initial="/c")).parameters) == []
+
+
+def test_a_checkpoint_that_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
+    for folder in ("absent", "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        with pytest.raises(JobRefused, match=r"spec\.resumeFrom .*: there is no checkpoint, the folder is missing or"):
+            check_initial(str(tmp_path / folder))
+    (tmp_path / "empty" / "weights").write_text("w")
+    check_initial(str(tmp_path / "empty"))
+
+
+def test_a_uri_that_cannot_be_read_is_said_with_its_field() -> None:
+    with pytest.raises(
+        JobRefused, match=r"^spec\.resumeFrom nonsense://b/c cannot be read: |^spec\.resumeFrom nonsense"
+    ):
+        check_initial("nonsense://b/c")

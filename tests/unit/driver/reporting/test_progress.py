@@ -1,0 +1,113 @@
+"""Progress: Ray's news -> what is reported."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import pytest
+
+from railhead.contract.checkpoint import MAX_METRIC_VALUE, MAX_METRICS, Checkpoint
+from railhead.contract.report import RunWarning, State
+from railhead.driver.reporting.progress import _STATES, Progress, build_checkpoint_uri, format_metrics
+from railhead.driver.train_controller.callback import never_raises
+
+WARNING = RunWarning("RunNameDiffers", "another name")
+
+
+def test_commits_are_numbered_on_from_earlier_attempts() -> None:
+    now = Progress().with_report({"loss": 1}, checkpoint_uri="/r/c1", first_index=5, time="t1")
+    now = now.with_report({"loss": 0.5}, checkpoint_uri=None, first_index=5, time="t2")
+    assert now.checkpoint == Checkpoint("/r/c1", 5, "t1", {"loss": "1"})
+    assert (now.reports, now.metrics) == (2, {"loss": "0.5"})
+    now = now.with_report({"loss": 0.25}, checkpoint_uri="/r/c2", first_index=5, time="t3")
+    assert now.checkpoint is not None
+    assert now.checkpoint.index == 6
+    assert Progress.from_dict(now.to_dict()) == now
+
+
+@pytest.mark.parametrize(
+    ("names", "state"),
+    [
+        (["INITIALIZING"], "SCHEDULING"),
+        (["SCHEDULING"], "SCHEDULING"),
+        (["SCHEDULING", "RESCHEDULING", "SCHEDULING"], "SCHEDULING"),
+        (["RUNNING"], "RUNNING"),
+        (["RUNNING", "PREEMPTING"], "RUNNING"),
+        (["RUNNING", "RESTARTING"], "RESTARTING"),
+        (["RUNNING", "RESTARTING", "SCHEDULING"], "RESTARTING"),
+        (["RUNNING", "RESTARTING", "SCHEDULING", "RUNNING"], "RUNNING"),
+        (["RUNNING", "SHUTTING_DOWN"], "RUNNING"),
+        (["RUNNING", "SHUTTING_DOWN", "ERRORED"], "ERRORED"),
+        (["RUNNING", "FINISHED"], "FINISHED"),
+        (["SOMETHING_NEW"], "STARTING"),
+    ],
+)
+def test_states(names: list[str], state: str) -> None:
+    now = Progress()
+    for name in names:
+        now = now.with_ray_state(name)
+    assert now.state == state
+
+
+@pytest.mark.parametrize(
+    ("names", "is_training"),
+    [
+        ([], False),
+        (["SCHEDULING"], False),
+        (["RUNNING"], True),
+        (["RUNNING", "PREEMPTING"], True),
+        (["RUNNING", "SOMETHING_NEW"], True),
+        (["RUNNING", "SHUTTING_DOWN"], False),
+        (["RUNNING", "RESTARTING"], False),
+        (["RUNNING", "RESTARTING", "SCHEDULING", "RUNNING"], True),
+        (["RUNNING", "FINISHED"], False),
+    ],
+)
+def test_reports_are_awaited_only_while_the_group_trains(names: list[str], is_training: bool) -> None:
+    now = Progress()
+    for name in names:
+        now = now.with_ray_state(name)
+    assert now.is_training is is_training
+    assert not now.begin_run(run_uri="/r").is_training
+
+
+def test_only_states_of_the_contract() -> None:
+    assert {state for pair in _STATES.values() for state in pair} <= set(get_args(State))
+
+
+def test_metrics_are_short_texts() -> None:
+    class Scalar:
+        def item(self) -> float:
+            return 0.123456789
+
+    class Vector:
+        def item(self) -> float:
+            raise ValueError("only one element tensors can be converted")
+
+    given = {"a": 0.1 + 0.2, "b": 3, "c": True, "d": "x" * 999, "e": Scalar(), "f": Vector(), "g": [1], "h": math.nan}
+    texts = format_metrics(given)
+    assert texts == {"a": "0.3", "b": "3", "c": "True", "d": "x" * MAX_METRIC_VALUE, "e": "0.123457", "h": "nan"}
+    assert len(format_metrics({str(n): n for n in range(999)})) == MAX_METRICS
+
+
+def test_another_fit_counts_on() -> None:
+    first = Progress(state="FINISHED", has_run=True, reports=4, commits=2, processes=("a-1",), run_uri="/runs/a")
+    second = first.begin_run(run_uri="/runs/b", warning=WARNING)
+    assert second.with_ray_state("SCHEDULING").state == "SCHEDULING"
+    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/b", WARNING)
+    assert Progress.from_dict(second.to_dict()) == second
+
+
+def test_checkpoint_uri() -> None:
+    assert build_checkpoint_uri("/runs/", "c1") == "/runs/c1"
+    assert build_checkpoint_uri("s3://bucket/x?region=a", "c1") == "s3://bucket/x/c1?region=a"
+
+
+def test_callback_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    @never_raises
+    def hook() -> None:
+        raise OSError("no space")
+
+    hook()
+    assert "no space" in capsys.readouterr().err

@@ -1,0 +1,272 @@
+"""A script as the driver, without a cluster: how it is started, how its end is judged, what is put into it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+from ray.train.v2.api.callback import RayTrainCallback
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from railhead.contract import environment as e
+from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import FILE
+from railhead.driver.ending import Ending, build_outcome, find_exit_code
+from railhead.driver.errors import AttemptFailed, JobRefused
+from railhead.driver.node.process import kill_child
+from railhead.driver.pod import Pod
+from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.script import fit as script_fit
+from railhead.driver.script.ending import decide_ending
+from railhead.driver.script.run import SCRIPT, ScriptHost, build_command, find_missing_file, run_script
+from railhead.driver.train_controller.callback_path import CALLBACKS
+from railhead.driver.trainers.run_settings import RunSettings
+from tests.ray.pods import make_job
+
+SAID = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")
+OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
+
+
+@pytest.mark.parametrize(
+    ("code", "fit", "failure", "words", "expected"),
+    [
+        (0, Fit(1, FINISHED), None, [], ("Succeeded", "TrainingSucceeded", "")),
+        (0, None, None, ["a line"], ("Configuration", "NoFit", "has not called fit()")),
+        (0, Fit(2, FAILED, SAID), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
+        (1, Fit(2, FAILED, SAID), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
+        (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
+        (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed and left no reason")),
+        (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() still ran")),
+        (1, Fit(1, RUNNING), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
+        (
+            1,
+            Fit(1, FINISHED),
+            None,
+            ["KeyError: 'a'"],
+            ("Application", "ScriptFailed", "code 1 after fit():\nKeyError"),
+        ),
+        (2, None, None, ["a", "b"], ("Application", "ScriptFailed", "ended with code 2 before any fit():\na\nb")),
+        (-9, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as when the head pod")),
+        (-11, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGSEGV in fit()")),
+        (1, None, None, ["ModuleNotFoundError: No module named 'x'"], ("Configuration", "EntrypointNotUsable", "'x'")),
+        (1, None, None, ["SyntaxError: invalid"], ("Configuration", "EntrypointNotUsable", "SyntaxError")),
+        (1, Fit(1, FINISHED), None, ["ImportError: x"], ("Application", "ScriptFailed", "ImportError")),
+    ],
+)
+def test_how_a_script_ended(
+    code: int, fit: Fit | None, failure: Failure | None, words: list[str], expected: tuple[str, str, str]
+) -> None:
+    ending = decide_ending(code, fit=fit, failure=failure, words=words)
+    outcome = build_outcome(ending)
+    assert (outcome.outcome, outcome.reason) == expected[:2]
+    assert expected[2] in outcome.message
+    assert find_exit_code(ending) == (0 if outcome.has_succeeded else FailureClass(expected[0]).exit_code)
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (["python", "train.py"], ""),
+        (["python3.11", "-u", "-W", "error", "train.py", "absent.py"], ""),
+        (["python", "absent.py"], "absent.py"),
+        (["/usr/bin/python3", "-X", "dev", "sub/absent.py"], "sub/absent.py"),
+        (["python", "-m", "absent"], ""),
+        (["python", "-c", "print()"], ""),
+        (["torchrun", "absent.py"], ""),
+        (["python"], ""),
+    ],
+)
+def test_a_script_that_is_not_there_is_known_before_ray(tmp_path: Path, command: list[str], missing: str) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert find_missing_file(command, str(tmp_path)) == missing
+
+
+@pytest.mark.parametrize("path", CALLBACKS)
+def test_contract_ray_finds_our_callbacks_by_name(path: str) -> None:
+    module, _, name = path.rpartition(".")
+    assert issubclass(getattr(importlib.import_module(module), name), RayTrainCallback)
+
+
+def test_python_is_the_one_that_has_ray() -> None:
+    assert build_command(["python", "a"]) == [sys.executable, "a"]
+    assert build_command(["/opt/python", "a"]) == ["/opt/python", "a"]
+
+
+class Host:
+    """The head, as far as a script sees it."""
+
+    def __init__(self) -> None:
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.adopted = threading.Event()
+
+    def adopt(self, child: subprocess.Popen[bytes]) -> None:
+        self.children.append(child)
+        self.adopted.set()
+
+    def as_host(self) -> ScriptHost:
+        return ScriptHost(adopt=self.adopt, wait_for_ranks=lambda processes, timeout: True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(e.SOURCE, str(tmp_path))
+    monkeypatch.setenv("RAILHEAD_TEST", "1")
+    return tmp_path
+
+
+def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = None) -> Ending:
+    (folder / "train.py").write_text(textwrap.dedent(code))
+    job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
+    offer = RunSettings("the-run", "/runs", 3)
+    own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
+    said: list[str] = []
+    return run_script(
+        job, Pod.from_environment(own), offer=offer, spool=Spool(folder), host=host.as_host(), log=said.append
+    )
+
+
+def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code = """
+        import os, sys
+        print(sys.argv[1], os.path.basename(os.getcwd()) == os.path.basename(sys.path[0]), flush=True)
+        names = ["RAILHEAD_RUN_NAME", "RAILHEAD_STORAGE_PATH", "RAILHEAD_NUM_WORKERS", "RAY_ADDRESS"]
+        print([os.environ[name] for name in names], file=sys.stderr)
+        print(os.environ["RAY_TRAIN_CALLBACKS"], os.environ["RAILHEAD_TEST"])
+        sys.stdout.write("no end of line")
+        sys.exit(5)
+    """
+    ending = run(folder, code, Host())
+    out, err = capfd.readouterr()
+    assert out.splitlines() == ["two words True", f"{','.join(CALLBACKS)} 1", "no end of line"]
+    assert err.splitlines() == ["['the-run', '/runs', '3', '10.0.0.2:6379']"]
+    assert build_outcome(ending).message.endswith(
+        "code 5 before any fit():\n['the-run', '/runs', '3', '10.0.0.2:6379']"
+    )
+
+
+def test_a_command_that_cannot_be_started_is_refused(folder: Path) -> None:
+    with pytest.raises(JobRefused) as caught:
+        run(folder, "", Host(), entrypoint=["no-such-program"])
+    assert caught.value.failure.reason == "EntrypointNotUsable"
+    assert "trainer.entrypoint: no-such-program cannot be started: No such file or directory" in str(caught.value)
+
+
+def test_the_head_can_end_a_script_with_all_that_it_started(folder: Path) -> None:
+    code = """
+        import subprocess, sys
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        open("pid", "w").write(str(child.pid))
+        child.wait()
+    """
+    host, endings = Host(), []
+    thread = threading.Thread(target=lambda: endings.append(run(folder, code, host)))
+    thread.start()
+    assert host.adopted.wait(30)
+    while not (folder / "pid").exists() or not (folder / "pid").read_text():
+        assert host.children[0].poll() is None
+    kill_child(host.children[0])
+    thread.join(30)
+    assert "was killed by SIGKILL" in str(endings)
+    stat = Path("/proc", (folder / "pid").read_text(), "stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+HOOKED = """
+    import os, sys
+    sys.path.insert(0, os.environ["MODULES"])
+    from railhead.driver.script import hooks
+    seen = []
+    sys.meta_path.insert(0, hooks.AfterImport({"here": seen.append, "absent": seen.append, "pkg.sub": seen.append}))
+    try:
+        import absent
+    except ImportError as error:
+        print(error)
+    import here, pkg.sub, pkg.sub
+    assert seen == [here, pkg.sub] and here.value == 1, seen
+    assert "exec_module" not in vars(here.__spec__.loader)
+    ray = type(sys)("ray")
+    ray.init = lambda address=None, **options: (address, options)
+    os.environ.update(RAILHEAD_POD_IP="10.0.0.2", RAY_ADDRESS="10.0.0.2:1")
+    hooks.use_own_node(ray)
+    print(ray.init(), ray.init("auto", namespace="a"), ray.init(address="10.0.0.2:1"), ray.init("local"))
+"""
+
+
+def test_something_is_done_right_after_an_import(tmp_path: Path) -> None:
+    (tmp_path / "here.py").write_text("value = 1")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("")
+    (tmp_path / "pkg" / "sub.py").write_text("")
+    command = [sys.executable, "-c", textwrap.dedent(HOOKED)]
+    done = subprocess.run(command, env={**os.environ, "MODULES": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    mine = {"_node_ip_address": "10.0.0.2"}
+    assert done.stdout.splitlines() == [
+        "No module named 'absent'",
+        f"{(None, mine)} {('auto', {'namespace': 'a', **mine})} {('10.0.0.2:1', mine)} {('local', {})}",
+    ]
+
+
+def test_sitecustomize_is_cheap_where_no_script_runs(tmp_path: Path) -> None:
+    code = "import sys; from railhead.driver.site import customize; customize('/x/sitecustomize.py'); "
+    code += "print('railhead.driver.script.hooks' in sys.modules)"
+    for value in ("", "1"):
+        command = [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, *sys.path]
+        done = subprocess.run(command, env={**os.environ, SCRIPT: value}, capture_output=True, text=True)
+        assert done.stdout.split() == [str(bool(value))], done.stderr
+
+
+@pytest.fixture
+def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    """The environment of a script; our driver has heard every fit() already."""
+    (tmp_path / FILE).write_text(make_job(train_func="", entrypoint=["python"]).to_json())
+    values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
+    for name, value in {**values, **RunSettings("the-run", str(tmp_path), 2).to_environment()}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("RAILHEAD_RUN", "")
+    spool = Spool(tmp_path)
+    spool.write_heard(9)
+    return spool
+
+
+def make_trainer(workers: int = 2) -> DataParallelTrainer:
+    from ray.train import RunConfig, ScalingConfig
+
+    config = RunConfig(name="the-run", storage_path=os.environ["RAILHEAD_STORAGE_PATH"])
+    return DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=workers), run_config=config)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
+    def fail(trainer: object) -> None:
+        raise RuntimeError("no")
+
+    def succeed(trainer: object) -> str:
+        in_script.write_returned(1)
+        return "result"
+
+    assert script_fit.watch_fit(make_trainer(), succeed) == "result"
+    assert in_script.read_fit() == Fit(1, FINISHED)
+    in_script.write_failure(OUT_OF_MEMORY)
+    with pytest.raises(RuntimeError):
+        script_fit.watch_fit(make_trainer(), fail)
+    failed = in_script.read_fit()
+    assert failed is not None and failed.failure is not None
+    assert (failed.number, failed.state, failed.failure.reason) == (2, FAILED, "RayTrainFailed")
+    with pytest.raises(JobRefused):
+        script_fit.watch_fit(make_trainer(5), lambda trainer: "result")
+    refused = in_script.read_fit()
+    assert refused is not None and refused.failure is not None
+    assert refused.failure.message.startswith("trainer.entrypoint: ScalingConfig asks for 5 workers of 1 CPU")
+    script_fit.watch_fit(make_trainer(), succeed)
+    with pytest.raises(AttemptFailed, match="has not said that the training function returned on every rank"):
+        script_fit.watch_fit(make_trainer(), lambda trainer: "the success of the fit() before is not this one's")
+    silent = in_script.read_fit()
+    assert silent is not None and silent.failure is not None
+    assert (silent.state, silent.failure.reason) == (FAILED, "TrainFunctionNotReturned")

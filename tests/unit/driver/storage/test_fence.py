@@ -1,0 +1,194 @@
+"""Who may write into a run's folder: the order of claims, and Ray's own checkpoint manager behind the fence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+from ray.train import Checkpoint, CheckpointConfig
+from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
+from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2._internal.execution.training_report import _TrainingReport
+
+from railhead.contract import environment as e
+from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
+from railhead.driver.storage import fence
+from railhead.driver.storage.fence import Claim, look, take_run
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.train_controller.fence import FenceCallback
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
+UID, OTHER = "0a1b-mine", "9f8e-other"
+
+
+@pytest.fixture(autouse=True)
+def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller has a process of its own; here what is put into Ray's module must go again."""
+    monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    return RunFolder(LocalFileSystem(), str(tmp_path / "r"))
+
+
+def test_a_later_attempt_shuts_out_the_earlier_one(folder: RunFolder) -> None:
+    first = take_run(folder, uid=UID, attempt=1)
+    look(folder, first)
+    second = take_run(folder, uid=UID, attempt=2)
+    with pytest.raises(Fenced, match="attempt 2 has taken over the run; attempt 1 commits"):
+        look(folder, first)
+    with pytest.raises(Fenced):
+        take_run(folder, uid=UID, attempt=1)
+    look(folder, second)
+
+
+def test_a_job_takes_the_run_from_another_one_for_good(folder: RunFolder) -> None:
+    earlier = take_run(folder, uid=OTHER, attempt=7)
+    mine = take_run(folder, uid=UID, attempt=1)
+    with pytest.raises(JobRefused, match=r"run\.name: another TrainJob \(uid 0a1b-mine\)"):
+        look(folder, earlier)
+    with pytest.raises(JobRefused):
+        take_run(folder, uid=OTHER, attempt=8)
+    look(folder, mine)
+    look(folder, take_run(folder, uid=UID, attempt=2))
+
+
+@pytest.mark.parametrize("uid", [UID, OTHER])
+@pytest.mark.parametrize("step", range(4))  # two looks at all claims, two writes
+def test_of_two_that_begin_at_once_one_goes_on(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, uid: str, step: int
+) -> None:
+    """The other one's whole beginning falls between two steps of this one's."""
+    steps: list[str] = []
+    claims: list[Claim] = []
+
+    def meanwhile(name: str) -> Callable[..., Any]:
+        method = getattr(RunFolder, name)
+
+        def call(self: RunFolder, *arguments: Any) -> Any:
+            steps.append(name)
+            if len(steps) == step + 1:
+                claims.append(take_run(folder, uid=uid, attempt=2))
+            return method(self, *arguments)
+
+        return call
+
+    for name in ("list_names", "write"):
+        monkeypatch.setattr(RunFolder, name, meanwhile(name))
+    with contextlib.suppress(Fenced, JobRefused):
+        claims.append(take_run(folder, uid=UID, attempt=1))
+    assert len(claims) >= 1 and steps
+    free = [claim for claim in claims if is_free(folder, claim)]
+    assert len(free) == 1, claims
+    assert is_free(folder, free[0])
+
+
+def is_free(folder: RunFolder, claim: Claim) -> bool:
+    try:
+        look(folder, claim)
+    except (Fenced, JobRefused):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("text", ["", "000001.0a1b", "nonsense", None])
+def test_a_fence_that_is_just_being_written_is_no_permission(folder: RunFolder, text: str | None) -> None:
+    first = take_run(folder, uid=UID, attempt=1)
+    second = take_run(folder, uid=UID, attempt=2)
+    path = Path(folder.find(fence.FENCE))
+    path.unlink() if text is None else path.write_text(text)
+    with pytest.raises(Fenced):
+        look(folder, first)
+    look(folder, second)
+    assert path.read_text() == str(second)
+
+
+def test_one_file_is_read_and_nothing_else(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = take_run(folder, uid=UID, attempt=3)
+    reads: list[str] = []
+    read = RunFolder.read
+    monkeypatch.setattr(RunFolder, "read", lambda self, name: reads.append(name) or read(self, name))  # type: ignore[func-returns-value]
+    for name in ("list_names", "write"):
+        monkeypatch.setattr(RunFolder, name, lambda *_: pytest.fail("more than a read"))
+    look(folder, claim)
+    assert reads == [fence.FENCE]
+
+
+class Controller:
+    """A real checkpoint manager with our callback, as in Ray Train's controller of one attempt."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, attempt: int) -> None:
+        self.storage = StorageContext(storage_path=str(folder), experiment_dir_name="r")
+        self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
+        self.temp = folder / f"temp-{attempt}"
+        monkeypatch.setenv(e.TEMP, str(self.temp))
+        claim = take_run(self.folder, uid=UID, attempt=attempt)
+        monkeypatch.setenv("RAILHEAD_RUN", "")
+        RunContext("/runs/r", claim=str(claim)).write()
+        self.manager = CheckpointManager(CheckpointConfig(num_to_keep=1), self.storage)
+        self.callback = FenceCallback()
+        self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
+        for _ in range(2):  # a group that forms anew
+            self.callback.after_worker_group_start(self.group)
+
+    def commit(self, name: str) -> None:
+        Path(self.folder.find(name)).mkdir()
+        checkpoint = Checkpoint(path=self.folder.find(name), filesystem=self.storage.storage_filesystem)
+        report = _TrainingReport(checkpoint, {}, False)
+
+        async def run() -> None:
+            self.manager.after_report(report, [{}])
+
+        asyncio.run(run())
+
+    def checkpoints(self) -> list[str]:
+        return sorted(p.name for p in Path(self.folder.path).iterdir() if p.name.startswith("c"))
+
+    def latest(self) -> str:
+        text = Path(self.folder.path, "checkpoint_manager_snapshot.json").read_text()
+        return str(json.loads(text)["latest_checkpoint_result"]["checkpoint_dir_name"])
+
+
+def test_an_old_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Controller(tmp_path, monkeypatch, attempt=1)
+    for name in ("c0", "c1"):
+        old.commit(name)
+    assert [n for n in old.checkpoints() if n != "checkpoint_manager_snapshot.json"] == ["c1"]
+    new = Controller(tmp_path, monkeypatch, attempt=2)
+    with pytest.raises(Fenced):
+        old.commit("c2")
+    failure = Spool(old.temp).read_failure()
+    assert failure is not None and failure.class_ == "Fenced"
+    assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c1", True)
+    new.commit("c3")
+    assert (new.latest(), (tmp_path / "r" / "c1").exists()) == ("c3", False)
+    with pytest.raises(Fenced):
+        old.callback.after_worker_group_start(old.group)
+
+
+def test_a_successor_that_comes_between_a_commit_and_its_deletion_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Controller(tmp_path, monkeypatch, attempt=1)
+    old.commit("c0")
+    save = old.manager._save_state
+
+    def save_late() -> Any:  # after the look, before the snapshot is written
+        take_run(old.folder, uid=UID, attempt=2)
+        return save()
+
+    old.manager._save_state = save_late
+    with pytest.raises(Fenced):
+        old.commit("c1")
+    assert (tmp_path / "r" / "c0").exists(), "the successor may have read that c0 is the latest"

@@ -1,0 +1,250 @@
+"""Ray's snapshot in each form that it has had, and a run's folder after each kind of damage."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+from ray.train import Checkpoint, CheckpointConfig
+from ray.train.v2._internal.execution.checkpoint import checkpoint_manager
+from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import CheckpointManager
+from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2._internal.execution.training_report import _TrainingReport
+
+from railhead.contract import environment as e
+from railhead.driver.errors import JobRefused
+from railhead.driver.run_context import RunContext
+from railhead.driver.storage import repair
+from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.ray_form import find_form
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
+from railhead.driver.train_controller.fence import FenceCallback
+
+pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
+
+
+def result(name: str, **metrics: Any) -> dict[str, Any]:
+    return {"version": 0, "checkpoint_dir_name": name, "metrics": metrics}
+
+
+RESULTS = {
+    "checkpoint_results": [result("c1", loss=2.0), result("c0", loss=1.0)],
+    "latest_checkpoint_result": result("c1", loss=2.0),
+}
+FORM_2_52: dict[str, Any] = {"version": 0, **RESULTS}
+FORM_2_55: dict[str, Any] = {
+    "ray_version": "2.55.1",
+    **RESULTS,
+    "checkpoint_report_indices": [3, 2],
+    "pending_training_results": [result("c1", loss=2.0)],
+    "pending_validation_specs": [True],
+    "current_report_index": 5,
+    "validated_checkpoint_dir_names": ["c0", "long-gone"],
+}
+FORM_2_60: dict[str, Any] = {
+    **FORM_2_55,
+    "ray_version": "2.60.0",
+    "timed_out_validation_checkpoint_dir_names": ["c1"],
+    "failed_validation_checkpoint_dir_names": [],
+}
+FORMS = {"2.52": FORM_2_52, "2.55": FORM_2_55, "2.60": FORM_2_60}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_snapshot_is_written_as_it_was_read(form: str) -> None:
+    values = FORMS[form]
+    snapshot = parse_snapshot(json.dumps(values))
+    written = json.loads(write_snapshot(snapshot, fields=values, ray_version=values.get("ray_version", "")))
+    if "validated_checkpoint_dir_names" in values:
+        assert written.pop("validated_checkpoint_dir_names") == ["c0"]
+        values = {key: value for key, value in values.items() if key != "validated_checkpoint_dir_names"}
+    assert written == values
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_installed_ray_goes_on_with_a_snapshot_of_another_one(form: str, tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for name in ("c0", "c1"):
+        run.commit(name)
+    (tmp_path / "r" / FILE).write_text(json.dumps(FORMS[form]))
+    (tmp_path / "r" / repair.COPY).unlink(missing_ok=True)
+    assert run.restore() == Restored("c1", None)
+    manager = Run(tmp_path).manager
+    assert manager.latest_checkpoint_result is not None
+    assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c1"
+    assert [r.metrics["loss"] for r in manager._checkpoint_results] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", " \n", "null", "[]", "{}", "\x00" * 40, json.dumps(FORM_2_60)[:-7], '{"checkpoint_results": [7]}',
+        json.dumps({**FORM_2_60, "checkpoint_report_indices": [1]}),
+        json.dumps({**FORM_2_60, "latest_checkpoint_result": result("other")}),
+        json.dumps({**FORM_2_52, "checkpoint_results": [{"checkpoint_dir_name": "", "metrics": {}}]}),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_unreadable(text: str) -> None:
+    with pytest.raises(SnapshotUnreadable):
+        parse_snapshot(text)
+
+
+@pytest.fixture(autouse=True)
+def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller has a process of its own; here what is put into Ray's module must go again."""
+    monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
+
+
+class Run:
+    """A real checkpoint manager behind the fence, as in Ray Train's controller."""
+
+    def __init__(self, folder: Path) -> None:
+        self.storage = StorageContext(storage_path=str(folder), experiment_dir_name="r")
+        self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
+        self.manager = CheckpointManager(CheckpointConfig(num_to_keep=2), self.storage)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("RAILHEAD_RUN", "")
+            RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
+            patch.setenv(e.TEMP, str(folder))
+            FenceCallback().after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
+
+    def commit(self, name: str, **metrics: Any) -> None:
+        folder = Path(self.folder.find(name))
+        folder.mkdir(exist_ok=True)
+        (folder / "weights").write_text(f"the weights of {name}")
+        (folder / "epoch").write_text(name)
+        checkpoint = Checkpoint(path=str(folder), filesystem=self.storage.storage_filesystem)
+        report = _TrainingReport(checkpoint, metrics, False)
+
+        async def register() -> None:
+            self.manager.after_report(report, [metrics])
+
+        asyncio.run(register())
+
+    def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> Restored:
+        return restore_run(self.folder, form=find_form(), known=known or {}, commits=commits)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Three commits, of which Ray keeps two."""
+    run = Run(tmp_path)
+    for number in range(3):
+        run.commit(f"c{number}", loss=float(number))
+    return run
+
+
+def remove(run: Path, name: str) -> None:
+    for file in (run / name).iterdir():
+        file.unlink()
+    (run / name).rmdir()
+
+
+def remove_both(run: Path) -> None:
+    for name in ("c1", "c2"):
+        remove(run, name)
+
+
+def empty(run: Path, name: str) -> None:
+    for file in (run / name).iterdir():
+        file.unlink()
+
+
+Hurt = Callable[[Path], object]
+DAMAGES: dict[str, tuple[Hurt, str, str, str]] = {
+    "empty": (lambda r: (r / FILE).write_text(""), "SnapshotUnreadable", "cannot be read (it is empty)", "c2"),
+    "cut-off": (
+        lambda r: (r / FILE).write_text((r / FILE).read_text()[:-9]), "SnapshotUnreadable", "cannot be read", "c2",
+    ),
+    "binary": (lambda r: (r / FILE).write_bytes(b"\xff\xfe\x00" * 9), "SnapshotUnreadable", "cannot be read", "c2"),
+    "gone": (lambda r: (r / FILE).unlink(), "SnapshotUnreadable", "is gone", "c2"),
+    "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
+    "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
+    "file-gone": (
+        lambda r: (r / "c2" / "weights").unlink(), "CheckpointIncomplete", "c2 is not complete (1 files of 2 b", "c1",
+    ),
+    "file-cut-off": (lambda r: (r / "c2" / "weights").write_text(""), "CheckpointIncomplete", "(2 files of 2 b", "c1"),
+    "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "checkpoint c1 is gone or empty", "c2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_the_run_goes_on_from_the_newest_whole_checkpoint(run: Run, tmp_path: Path, damage: str) -> None:
+    hurt, reason, words, latest = DAMAGES[damage]
+    hurt(tmp_path / "r")
+    claimed = run.restore()
+    assert claimed.latest == latest and claimed.warning is not None
+    assert (claimed.warning.reason, words in claimed.warning.message) == (reason, True), claimed
+    assert claimed.warning.message.endswith(f"; the run goes on from {latest}")
+    again = Run(tmp_path)
+    found = again.manager.latest_checkpoint_result
+    assert found is not None and (Path(found.checkpoint.path).name, found.metrics) == (
+        latest,
+        {"loss": float(latest[1])},
+    )
+    assert again.restore() == Restored(latest, None), "what was made whole is whole"
+    again.commit("c9", loss=9.0)
+    assert again.restore() == Restored("c9", None)
+
+
+def test_nothing_is_touched_while_all_is_well(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / "c2" / "added-later").write_text("by the user")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")}
+    assert run.restore() == Restored("c2", None)
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")} == before
+
+
+def test_a_copy_that_was_cut_off_does_no_harm(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / repair.COPY).write_text("{")
+    assert run.restore() == Restored("c2", None)
+    (tmp_path / "r" / FILE).write_text("{")
+    claimed = run.restore()
+    assert claimed.latest == "c2" and claimed.warning is not None
+
+
+def test_the_status_knows_a_checkpoint_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / FILE).unlink()
+    (tmp_path / "r" / repair.COPY).unlink()
+    claimed = run.restore(known={"c2": 2, "c0": 0})
+    assert claimed.latest == "c2"
+    manager = Run(tmp_path).manager
+    assert manager.latest_checkpoint_result is not None and manager._current_report_index == 3
+
+
+@pytest.mark.parametrize("hurt", [remove_both, lambda r: (r / FILE).write_text("")])
+def test_with_none_left_the_job_ends_and_does_not_train_from_the_beginning(
+    run: Run, tmp_path: Path, hurt: Hurt
+) -> None:
+    hurt(tmp_path / "r")
+    if (tmp_path / "r" / "c2").exists():
+        (tmp_path / "r" / repair.COPY).unlink()
+    with pytest.raises(JobRefused, match=r"run\.storagePath: .*no other checkpoint of the 3 that were committed is"):
+        run.restore()
+    claimed = run.restore(commits=0)  # as for the first attempt of another job of this run.name
+    assert claimed.latest is None and claimed.warning is not None
+    assert claimed.warning.message.endswith("no checkpoint is known, so training begins anew")
+    assert Run(tmp_path).manager.latest_checkpoint_result is None
+    assert (tmp_path / "r" / repair.UNREADABLE).exists()
+
+
+def test_a_run_without_a_commit_begins(tmp_path: Path) -> None:
+    folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
+    assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(None, None)
+    with pytest.raises(JobRefused, match=f"{FILE} is gone"):
+        restore_run(folder, form=find_form(), known={}, commits=1)
+
+
+def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    for _ in range(2):
+        run.commit("last")
+    (tmp_path / "r" / "last" / "weights").write_text("")
+    assert run.restore() == Restored("last", None)

@@ -1,0 +1,145 @@
+"""Training that reports nothing: how long it is counted, and what is said of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver import hang_detection as silence_module
+from railhead.driver.ending import is_premature
+from railhead.driver.hang_detection import HangDetector, describe_stacks, explain_hang, watch_for_hang
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller.stacks import find_package, find_place, read_stacks
+
+TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
+
+
+def rank(number: int, place: str, stack: str = "s", pod: str = "w") -> dict[str, Any]:
+    return {"rank": number, "pod": f"{pod}{number}", "place": place, "stack": stack}
+
+
+def test_silence_is_counted_from_the_last_report_of_a_group_that_trains() -> None:
+    silence = HangDetector()
+    assert silence.count(TRAINING, now=100.0) == 0
+    assert silence.count(TRAINING, now=102.0) == 2
+    assert silence.count(TRAINING, now=104.0) == 4
+    news = replace(TRAINING, reports=4)
+    assert silence.count(news, now=105.0) == 0
+    assert silence.count(news, now=107.0) == 2
+    assert silence.count(replace(news, is_training=False), now=108.0) == 0
+    assert silence.count(news, now=110.0) == 0, "it trains again from now on"
+    assert silence.count(news, now=112.0) == 2
+    assert silence.count(replace(news, processes=("a-2",)), now=113.0) == 0, "another group"
+
+
+def test_a_driver_that_was_not_run_itself_has_seen_no_silence() -> None:
+    silence = HangDetector()
+    silence.count(TRAINING, now=0.0)
+    assert silence.count(TRAINING, now=36_000.0) == silence_module.LONGEST_LOOK
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence_module, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
+    spool, endings, said = Spool(tmp_path), list[Failure](), list[str]()
+    spool.write(TRAINING.to_dict())
+    spool.write_deadline(None)
+    watch = threading.Thread(
+        target=watch_for_hang, args=(spool,), kwargs={"deadline": 0.02, "log": said.append, "on_fatal": endings.append}
+    )
+    watch.start()
+    watch.join(0.3)
+    assert watch.is_alive() and not endings, "it was lifted"
+    spool.write_deadline(0.05)
+    watch.join(10)
+    [ending] = endings
+    assert (ending.class_, ending.reason) == (FailureClass.HANG, "ProgressDeadlineExceeded")
+    assert is_premature(ending)
+    assert "controller does not answer" in ending.message
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -> None:
+    spool, endings = Spool(tmp_path), list[Failure]()
+
+    def log(text: str) -> None:
+        if "has reported nothing" in text:
+            spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
+            spool.write_deadline(None)
+
+    spool.write(TRAINING.to_dict())
+    watch = threading.Thread(
+        target=watch_for_hang,
+        args=(spool,),
+        kwargs={"deadline": 0.05, "log": log, "on_fatal": endings.append},
+        daemon=True,
+    )
+    watch.start()
+    watch.join(0.5)
+    assert watch.is_alive() and not endings
+
+
+def test_the_message_names_the_few_before_the_many() -> None:
+    waits = [rank(number, "at t.py:9 in step, inside torch") for number in (0, 2, 3, 5)]
+    message = explain_hang([*waits, rank(1, "at t.py:4 in load"), rank(4, "", "")], limit=600)
+    assert message.startswith(
+        "training reported nothing for 600 s (spec.progressDeadlineSeconds): rank 1 (pod w1) is at t.py:4 in load; "
+        "rank 4 (pod w4) does not answer; ranks 0, 2-3, 5 are at t.py:9 in step, inside torch. "
+    )
+    many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], limit=1)
+    assert "and 6 more places" in many
+
+
+def test_equal_stacks_are_shown_once() -> None:
+    lines = describe_stacks([rank(0, "p", "a\nb"), rank(1, "p", "a\nb"), rank(2, "q", "")])
+    assert lines[:2] == [
+        "stack of rank 2 (pod w2):",
+        "  no answer: native code holds the interpreter, or the process is stopped",
+    ]
+    assert lines[2:] == ["stack of ranks 0-1:", "  a", "  b"]
+    assert describe_stacks(None) == []
+
+
+def test_the_stacks_tell_where_the_training_thread_is() -> None:
+    reached, release = threading.Event(), threading.Event()
+
+    def train_func() -> None:
+        reached.set()
+        release.wait()
+
+    thread = threading.Thread(target=train_func, name="TrainingThread(train_func)")
+    thread.start()
+    try:
+        assert reached.wait(10)
+        told = read_stacks()
+    finally:
+        release.set()
+        thread.join()
+    assert told["place"].startswith("at test_hang_detection.py:")
+    assert told["place"].endswith("in train_func, inside threading")
+    assert told["stack"].startswith("TrainingThread(train_func)\n")
+    assert "release.wait()" in told["stack"]
+
+
+def test_whose_code_a_file_is() -> None:
+    assert find_package("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py") == "torch"
+    assert find_package("/x/dist-packages/six.py") == "six"
+    assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/train_func.py") == "railhead"
+    assert find_package(threading.__file__) == "threading"
+    assert find_package("<frozen importlib>") is not None
+    assert find_package("/code/train.py") is None
+    assert find_place(traceback.extract_stack(sys._getframe()))
+    assert find_place([]) == ""

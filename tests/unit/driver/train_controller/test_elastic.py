@@ -1,0 +1,105 @@
+"""When an elastic group starts, with how many workers, and when it is resized."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.contract.job_input import WORKER_SLOT
+from railhead.driver.node.ray_node import build_ray_environment
+from railhead.driver.train_controller import group, scaling_policy
+from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
+from railhead.driver.trainers.configs import plan_configs
+from railhead.resources.input import build_job_input
+from railhead.resources.owner import JobRef
+from tests.ray.pods import make_job
+from tests.unit.builders import make_spec
+
+SCALING = {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2, "startWaitSeconds": 30, "resizeIntervalSeconds": 60}
+BOUNDS = Bounds.from_job(SCALING, worker_pods=3)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "waited", "has_run", "workers"),
+    [
+        (0, 1000.0, True, None),
+        (1, 0.0, False, None),
+        (2, 29.9, False, None),
+        (1, 30.0, False, 2),
+        (2, 30.0, False, 4),
+        (3, 0.0, False, 6),
+        (4, 0.0, False, 8),
+        (9, 0.0, False, 8),
+        (2, 0.0, True, 4),
+    ],
+)
+def test_start(nodes: int, waited: float, has_run: bool, workers: int | None) -> None:
+    assert decide_start(BOUNDS, nodes=nodes, waited=waited, has_run=has_run) == workers
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "ran", "resized"),
+    [(3, 4, 60.0, 6), (3, 4, 59.9, None), (2, 4, 60.0, None), (1, 4, 60.0, None), (9, 4, 60.0, 8), (9, 8, 60.0, None)],
+)
+def test_resize(nodes: int, workers: int, ran: float, resized: int | None) -> None:
+    assert decide_resize(BOUNDS, nodes=nodes, workers=workers, ran=ran) == resized
+
+
+@given(st.integers(0, 20), st.floats(0, 100), st.booleans())
+def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: float, has_run: bool) -> None:
+    workers = decide_start(BOUNDS, nodes=nodes, waited=waited, has_run=has_run)
+    if workers is not None:
+        assert BOUNDS.least <= workers <= BOUNDS.most and workers % BOUNDS.per_pod == 0
+        assert workers <= nodes * BOUNDS.per_pod
+
+
+def test_a_group_is_looked_at_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def count(*, is_probing: bool) -> int:
+        looks.append(is_probing)
+        return 3
+
+    monkeypatch.setattr(scaling_policy, "count_worker_nodes", count)
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    judge = scaling_policy.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
+    assert judge.decide_start() == 6
+    assert judge.decide_resize(workers=4) is None and len(looks) == 1
+    group.CURRENT.commits = 1
+    assert judge.decide_resize(workers=4) == 6
+    assert judge.decide_resize(workers=4) is None
+    assert looks == [False, True], "a node that Ray still believes in may be lost by now"
+
+
+def test_a_lost_node_that_ray_still_believes_in_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [{"NodeID": name, "Alive": name != "gone", "Resources": {WORKER_SLOT: 1.0}} for name in ("a", "b", "gone")]
+    head = {"NodeID": "head", "Alive": True, "Resources": {}}
+    monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
+    monkeypatch.setattr(scaling_policy, "find_lost_nodes", lambda asked: tuple(asked & {"b", "head"}))
+    assert scaling_policy.count_worker_nodes(is_probing=False) == 2
+    assert scaling_policy.count_worker_nodes(is_probing=True) == 1
+
+
+def test_ray_is_told_the_bounds_and_the_desired_number_is_not_in_the_input() -> None:
+    job = JobRef(namespace="team", name="digits", uid="0f1e2d3c-1111-2222-3333-444444444444")
+    bounds = {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2}
+    built = build_job_input(job, make_spec(scaling={**bounds, "desiredWorkers": 4}))
+    assert built == build_job_input(job, make_spec(scaling={**bounds, "desiredWorkers": 8}))
+    assert built.worker_pods == 4
+    assert {key: built.scaling[key] for key in SCALING} == {**SCALING, "startWaitSeconds": 120}
+    plan = plan_configs(built, storage_path="/runs")
+    assert plan.scaling["num_workers"] == (2, 8)
+    assert plan.scaling["elastic_resize_monitor_interval_s"] == 60
+
+
+def test_a_lost_node_is_not_insisted_on_for_long() -> None:
+    from tests.unit.driver.node.test_ray_node import POD
+
+    def timeout(**scaling: int) -> str | None:
+        job = make_job(scaling=scaling)
+        built = build_ray_environment({}, job=job, pod=POD, folder="/")
+        return built.get("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S")
+
+    assert timeout(minWorkers=1, maxWorkers=2) == "20"
+    assert timeout(numWorkers=2) is None

@@ -1,0 +1,113 @@
+"""Classification and retry: what a failure is, and whether the group is formed anew."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.driver.train_controller import failure
+from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, classify_failure, decide_retry
+
+RAISED = RankError(1, failure.RAISED, "ValueError: no", 10.0)
+FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", 10.5)
+DIED = RankError(1, failure.DIED, "the actor died")
+UNUSABLE = RankError(0, failure.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", 1.0)
+MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
+KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
+PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
+
+STORAGE = RankError(0, failure.STORAGE, "OSError: AWS Error SLOW_DOWN", 1.0)
+ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", 1.0)
+
+
+def facts(
+    *errors: RankError, lost: tuple[str, ...] = (), source: str = failure.WORKERS, text: str = ""
+) -> FailureFacts:
+    return FailureFacts(source, errors, lost, text)
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "failure_class", "reason"),
+    [
+        (facts(RAISED), "Application", "TrainFunctionRaised"),
+        (facts(RAISED, FOLLOWED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
+        (facts(DIED, FOLLOWED), "Application", "TrainingProcessDied"),
+        (facts(DIED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
+        (facts(KILLED, FOLLOWED), "OutOfMemory", "OutOfMemory"),
+        (facts(UNUSABLE, DIED), "Configuration", "EntrypointNotUsable"),
+        (facts(MISSING), "Configuration", "FrameworkMissing"),
+        (facts(PREEMPTED, RAISED), "Infrastructure", "NodeDraining"),
+        (facts(STORAGE, FOLLOWED), "Infrastructure", "CheckpointNotWritten"),
+        (facts(ABANDONED, RAISED), "Infrastructure", "RayActorLost"),
+        (facts(ABANDONED, RAISED, lost=("10.0.0.2",)), "Infrastructure", "NodeLost"),
+        (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
+        (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
+        (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
+    ],
+)
+def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason: str) -> None:
+    found = classify_failure(given_facts)
+    assert (found.class_, found.reason) == (failure_class, reason)
+
+
+def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
+    message = classify_failure(facts(FOLLOWED, RAISED)).message
+    assert message == "rank 1: ValueError: no; also failed: rank 0"
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "budget", "is_retry"),
+    [
+        (facts(RAISED), Budget(1, 0, 0), False),
+        (facts(RAISED), Budget(1, 0, 1), True),
+        (facts(RAISED), Budget(2, 0, 1), False),
+        (facts(RAISED), Budget(99, 0, -1), True),
+        (facts(UNUSABLE), Budget(1, 0, -1), False),
+        (facts(MISSING), Budget(1, 0, -1), False),
+        (facts(DIED, lost=("n",)), Budget(0, 0, 0), True),
+        (facts(RAISED, lost=("n",)), Budget(7, 0, 0), True),
+        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
+        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(source=failure.STARTUP, lost=("n",)), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
+        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
+        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(STORAGE), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
+        (facts(PREEMPTED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
+        (facts(source=failure.CONTROLLER), Budget(0, 0, -1), False),
+    ],
+)
+def test_retry(given_facts: FailureFacts, budget: Budget, is_retry: bool) -> None:
+    assert decide_retry(given_facts, classify_failure(given_facts), budget) is is_retry
+
+
+KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind, ABANDONED.kind, STORAGE.kind]
+ERRORS = st.builds(
+    RankError,
+    rank=st.integers(-1, 9),
+    kind=st.sampled_from(KINDS),
+    text=st.text(max_size=20),
+    time=st.none() | st.floats(0, 1e9),
+)
+
+
+@given(
+    st.builds(
+        FailureFacts,
+        source=st.sampled_from([failure.WORKERS, failure.STARTUP, failure.CONTROLLER]),
+        errors=st.lists(ERRORS, max_size=5).map(tuple),
+        lost_nodes=st.lists(st.text(max_size=5), max_size=3).map(tuple),
+        text=st.text(max_size=20),
+    ),
+    st.builds(Budget, st.integers(0, 9), st.integers(0, 20), st.integers(-1, 5)),
+)
+def test_every_failure_has_a_class_and_a_lost_node_never_costs_the_users_budget(
+    any_facts: FailureFacts, budget: Budget
+) -> None:
+    found = classify_failure(any_facts)
+    assert found.class_.policy.exit_code
+    is_retry = decide_retry(any_facts, found, budget)
+    if any_facts.lost_nodes:
+        assert found.class_ == "Infrastructure"
+        if any_facts.source == failure.WORKERS:
+            assert is_retry

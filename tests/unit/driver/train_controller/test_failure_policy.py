@@ -1,0 +1,198 @@
+"""Ray's exceptions -> facts, with Ray's own classes; and the places in Ray that we rely on.
+
+The second half is the contract with Ray: when a new version changes one of these places,
+the test says which.
+"""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+from ray.exceptions import (
+    ActorDiedError,
+    ActorUnavailableError,
+    GetTimeoutError,
+    OutOfMemoryError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+)
+from ray.train.v2._internal.exceptions import WorkerGroupStartupTimeoutError, WorkerHealthCheckFailedError
+from ray.train.v2._internal.execution import callback as ray_callback
+from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
+from ray.train.v2.api import data_parallel_trainer
+from ray.train.v2.api.config import FailureConfig
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+
+from railhead.contract import environment as e
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.errors import (
+    EntrypointNotUsable,
+    JobRefused,
+    TrainFunctionRaised,
+    TrainingError,
+    build_training_error,
+    choose_kind,
+)
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import callback, failure, failure_policy
+from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
+from railhead.driver.train_controller.lost_nodes import LostNode
+
+RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
+
+
+def kinds(error: BaseException) -> tuple[str, list[str]]:
+    facts = translate_error(error)
+    return facts.source, [each.kind for each in facts.errors]
+
+
+def dead_actor(text: str) -> WorkerHealthCheckFailedError:
+    actor_error = ActorDiedError()
+    actor_error.error_msg = text
+    return WorkerHealthCheckFailedError("A worker health check failed.", actor_error)
+
+
+def test_rank_errors() -> None:
+    unusable = EntrypointNotUsable(0, "ImportError: no", 1.0)
+    error = WorkerGroupError("text", {1: RAISED, 0: unusable, 2: dead_actor("gone"), 3: ValueError("plain")})
+    assert kinds(error) == (failure.WORKERS, [failure.UNUSABLE, failure.RAISED, failure.DIED, failure.RAISED])
+
+
+def test_memory_and_preemption_are_told_from_a_crash() -> None:
+    advice = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage"
+    assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
+    killed = "Task was killed due to the node running low on memory."
+    assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [failure.KILLED_FOR_MEMORY]
+    waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}", 1.0)
+    assert kinds(WorkerGroupError("", {1: waited}))[1] == [failure.KILLED_FOR_MEMORY]
+    left = ActorDiedError()
+    left._preempted = True
+    assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [failure.PREEMPTED]
+
+
+@pytest.mark.parametrize("actor", ["SynchronizationActor", "SplitCoordinator", "_AutoscalingCoordinatorActor"])
+def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: str) -> None:
+    """As `report` raises it in a group that was formed while its node was already lost, or a dataset's shard
+    when the process that feeds it has crashed."""
+    died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
+    own = TrainFunctionRaised(1, died.format(actor), 1.0)
+    users = TrainFunctionRaised(1, died.format("Tokenizer"), 1.0)
+    assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
+    assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
+
+
+def test_a_storage_that_takes_no_checkpoint_is_told_from_other_files() -> None:
+    def persist_current_checkpoint(error: OSError) -> None:
+        raise error
+
+    def train(error: OSError) -> TrainingError:
+        try:
+            persist_current_checkpoint(error)
+        except OSError as raised:
+            return build_training_error(choose_kind(raised), 0, raised)
+        raise AssertionError("not reached")
+
+    assert kinds(WorkerGroupError("", {0: train(OSError("AWS Error SLOW_DOWN"))}))[1] == [failure.STORAGE]
+    assert kinds(WorkerGroupError("", {0: train(FileNotFoundError("local"))}))[1] == [failure.RAISED]
+    assert choose_kind(OSError("a file of train_func's own")) is TrainFunctionRaised
+    of_a_thread = {0: OSError("AWS Error SLOW_DOWN"), 1: FileNotFoundError("local"), 2: GetTimeoutError("late")}
+    assert kinds(WorkerGroupError("", of_a_thread))[1] == [failure.STORAGE, failure.RAISED, failure.RAISED]
+
+
+def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None:
+    trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in run\n'
+    told = (
+        f"[Node 10.0.0.1] {trace}OSError: first\n\nDuring handling:\n\n{trace}ValueError: no conda\nERROR: of conda\n"
+    )
+    error = ControllerError(RuntimeEnvSetupError(told))
+    facts = translate_error(error)
+    assert facts.source == failure.STARTUP
+    found = failure.classify_failure(facts)
+    assert (found.class_, found.reason) == ("Configuration", "RuntimeEnvNotUsable")
+    assert found.message == "spec.runtimeEnv: Ray cannot make it: ValueError: no conda ERROR: of conda"
+    assert not failure.decide_retry(facts, found, failure.Budget(0, 1, 3))
+
+
+def test_startup_and_controller_errors() -> None:
+    assert kinds(ControllerError(WorkerGroupStartupTimeoutError(2))) == (failure.STARTUP, [])
+    assert kinds(ControllerError(ValueError("odd"))) == (failure.CONTROLLER, [])
+    unavailable = ActorUnavailableError("gone", None)
+    assert kinds(ControllerError(unavailable)) == (failure.WORKERS, [failure.DIED])
+    killed = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
+    assert kinds(ControllerError(killed)) == (failure.WORKERS, [failure.KILLED_FOR_MEMORY])
+    assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+
+
+def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> None:
+    """As Ray raises it for an error of a task: an instance of both classes."""
+    missing = RayTaskError("set_up", "Traceback ...\nImportError: libjax.so: gone", ImportError("libjax.so: gone"))
+    facts = translate_error(ControllerError(missing.as_instanceof_cause()))
+    assert [each.kind for each in facts.errors] == [failure.MISSING]
+    assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
+    other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
+
+
+def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
+    error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
+    assert not RetryDecider(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
+    found = Spool(tmp_path).read_failure()
+    assert found == Failure(FailureClass.CONFIGURATION, "StorageNotShared", "run.storagePath /runs: no")
+
+
+def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: Path) -> None:
+    judge = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
+    error = WorkerGroupError("text", {1: RAISED})
+    assert judge.decide(error)
+    assert Spool(tmp_path).read_failure() is None
+    assert not judge.decide(error)
+    found = Spool(tmp_path).read_failure()
+    assert found is not None
+    assert found.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
+
+
+def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True),)
+    )
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
+
+
+def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
+    assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() makes its policy otherwise"
+    monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
+    failure_policy.install_failure_policy()
+    monkeypatch.setenv(e.TEMP, str(tmp_path))
+    policy = data_parallel_trainer.create_failure_policy(FailureConfig(max_failures=0))
+    assert isinstance(policy, FailurePolicy)
+    error = WorkerGroupError("text", {1: RAISED})
+    assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
+    assert list(inspect.signature(FailurePolicy.make_decision).parameters) == ["self", "training_failed_error"]
+
+
+def test_contract_the_hooks_of_our_callback_exist() -> None:
+    for base, hook, parameters in (
+        (ray_callback.ControllerCallback, "after_controller_state_update", ["previous_state", "current_state"]),
+        (ray_callback.WorkerGroupCallback, "after_worker_group_start", ["worker_group"]),
+        (ray_callback.ReportCallback, "after_report", ["training_report", "metrics"]),
+    ):
+        found = list(inspect.signature(getattr(base, hook)).parameters)
+        assert found[1:] == parameters, f"{base.__name__}.{hook} has changed"
+        assert issubclass(callback.ProgressCallback, base)
+
+
+def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
+    from ray.train.v2._internal.execution.controller.controller import TrainController
+
+    source = inspect.getsource(TrainController.__init__)
+    assert "[self._checkpoint_manager]" in source.partition("report_callbacks=")[2].partition("self._callbacks")[0]
+
+
+def test_errors_survive_the_way_to_the_controller() -> None:
+    copy = pickle.loads(pickle.dumps(RAISED))
+    assert (type(copy), copy.rank, copy.text, copy.time) == (TrainFunctionRaised, RAISED.rank, RAISED.text, 5.0)

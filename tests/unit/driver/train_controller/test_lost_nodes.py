@@ -1,0 +1,68 @@
+"""Which nodes are lost, and that Ray is told of those only that a second look finds lost too."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from railhead.driver.train_controller import lost_nodes
+from railhead.driver.train_controller.lost_nodes import LostNode, find_lost_nodes, mark_dead_in_ray, wait_for_lost_nodes
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+@pytest.fixture
+def nodes(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Ray says: one that listens, one that does not and Ray does not know it, one that it does know."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    found = [
+        make_node("a0", listener.getsockname()[1], is_alive=True),
+        make_node("b0", port, is_alive=True),
+        make_node("c0", port, is_alive=False),
+    ]
+    monkeypatch.setattr("ray.nodes", lambda: found)
+    return found
+
+
+def make_node(node_id: str, port: int, *, is_alive: bool) -> dict[str, Any]:
+    return {"NodeID": node_id, "NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port, "Alive": is_alive}
+
+
+@pytest.mark.usefixtures("nodes")
+def test_lost_is_what_takes_no_connection_or_is_dead_for_ray() -> None:
+    unknown, dead = LostNode("b0", "127.0.0.1", is_known=False), LostNode("c0", "127.0.0.1", is_known=True)
+    assert find_lost_nodes({"a0", "b0", "c0"}) == (unknown, dead)
+    assert find_lost_nodes({"d0"}) == (LostNode("d0", "d0", is_known=True),), "forgotten by Ray"
+    assert wait_for_lost_nodes(["a0", "b0"]) == (unknown,)
+    assert wait_for_lost_nodes([]) == ()
+
+
+@pytest.mark.usefixtures("nodes")
+def test_ray_is_told_of_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[LostNode] = []
+    monkeypatch.setattr(lost_nodes, "_unregister", told.append)
+    mark_dead_in_ray(find_lost_nodes({"a0", "b0", "c0"}))
+    assert [node.node_id for node in told] == ["b0"]
+    mark_dead_in_ray([LostNode("a0", "127.0.0.1", is_known=False)])
+    assert len(told) == 1, "it takes a connection by now"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_what_cannot_be_told_is_said_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(node: LostNode) -> None:
+        raise ImportError("No module named 'grpc'")
+
+    monkeypatch.setattr(lost_nodes, "_unregister", fail)
+    mark_dead_in_ray(find_lost_nodes({"b0"}))
+    said = capfd.readouterr().out
+    assert "that the node 127.0.0.1 is lost (ImportError: No module named 'grpc'; put grpcio into spec.image)" in said

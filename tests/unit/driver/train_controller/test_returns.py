@@ -1,0 +1,130 @@
+"""Ray Train's controller asks each rank that has ended whether its function returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from railhead.contract import environment as e
+from railhead.driver.errors import NotReturned, TrainFunctionRaised
+from railhead.driver.rank.run import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import returns
+from railhead.driver.train_controller.failure import miss_success
+from railhead.driver.train_controller.failure_policy import build_failure
+from railhead.driver.train_controller.returns import ReturnsCallback
+from railhead.driver.train_controller.workers import Answer
+
+RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)", 1.0)
+
+
+class Group:
+    """Two ranks; `answers` are theirs, and `asked` the ranks of each question."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.workers = [object(), object()]
+        self.answers = [Answer(RankEnd(RETURNED)), Answer(RankEnd(RETURNED))]
+        self.asked: list[list[int]] = []
+        monkeypatch.setattr(returns, "collect_stacks", self._ask)
+
+    def get_workers(self) -> list[object]:
+        return self.workers
+
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+        self.asked.append(ranks)
+        return {rank: self.answers[rank] for rank in ranks}
+
+
+def make_status(*running: bool) -> Any:
+    statuses = {rank: SimpleNamespace(running=each, error=None) for rank, each in enumerate(running)}
+    return SimpleNamespace(worker_statuses=statuses)
+
+
+@pytest.fixture
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    monkeypatch.setenv(e.TEMP, str(tmp_path))
+    return Spool(tmp_path)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    return Group(monkeypatch)
+
+
+@pytest.fixture
+def callback(spool: Spool, group: Group) -> ReturnsCallback:
+    callback = ReturnsCallback()
+    callback.after_worker_group_start(group)
+    return callback
+
+
+def test_all_have_returned_and_each_was_asked_once(callback: ReturnsCallback, group: Group, spool: Spool) -> None:
+    for running in ((True, True), (True, False), (True, False), (False, False)):
+        assert not spool.have_all_returned()
+        callback.after_worker_group_poll_status(make_status(*running))
+    assert spool.have_all_returned()
+    assert group.asked == [[1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (Answer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
+        (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), and the training function, begun"),
+        (Answer(RankEnd(NOT_BEGUN)), "the training function, not begun, neither returned nor raised"),
+        (Answer(), "its thread ended, and its process does not say how"),
+        (Answer(error=RuntimeError("the actor is dead")), "the actor is dead"),
+    ],
+)
+def test_a_rank_that_has_not_returned_has_an_error_while_the_others_run(
+    callback: ReturnsCallback, group: Group, spool: Spool, answer: Answer, words: str
+) -> None:
+    group.answers[1] = answer
+    for running in (True, False):
+        status = make_status(running, False)
+        callback.after_worker_group_poll_status(status)
+        assert status.worker_statuses[0].error is None
+        assert words in str(status.worker_statuses[1].error)
+        assert not spool.have_all_returned()
+
+
+def test_ranks_with_an_error_are_not_asked(callback: ReturnsCallback, group: Group, spool: Spool) -> None:
+    status = make_status(False, False)
+    status.worker_statuses[0].error = RAISES
+    callback.after_worker_group_poll_status(status)
+    assert group.asked == [[1]]
+    assert not spool.have_all_returned()
+
+
+def test_another_group_and_a_rank_with_a_new_worker_speak_for_themselves(
+    callback: ReturnsCallback, group: Group, spool: Spool
+) -> None:
+    callback.after_worker_group_poll_status(make_status(False, True))
+    group.workers = [object(), group.workers[1]]  # a replica group was replaced
+    callback.after_worker_group_poll_status(make_status(True, False))
+    assert not spool.have_all_returned()
+    callback.after_worker_group_poll_status(make_status(False, False))
+    assert spool.have_all_returned()
+    callback.after_worker_group_start(group)
+    assert not spool.have_all_returned()
+
+
+def test_a_success_that_cannot_be_told_is_an_error(callback: ReturnsCallback, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(spool: Spool, ranks: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Spool, "write_returned", fill)
+    with pytest.raises(OSError, match="No space left"):
+        callback.after_worker_group_poll_status(make_status(False, False))
+
+
+def test_silence_is_an_error_of_the_application() -> None:
+    group = type("WorkerGroupError", (Exception,), {})("")
+    group.worker_failures = {1: NotReturned(1, "its thread ended", 1.0)}
+    failure = build_failure(group)
+    assert (failure.class_, failure.reason) == ("Application", "TrainFunctionNotReturned")
+    assert failure.message == "rank 1: its thread ended"
+    assert miss_success().reason == failure.reason

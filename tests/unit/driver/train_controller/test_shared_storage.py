@@ -1,0 +1,114 @@
+"""The question whether all pods see one storage: the answers, the words, the places in Ray that it needs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.train.v2._internal.execution.callback import WorkerGroupCallback
+from ray.train.v2._internal.execution.storage import StorageContext
+from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
+
+from railhead.contract import environment as e
+from railhead.driver.errors import JobRefused
+from railhead.driver.train_controller import shared_storage
+from railhead.driver.train_controller.shared_storage import (
+    SharedStorageCallback,
+    explain_answers,
+    find_marker,
+    find_run_folder,
+)
+
+POD = "digits-1-w0-0"
+
+
+@pytest.fixture(autouse=True)
+def pod_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(e.POD_NAME, POD)
+
+
+def test_a_marker_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "m").write_text("m")
+    assert find_marker(str(tmp_path / "m")) == (POD, "")
+
+
+@pytest.mark.parametrize("content", [None, "", "another"])
+def test_a_marker_that_is_absent_or_another_is_not_seen(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "m").write_text(content)
+    assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "does not see")
+
+
+def test_a_marker_that_comes_late_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system that keeps for a while what it knows of a folder."""
+    looked = threading.Event()
+    find = shared_storage._find_problem
+
+    def look(path: str) -> str:
+        problem = find(path)
+        if not looked.is_set():
+            looked.set()
+            Path(path).write_text(Path(path).name)
+        return problem
+
+    monkeypatch.setattr(shared_storage, "_find_problem", look)
+    monkeypatch.setattr(shared_storage, "PAUSE", 0.0)
+    assert find_marker(str(tmp_path / "m")) == (POD, "")
+
+
+def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "m").write_text("m")
+    monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(tmp_path) and mode == os.W_OK))
+    assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "can read but not write")
+
+
+def test_the_words_name_the_field_a_pod_and_what_to_do() -> None:
+    assert explain_answers("/runs", [("a", ""), ("b", "")]) == ""
+    one = explain_answers("/runs", [("a", ""), ("b", "does not see")])
+    assert one.startswith("run.storagePath /runs: the head pod wrote a file there that worker pod b does not see; use ")
+    assert "run.storageVolume" in one and "s3://" in one
+    assert "does not see, like 2 more;" in explain_answers("/r", [(c, "does not see") for c in "abca"])
+
+
+def make_group(storage: StorageContext, look: Any, *, nodes: str) -> Any:
+    asked: list[int] = []
+
+    def execute_single_async(rank: int, function: Any, *arguments: Any) -> Any:
+        asked.append(rank)
+        return look(*arguments)
+
+    workers = [types.SimpleNamespace(metadata=types.SimpleNamespace(node_id=node)) for node in nodes]
+    return types.SimpleNamespace(
+        _storage_context=storage, get_workers=lambda: workers, execute_single_async=execute_single_async, asked=asked
+    )
+
+
+def test_one_worker_of_each_node_is_asked_and_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    before = sorted((tmp_path / "r").iterdir())
+    group = make_group(storage, find_marker, nodes="aabbc")
+    SharedStorageCallback().after_worker_group_start(group)
+    assert len(group.asked) == 3
+    group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
+    with pytest.raises(JobRefused, match=f"run.storagePath {tmp_path}: .* worker pod w1 does not see") as caught:
+        SharedStorageCallback().after_worker_group_start(group)
+    assert caught.value.failure.reason == "StorageNotShared"
+    assert sorted((tmp_path / "r").iterdir()) == before
+
+
+def test_a_uri_is_not_asked_about() -> None:
+    assert find_run_folder(make_group(StorageContext("mock:///runs", "r"), None, nodes="ab")) is None
+
+
+def test_contract_the_places_in_ray() -> None:
+    assert list(inspect.signature(WorkerGroupCallback.after_worker_group_start).parameters)[1:] == ["worker_group"]
+    assert "self._storage_context = run_config.storage_context" in inspect.getsource(WorkerGroup.__init__)
+    assert list(inspect.signature(WorkerGroup.execute_single_async).parameters)[1:3] == ["rank", "fn"]

@@ -1,0 +1,147 @@
+"""trainer.build without a cluster: what is called, what is refused, and what is made of the trainer."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray.train
+from ray.train.v2._internal.util import construct_train_func
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+from railhead.contract import environment as e
+from railhead.driver.errors import JobRefused, TrainFunctionRaised, read_note
+from railhead.driver.logs import marks
+from railhead.driver.rank import loop
+from railhead.driver.rank import run as rank
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller.failure import RAISED
+from railhead.driver.train_controller.failure_policy import translate_rank_error
+from railhead.driver.trainers.build import build_users_trainer
+from railhead.driver.trainers.run_settings import RunSettings, find_warning
+from tests.ray.pods import make_job
+
+GOOD = """
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+seen = []
+def train(config): pass
+def make(scaling_config, run_config, train_loop_config, datasets):
+    seen.append((scaling_config, run_config, train_loop_config, datasets))
+    return DataParallelTrainer(train, scaling_config=scaling_config, run_config=run_config)
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(e.SOURCE, str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    sys.modules.pop("made_here", None)
+
+
+def build(source: Path, code: str) -> Any:
+    (source / "made_here.py").write_text(code)
+    job = make_job(train_func="", build="made_here:make", train_loop_config={"lr": 1})
+    return build_users_trainer(job, storage_path=str(source), datasets={})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_function_is_given_the_jobs_configs_by_name(source: Path) -> None:
+    trainer, run = build(source, GOOD)
+    assert isinstance(trainer, DataParallelTrainer)
+    [(scaling_config, run_config, train_loop_config, datasets)] = sys.modules["made_here"].seen
+    assert scaling_config.num_workers == 2 and scaling_config.resources_per_worker == {"CPU": 1.0}
+    assert (run_config.name, run_config.storage_path) == ("test-0a1b2c3d", str(source))
+    assert (train_loop_config, datasets) == ({"lr": 1}, {})
+    assert run == RunContext(f"{source}/test-0a1b2c3d")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
+    code = GOOD.replace("run_config=run_config)", "run_config=ray.train.RunConfig(name='mine'))") + "import ray.train\n"
+    _, run = build(source, code)
+    assert run.run_uri.endswith("/ray_results/mine")
+    assert run.warning.reason == "RunNameDiffers"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("code", "reason", "words"),
+    [
+        ("import absent_library", "EntrypointNotUsable", "No module named 'absent_library' (made_here"),
+        ("def other(): pass", "EntrypointNotUsable", "has no attribute 'make'"),
+        ("make = 3", "EntrypointNotUsable", "is not a function"),
+        ("def make(scaling_config): pass", "EntrypointNotUsable", "it is called with scaling_config, run_config, "),
+        ("def make(**k): return None", "EntrypointNotUsable", "it returned None, and must return one of"),
+        ("def make(**k): return make", "EntrypointNotUsable", "it returned a builtins.function"),
+        ("def make(**k):\n    raise KeyError('colour')", "BuildRaised", "'colour' (made_here.py, line 2, in make)"),
+        ("import sys\ndef make(**k): sys.exit('no')", "BuildRaised", "SystemExit: no"),
+        (GOOD.replace("scaling_config=scaling_config", "scaling_config=ray.train.ScalingConfig(num_workers=5)")
+         + "import ray.train", "ScalingNotSatisfiable", "ScalingConfig asks for 5 workers of 1 CPU"),
+        (GOOD.replace("train(config)", "train(a, b)"), "TrainerNotUsable", "train_loop_per_worker: the function takes"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_the_field(source: Path, code: str, reason: str, words: str) -> None:
+    with pytest.raises(JobRefused) as caught:
+        build(source, code)
+    assert caught.value.failure.reason == reason
+    assert str(caught.value).startswith("trainer.build made_here:make: ")
+    assert words in str(caught.value)
+
+
+def test_the_storage_path_is_compared_too() -> None:
+    offer = RunSettings("run", "s3://bucket/runs", 2)
+    assert find_warning(offer, name="run", storage_path="s3://bucket/runs/") is None
+    found = find_warning(offer, name="run", storage_path="/tmp/runs")
+    assert found is not None and found.reason == "StoragePathDiffers"
+    assert '"/tmp/runs"' in found.message and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found.message
+
+
+class Odd(Exception):
+    """Does not come out of a pickle: its class wants two values, and hands on one."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(one + two)
+
+
+def raise_value_error() -> None:
+    raise ValueError("plain")
+
+
+def raise_odd(config: Any) -> None:
+    raise Odd("a", "b")
+
+
+def test_the_users_own_exception_goes_on_with_what_we_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
+    with pytest.raises(ValueError, match="plain") as caught:
+        construct_train_func(loop.mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
+    travelled = pickle.loads(pickle.dumps(caught.value))
+    assert read_note(travelled) is not None
+    told = translate_rank_error(3, travelled)
+    assert told.kind == RAISED and told.time is not None
+    assert told.text.startswith("ValueError: plain (test_build.py, line ") and told.text.endswith(
+        "in raise_value_error)"
+    )
+
+
+def test_an_exception_that_cannot_travel_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
+    with pytest.raises(TrainFunctionRaised, match="Odd: ab"):
+        construct_train_func(loop.mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
+
+
+def test_a_loop_is_marked_and_its_result_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rank, "find_self", lambda: (1, "ab-1"))
+    result = construct_train_func(
+        loop.mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context
+    )()
+    assert result == [{"a": 1}]
+    found = [marks.find_mark(line) for line in capsys.readouterr().out.splitlines()]
+    assert [mark and (mark.kind, mark.rank) for mark in found] == [("begin", 1), ("end", 1)]

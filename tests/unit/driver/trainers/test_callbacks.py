@@ -1,0 +1,104 @@
+"""run.callbacks without a cluster: how they are made, and how their mistakes are said."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.train import RunConfig, UserCallback
+from ray.train.v2.api.exceptions import ControllerError
+
+from railhead.contract import environment as e
+from railhead.driver.errors import CallbackRaised, JobRefused
+from railhead.driver.train_controller.failure import Budget, classify_failure, decide_retry
+from railhead.driver.train_controller.failure_policy import translate_error
+from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
+from railhead.driver.trainers.trainer import build_trainer
+from tests.ray.pods import make_job
+
+CODE = """
+from ray.train import UserCallback
+seen = []
+class Good(UserCallback):
+    def after_report(self, run_context, metrics, checkpoint):
+        seen.append((run_context, metrics, checkpoint))
+class Bad(UserCallback):
+    def after_report(self, run_context, metrics, checkpoint):
+        raise KeyError("colour")
+class Needs(UserCallback):
+    def __init__(self, value): pass
+class Plain: pass
+"""
+
+
+@pytest.fixture(autouse=True)
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(e.SOURCE, str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "callbacks_here.py").write_text(CODE)
+    yield tmp_path
+    sys.modules.pop("callbacks_here", None)
+
+
+class Mine(UserCallback):  # type: ignore[misc]
+    """One that the user's own RunConfig has."""
+
+    def after_exception(self, run_context: Any, worker_exceptions: Any) -> None:
+        raise ValueError("mine")
+
+
+def test_callbacks_are_appended_once_and_called(tmp_path: Path) -> None:
+    config = RunConfig(storage_path=str(tmp_path), callbacks=[Mine()])
+    for _ in range(2):
+        add_callbacks(config, ["callbacks_here:Good"])
+    mine, good = config.callbacks
+    assert (mine.who, good.who) == ("RunConfig(callbacks), Mine", "run.callbacks callbacks_here:Good")
+    good.after_report(run_context="run", metrics=[{"a": 1}], checkpoint=None)
+    assert sys.modules["callbacks_here"].seen == [("run", [{"a": 1}], None)]
+    with pytest.raises(
+        CallbackRaised, match=r"Mine: after_exception raised ValueError: mine \(test_callbacks.py, line"
+    ):
+        mine.after_exception(run_context="run", worker_exceptions={})
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_trainer_of_a_train_func_has_them(tmp_path: Path) -> None:
+    trainer = build_trainer(make_job(callbacks=["callbacks_here:Good"]), storage_path=str(tmp_path))
+    assert [type(callback) for callback in trainer.run_config.callbacks] == [GuardedCallback]
+
+
+def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
+    config = RunConfig(storage_path=str(tmp_path))
+    add_callbacks(config, ["callbacks_here:Bad"])
+    with pytest.raises(CallbackRaised) as caught:
+        config.callbacks[0].after_report(run_context=None, metrics=[], checkpoint=None)
+    facts = translate_error(ControllerError(pickle.loads(pickle.dumps(caught.value))))
+    failure = classify_failure(facts)
+    assert (failure.class_, failure.reason) == ("Application", "CallbackRaised")
+    assert failure.message == (
+        "run.callbacks callbacks_here:Bad: after_report raised KeyError: 'colour' "
+        "(callbacks_here.py, line 9, in after_report)"
+    )
+    assert not decide_retry(facts, failure, Budget(1, 0, 5))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("absent_module:Good", "No module named 'absent_module'"),
+        ("callbacks_here:Absent", "has no attribute 'Absent'"),
+        ("callbacks_here:Plain", "not a class derived from ray.train.UserCallback"),
+        ("callbacks_here:seen", "not a class derived from ray.train.UserCallback"),
+        ("callbacks_here:Needs", "could not be made without arguments: TypeError"),
+    ],
+)
+def test_what_is_no_callback_is_refused_by_its_field(tmp_path: Path, name: str, words: str) -> None:
+    with pytest.raises(JobRefused) as caught:
+        add_callbacks(RunConfig(storage_path=str(tmp_path)), [name])
+    assert str(caught.value).startswith(f"run.callbacks {name}: ")
+    assert words in str(caught.value)
+    assert caught.value.failure.reason == "CallbackRefused"

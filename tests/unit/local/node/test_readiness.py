@@ -1,0 +1,94 @@
+"""A pod is ready when its readiness probe says so, and its Services lead to it only then."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+from railhead.local.node.agent import Agent, NodeConfig
+from railhead.local.node.identity import MOUNT_PATH, give_identity
+from railhead.local.node.readiness import build_url
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.unit.local.node.pods import give, make_pod, statuses, until
+
+# Answers 200 to what is asked while the file named by its first argument exists, else 404.
+SERVER = """
+import http.server, os, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.path.exists(sys.argv[1]) else 404)
+        self.end_headers()
+    def log_message(self, *words): pass
+http.server.HTTPServer((sys.argv[2], 8080), Handler).serve_forever()
+"""
+PROBE = {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 0.05, "failureThreshold": 1}
+SERVICE = {
+    "kind": "Service",
+    "metadata": {"name": "web", "namespace": "team", "uid": "s"},
+    "spec": {"selector": {"app": "web"}},
+}
+
+
+def make_server(flag: Path) -> Object:
+    container = {
+        "name": "main",
+        "command": [sys.executable, "-c", SERVER, str(flag), "$(POD_IP)"],
+        "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "ports": [{"name": "probes", "containerPort": 8080}],
+        "readinessProbe": PROBE,
+    }
+    pod = make_pod("web", container)
+    return {**pod, "metadata": {**pod["metadata"], "labels": {"app": "web"}}}
+
+
+def is_ready(client: ModelClient) -> bool:
+    said = statuses(client, "web")
+    conditions = said[-1]["conditions"] if said else []
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+async def test_a_service_leads_to_a_pod_while_its_probe_is_answered(tmp_path: Path) -> None:
+    client, flag = make_client(), tmp_path / "flag"
+    agent = Agent(client, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=0))
+    hosts = agent.folder / "hosts"
+    try:
+        agent.services.record_write(client.api.put(SERVICE))
+        give(agent, client, make_server(flag))
+        await until(lambda: statuses(client, "web"))
+        assert not is_ready(client)
+        assert hosts.read_text() == ""
+        flag.touch()
+        await until(lambda: is_ready(client))
+        [runner] = agent.runners.values()
+        assert hosts.read_text() == f"{runner.place.address} web.team.svc\n"
+        flag.unlink()
+        await until(lambda: not is_ready(client))
+        assert hosts.read_text() == ""
+    finally:
+        await agent.close()
+
+
+def test_a_probes_port_may_have_a_name() -> None:
+    container = {"ports": [{"name": "probes", "containerPort": 8080}]}
+    get = {"port": "probes", "path": "/readyz"}
+    assert build_url(container, get, address="127.9.9.9") == "http://127.9.9.9:8080/readyz"
+    assert build_url(container, {"port": 1, "scheme": "HTTPS"}, address="127.9.9.9") == "https://127.9.9.9:1/"
+
+
+def test_a_container_with_its_accounts_token_finds_the_api_server(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("signed")
+    mounts = {MOUNT_PATH: str(tmp_path)}
+    variables = give_identity({}, mounts, folder=tmp_path, server="https://127.0.0.1:1")
+    config = yaml.safe_load(Path(variables["KUBECONFIG"]).read_text())
+    assert config["users"][0]["user"] == {"token": "signed"}
+    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+
+
+def test_others_get_nothing(tmp_path: Path) -> None:
+    """A training pod has no such token; who names a kubeconfig of its own keeps it."""
+    assert give_identity({}, {}, folder=tmp_path, server="https://127.0.0.1:1") == {}
+    own = {"env": [{"name": "KUBECONFIG", "value": "/mine"}]}
+    assert give_identity(own, {MOUNT_PATH: str(tmp_path)}, folder=tmp_path, server="https://x") == {}

@@ -1,0 +1,183 @@
+"""Volumes as folders: what is in them, who may read it, and in which words one is refused."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from pathlib import Path
+from typing import Any
+from unittest.mock import ANY
+
+import pytest
+
+from railhead.local.node.environment import MissingReference
+from railhead.local.node.volumes import TOKEN_SECONDS, VolumeMaker, mount_map, remove_folder
+from tests.model.api_server import Object
+from tests.model.client import ModelClient, make_client
+from tests.unit.local.node.pods import make_pod
+
+
+def encode(text: bytes) -> str:
+    return base64.b64encode(text).decode()
+
+
+def make_object(kind: str, name: str, **body: Any) -> Object:
+    return {"kind": kind, "metadata": {"namespace": "team", "name": name}, **body}
+
+
+def make_claim(name: str, volume: str | None) -> Object:
+    return make_object("PersistentVolumeClaim", name, spec={"volumeName": volume} if volume else {})
+
+
+def make_volume(name: str, **spec: Any) -> Object:
+    return {"kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def client() -> ModelClient:
+    binary = {"raw": encode(b"\xff\0")}
+    return make_client(
+        make_object("ConfigMap", "settings", data={"a.yaml": "x: 1", "b": "é"}, binaryData=binary),
+        make_object("Secret", "keys", data={"token": encode(b"hidden")}),
+    )
+
+
+async def make(client: ModelClient, folder: Path, *volumes: dict[str, Any]) -> list[Path]:
+    pod = make_pod(volumes=[{"name": f"n{index}", **volume} for index, volume in enumerate(volumes)])
+    pod = client.api.put(pod)
+    made = await VolumeMaker(client, pod, folder, address="127.1.1.1", node_address="127.0.0.1").make()
+    return [made[f"n{index}"] for index in range(len(volumes))]
+
+
+def read(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_an_empty_dir_is_empty_and_stays_when_the_volumes_are_tried_again(
+    client: ModelClient, tmp_path: Path
+) -> None:
+    [folder] = await make(client, tmp_path, {"emptyDir": {}})
+    assert list(folder.iterdir()) == []
+    assert folder.is_relative_to(tmp_path)
+    (folder / "kept").write_text("")
+    assert await make(client, tmp_path, {"emptyDir": {}}) == [folder]
+    assert (folder / "kept").exists()
+
+
+async def test_config_map_and_secret_are_files(client: ModelClient, tmp_path: Path) -> None:
+    volumes: list[dict[str, Any]] = [{"configMap": {"name": "settings"}}, {"secret": {"secretName": "keys"}}]
+    settings, keys = await make(client, tmp_path, *volumes)
+    assert read(settings) == {"a.yaml": b"x: 1", "b": "é".encode(), "raw": b"\xff\0"}
+    assert read(keys) == {"token": b"hidden"}
+    assert mode(keys / "token") == 0o600, "nobody else on this machine reads it"
+    assert mode(settings / "b") & 0o444
+
+
+async def test_items_choose_keys_and_paths(client: ModelClient, tmp_path: Path) -> None:
+    items = [{"key": "b", "path": "deep/er/name"}]
+    [folder] = await make(client, tmp_path, {"configMap": {"name": "settings", "items": items}})
+    assert read(folder) == {"deep/er/name": "é".encode()}
+
+
+async def test_a_projected_volume_is_one_folder_of_several_sources(client: ModelClient, tmp_path: Path) -> None:
+    sources = [
+        {"serviceAccountToken": {"path": "token", "audience": "reports", "expirationSeconds": 600}},
+        {"configMap": {"name": "settings", "items": [{"key": "b", "path": "b"}]}},
+        {"secret": {"name": "keys", "items": [{"key": "token", "path": "key"}]}},
+        {"downwardAPI": {"items": [{"path": "ip", "fieldRef": {"fieldPath": "status.podIP"}}]}},
+    ]
+    [folder] = await make(client, tmp_path, {"projected": {"sources": sources}})
+    [token] = client.api.tokens
+    assert read(folder) == {"token": token.encode(), "b": "é".encode(), "key": b"hidden", "ip": b"127.1.1.1"}
+    assert mode(folder / "token") == mode(folder / "key") == 0o600
+    [request] = [r for r in client.asked if r.verb == "create/token"]
+    assert request.path.endswith("/namespaces/team/serviceaccounts/default/token")
+    assert request.body["spec"] == {
+        "expirationSeconds": TOKEN_SECONDS,  # nothing renews it here
+        "audiences": ["reports"],
+        "boundObjectRef": {"apiVersion": "v1", "kind": "Pod", "name": "pod", "uid": ANY},
+    }
+
+
+async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client: ModelClient, tmp_path: Path) -> None:
+    for obj in (
+        make_claim("a", "pv-a"),
+        make_claim("b", "pv-b"),
+        make_volume("pv-a", hostPath={"path": str(tmp_path / "a")}),
+        make_volume("pv-b", local={"path": str(tmp_path / "b")}),
+    ):
+        client.api.put(obj)
+    volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in "ab"]
+    made = await make(client, tmp_path / "pod", {"hostPath": {"path": "/var/data"}}, *volumes)
+    assert made == [Path("/var/data"), tmp_path / "a", tmp_path / "b"]
+    assert (tmp_path / "a").is_dir(), "made when it is not there yet"
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        ({"configMap": {"name": "none"}}, "ConfigMap none does not exist"),
+        ({"secret": {"secretName": "none"}}, "Secret none does not exist"),
+        ({"secret": {"secretName": "keys", "items": [{"key": "z", "path": "z"}]}}, "Secret keys has no key z"),
+        ({"projected": {"sources": [{"configMap": {"name": "none"}}]}}, "ConfigMap none does not exist"),
+        ({"persistentVolumeClaim": {"claimName": "none"}}, "PersistentVolumeClaim none does not exist or is not bound"),
+        ({"persistentVolumeClaim": {"claimName": "new"}}, "PersistentVolumeClaim new does not exist or is not bound"),
+        ({"persistentVolumeClaim": {"claimName": "net"}}, "PersistentVolumeClaim net: its volume is no folder"),
+        ({"nfs": {"server": "s", "path": "/"}}, "volume n0: nfs is not known to this node"),
+        ({"image": {"reference": "code:1"}}, "volume n0: this node pulls no images, so it cannot mount one"),
+    ],
+)
+async def test_what_cannot_be_had_is_named(
+    client: ModelClient, tmp_path: Path, volume: dict[str, Any], words: str
+) -> None:
+    net = make_volume("pv-net", nfs={"server": "s", "path": "/"})
+    for obj in (make_claim("new", None), make_claim("net", "pv-net"), net):
+        client.api.put(obj)
+    with pytest.raises(MissingReference, match=f"^{words}"):
+        await make(client, tmp_path, volume)
+
+
+@pytest.mark.parametrize(
+    "volume",
+    [
+        {"configMap": {"name": "none", "optional": True}},
+        {"secret": {"secretName": "keys", "optional": True, "items": [{"key": "z", "path": "z"}]}},
+    ],
+)
+async def test_what_is_optional_may_be_missing(client: ModelClient, tmp_path: Path, volume: Object) -> None:
+    [folder] = await make(client, tmp_path, volume)
+    assert list(folder.iterdir()) == []
+
+
+def test_mounts_lead_to_folders_and_shm_is_the_machines_own(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("x: 1")
+    mounts = [
+        {"name": "v", "mountPath": "/data"},
+        {"name": "v", "mountPath": "/sub", "subPath": "new/folder"},
+        {"name": "v", "mountPath": "/etc/config.yaml", "subPath": "config.yaml"},
+        {"name": "shm", "mountPath": "/dev/shm/"},
+    ]
+    assert mount_map({"volumeMounts": mounts}, {"v": tmp_path, "shm": tmp_path / "shm"}) == {
+        "/data": str(tmp_path),
+        "/sub": str(tmp_path / "new/folder"),
+        "/etc/config.yaml": str(tmp_path / "config.yaml"),
+    }
+    assert (tmp_path / "new/folder").is_dir()
+    assert (tmp_path / "config.yaml").read_text() == "x: 1"
+
+
+async def test_the_pods_folder_is_removed_and_what_it_only_used_is_not(client: ModelClient, tmp_path: Path) -> None:
+    outside, own = tmp_path / "outside", tmp_path / "pod"
+    outside.mkdir()
+    own.mkdir()
+    (own / "link").symlink_to(outside)
+    (outside / "kept").write_text("")
+    await make(client, own, {"emptyDir": {}}, {"hostPath": {"path": str(outside)}})
+    remove_folder(own)
+    remove_folder(own)
+    assert not own.exists()
+    assert (outside / "kept").exists()

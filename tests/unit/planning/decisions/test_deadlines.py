@@ -1,0 +1,228 @@
+"""activeDeadlineSeconds, startDeadlineSeconds, restartDeadlineSeconds: what ends, what is given back, what counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from railhead.api import names
+from railhead.planning.observed import Observed
+from railhead.planning.planner import plan
+from tests.unit.builders import NOW, RUNNING_STATUS, is_empty, make_head, make_observed, make_spec, make_worker
+from tests.unit.planning.simulation import Simulation
+
+ALL = (make_head(), make_worker(0), make_worker(1))
+
+
+def test_a_job_whose_time_is_over_fails_and_its_head_is_told_first() -> None:
+    observed = make_observed(*ALL, status=RUNNING_STATUS, spec=make_spec(activeDeadlineSeconds=3600))
+    wanted = plan(observed)
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Failed"
+    failure = wanted.status.fields["failure"]
+    assert (failure["class"], failure["reason"]) == ("DeadlineExceeded", "ActiveDeadlineExceeded")
+    assert "spec.activeDeadlineSeconds" in failure["message"]
+    assert wanted.deletes == ()
+    known = {**RUNNING_STATUS, **wanted.status.fields}
+    wanted = plan(make_observed(*ALL, status=known, spec=make_spec(activeDeadlineSeconds=3600)))
+    assert [delete.name for delete in wanted.deletes] == [ALL[0].name]
+
+
+def test_before_that_it_is_looked_at_again_in_time() -> None:
+    observed = make_observed(*ALL, status=RUNNING_STATUS, spec=make_spec(activeDeadlineSeconds=3700))
+    wanted = plan(observed)
+    assert is_empty(wanted)
+    assert wanted.wake_at == NOW + timedelta(seconds=100)
+
+
+def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended() -> None:
+    sim = Simulation(activeDeadlineSeconds=600)
+    sim.run_until_training()
+    sim.stuck.add(sim.head.name)
+    head = sim.head.name
+    sim.later(600)
+    sim.settle()
+    assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
+    told = {"uri": "/runs/c7", "index": 7, "time": "t", "metrics": {}}
+    sim.end_pod(head, "Preemption", checkpoint=told)
+    sim.settle()
+    assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is told"
+    assert [pod.role for pod in sim.pods.values()] == [names.HEAD]
+
+
+def test_a_head_that_does_not_end_keeps_no_worker_of_a_job_whose_time_is_over() -> None:
+    sim = Simulation(activeDeadlineSeconds=600)
+    sim.run_until_training()
+    head = sim.head.name
+    sim.stuck.add(head)
+    sim.later(600)
+    sim.settle()
+    assert sim.last.wake_at is not None and sim.last.wake_at == sim.pods[head].gone_by
+    sim.now = sim.last.wake_at
+    sim.later(1)
+    sim.settle()
+    assert list(sim.pods) == [head]
+
+
+def test_suspended_time_does_not_count() -> None:
+    sim = Simulation(activeDeadlineSeconds=1000)
+    sim.run_until_training()
+    sim.later(400)
+    sim.apply(activeDeadlineSeconds=1000, suspend=True)
+    sim.settle()
+    sim.later(5000)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended"
+    sim.apply(activeDeadlineSeconds=1000)
+    sim.settle()
+    assert sim.status["suspendedSeconds"] == 5000
+    sim.run_until_training()
+    sim.later(599)
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    sim.later(1)
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+
+
+def test_a_driver_that_has_finished_in_the_last_second_has_succeeded() -> None:
+    sim = Simulation(activeDeadlineSeconds=600)
+    sim.run_until_training()
+    sim.end_head("Succeeded")
+    sim.later(3600)
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+
+
+def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again_ever_later() -> None:
+    sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
+    sim.settle()
+    waits = []
+    for attempt in range(1, 8):
+        sim.settle()
+        assert sim.status["attempt"] == attempt and sim.status["phase"] == "Pending"
+        lost = next(name for name, pod in sim.pods.items() if pod.role == names.WORKER)
+        sim.cannot_schedule(lost, "0/3 nodes have a GPU")
+        assert sim.reconcile().wake_at is not None or sim.last.status is not None
+        sim.later(120)
+        sim.reconcile()
+        failure = sim.status["failure"]
+        assert (failure["class"], failure["reason"]) == ("Startup", "StartDeadlineExceeded")
+        assert failure["pod"] == lost
+        assert f"pod {lost} cannot start (Unschedulable: 0/3 nodes have a GPU)" in failure["message"]
+        sim.reconcile()
+        assert not [pod for pod in sim.pods.values() if pod.is_live], "it holds nothing meanwhile"
+        assert sim.last.wake_at is not None
+        waits.append((sim.last.wake_at - sim.now).total_seconds())
+        sim.now = sim.last.wake_at
+    assert waits == [5, 10, 20, 40, 40, 40, 40]
+    sim.settle()
+    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 7}
+
+
+def test_a_start_that_was_tried_again_is_still_a_start() -> None:
+    sim = Simulation(startDeadlineSeconds=60)
+    sim.settle()
+    sim.later(60)
+    sim.reconcile()
+    sim.later(60)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    assert (sim.status["attempt"], sim.status["phase"]) == (2, "Starting")
+
+
+def test_training_in_time_ends_the_wait() -> None:
+    sim = Simulation(startDeadlineSeconds=120)
+    sim.run_until_training()
+    assert "waiting" not in sim.status
+    sim.later(10_000)
+    sim.settle()
+    assert sim.status["phase"] == "Running" and sim.status["attempt"] == 1
+
+
+def test_a_lost_worker_that_nothing_replaces_is_a_restart_with_a_limit_of_its_own() -> None:
+    sim = Simulation(startDeadlineSeconds=5, restartDeadlineSeconds=300)
+    sim.settle()
+    sim.start_pods()
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.role == names.WORKER))
+    sim.report("RESTARTING")
+    sim.settle()
+    sim.later(299)
+    sim.settle()
+    assert sim.status["attempt"] == 1
+    sim.later(1)
+    sim.reconcile()
+    assert sim.status["failure"]["reason"] == "RestartDeadlineExceeded"
+    sim.reconcile()
+    assert not [pod for pod in sim.pods.values() if pod.is_live]
+    sim.later(60)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and sim.status["phase"] == "Restarting"
+    assert sim.status["waiting"]["again"], "the next attempt has the limit of a restart too"
+
+
+def test_a_resumed_job_starts() -> None:
+    sim = Simulation(startDeadlineSeconds=60)
+    sim.run_until_training()
+    sim.apply(startDeadlineSeconds=60, suspend=True)
+    sim.settle()
+    sim.later(1000)
+    sim.apply(startDeadlineSeconds=60)
+    sim.settle()
+    assert not sim.status["waiting"]["again"]
+    sim.later(60)
+    sim.reconcile()
+    assert sim.status["failure"]["reason"] == "StartDeadlineExceeded"
+
+
+@pytest.mark.parametrize("field", ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"])
+def test_a_limit_that_is_set_while_the_job_runs_counts_from_the_same_begin(field: str) -> None:
+    sim = Simulation()
+    sim.settle()
+    sim.later(500)
+    sim.settle()
+    sim.apply(**{field: 400})
+    sim.settle()
+    given_up = sim.status["phase"] == "Failed" or "failure" in sim.status
+    assert given_up is (field != "restartDeadlineSeconds")
+
+
+STARTING = {
+    **RUNNING_STATUS,
+    "phase": "Starting",
+    "workers": {"desired": 2, "ready": 0, "joined": 0},
+    "waiting": {"since": "2026-01-01T11:00:00Z", "again": False},
+}
+
+
+def phase_of(observed: Observed) -> str | None:
+    wanted = plan(observed)
+    return wanted.status.fields.get("phase") if wanted.status else None
+
+
+def test_a_run_that_has_reported_running_is_not_given_up_for_its_start_deadline() -> None:
+    spec = make_spec(startDeadlineSeconds=120)
+    assert phase_of(make_observed(*ALL, status=STARTING, spec=spec)) == "Running"
+    silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
+    assert phase_of(make_observed(*ALL, status=silent, spec=spec)) == "Restarting", "the attempt is given up"
+
+
+def test_a_report_of_running_does_not_count_while_a_worker_is_missing() -> None:
+    spec = make_spec(startDeadlineSeconds=120)
+    wanted = plan(make_observed(*ALL[:2], status=STARTING, spec=spec))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == "StartDeadlineExceeded"
+
+
+def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report() -> None:
+    silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
+    observed = make_observed(*ALL, status=silent, spec=make_spec(startDeadlineSeconds=120))
+    just_leads = replace(observed, led_since=NOW - timedelta(seconds=5))
+    wanted = plan(just_leads)
+    assert not wanted.deletes and wanted.wake_at == NOW + timedelta(seconds=15)
+    assert plan(replace(just_leads, now=NOW + timedelta(seconds=15))).deletes

@@ -1,0 +1,98 @@
+"""Half of an attempt, the other half refused: nobody's GPUs are held for it for long, and no budget pays."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from railhead.planning.facts.partial_gang import HOLD_SECONDS
+from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.test_rejections import QUOTA, refuse_slot
+
+
+def wait_until_released(sim: Simulation) -> float:
+    """As long as something is to be looked at again; the seconds."""
+    began = sim.now
+    while sim.pods and sim.now - began < timedelta(seconds=300):
+        sim.settle()
+        if sim.pods:
+            assert sim.last.wake_at is not None
+            sim.now = sim.last.wake_at
+    return (sim.now - began).total_seconds()
+
+
+def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() -> None:
+    sim = Simulation(refuses=refuse_slot(1))
+    sim.settle()
+    assert len(sim.pods) == 2
+    assert wait_until_released(sim) == HOLD_SECONDS
+    failure = sim.status["failure"]
+    assert (failure["class"], failure["reason"], failure["attempt"]) == ("Startup", "QuotaExceeded", 1)
+    assert failure["message"].endswith(f"{QUOTA}; the 2 pods that there are were given back after 30 s")
+    assert sim.status["phase"] == "Restarting"
+    sim.refuses = lambda body: ""
+    sim.later(5)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and len(sim.pods) == 3
+    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1}
+    sim.run_until_training()
+    assert sim.status["phase"] == "Running"
+
+
+def test_the_next_attempts_come_later_and_hold_no_longer() -> None:
+    sim = Simulation(refuses=refuse_slot(1))
+    waits = []
+    for attempt in range(1, 6):
+        sim.settle()
+        assert sim.status["attempt"] == attempt
+        assert wait_until_released(sim) == HOLD_SECONDS
+        assert sim.last.wake_at is not None
+        waits.append((sim.last.wake_at - sim.now).total_seconds())
+        sim.now = sim.last.wake_at
+    assert waits == [5, 10, 20, 40, 40]
+    assert sim.status["phase"] == "Restarting", "no budget ends it"
+
+
+def test_a_driver_that_has_spoken_changes_nothing() -> None:
+    sim = Simulation(refuses=refuse_slot(1))
+    sim.settle()
+    sim.start_pods()
+    sim.report("STARTING")
+    assert wait_until_released(sim) == HOLD_SECONDS
+    assert sim.status["failure"]["class"] == "Startup"
+
+
+def test_a_group_whose_replacement_is_refused_goes_on_from_its_checkpoint_later() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.later(3600)
+    sim.refuses = refuse_slot(1)
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
+    assert wait_until_released(sim) == HOLD_SECONDS
+    assert sim.status["restarts"]["infrastructure"] == 1
+    sim.refuses = lambda body: ""
+    sim.later(60)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and sim.status["restarts"]["startup"] == 1
+    assert sim.status["restarts"]["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
+
+
+def test_where_nothing_is_held_nothing_is_given_back() -> None:
+    sim = Simulation(refuses=lambda body: QUOTA)
+    for _ in range(20):
+        sim.settle()
+        assert sim.last.wake_at is not None
+        sim.now = sim.last.wake_at
+    sim.refuses = refuse_slot(1)
+    sim.settle()
+    assert sim.status["attempt"] == 1 and len(sim.pods) == 2
+    assert wait_until_released(sim) == HOLD_SECONDS, "counted from the first pod"
+
+
+def test_an_elastic_job_with_enough_pods_keeps_them() -> None:
+    sim = Simulation(scaling={"minWorkers": 1, "maxWorkers": 2}, refuses=refuse_slot(1))
+    sim.settle()
+    for _ in range(10):
+        sim.later(60)
+        sim.settle()
+    assert sim.status["attempt"] == 1 and len(sim.pods) == 2

@@ -1,0 +1,112 @@
+"""spec.resumeFrom: a job begins when there is something to begin from; its attempts mean the same checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.api.status import parse_status
+from railhead.planning.planner import plan
+from tests.unit.builders import make_observed, make_spec
+from tests.unit.planning.simulation import Simulation
+
+CHECKPOINT = {"uri": "/runs/other/c7", "index": 7, "attempt": 1}
+BEST = {"uri": "/runs/other/c3", "index": 3, "attempt": 1}
+ENDED = {"conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded"}]}
+
+
+def look(source: dict[str, Any] | None, **resume_from: Any) -> Any:
+    spec = make_spec(resumeFrom={"trainJob": "other", **resume_from})
+    return plan(make_observed(spec=spec, source=parse_status(source) if source is not None else None))
+
+
+def env_of(wanted: Any) -> dict[str, str]:
+    [head] = [c.body for c in wanted.creates if c.kind == "Pod" and c.name.endswith("-head")]
+    return {v["name"]: v.get("value", "") for v in head["spec"]["containers"][0]["env"]}
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "reason", "words"),
+    [
+        (None, {}, "SourceNotFound", "spec.resumeFrom.trainJob other is not there; name another TrainJob of namespace"),
+        (ENDED, {"trainJob": "digits"}, "SourceNotFound", "spec.resumeFrom.trainJob digits is this job itself"),
+        ({"checkpoint": CHECKPOINT}, {}, "SourceStillRuns", "trainJob other has not ended; this job begins when it"),
+        (ENDED, {}, "SourceHasNoCheckpoint", "trainJob other has ended without a checkpoint in its status"),
+        (
+            {**ENDED, "checkpoint": CHECKPOINT},
+            {"best": True},
+            "SourceHasNoCheckpoint",
+            "(run.checkpoint.scoreAttribute",
+        ),
+    ],
+)
+def test_a_job_without_a_source_makes_no_pods_and_says_why(
+    source: dict[str, Any] | None, options: dict[str, Any], reason: str, words: str
+) -> None:
+    wanted = look(source, **options)
+    assert not wanted.creates and wanted.wake_at is not None and wanted.status is not None
+    [condition] = wanted.status.fields["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("Stalled", "True", reason)
+    assert words in condition["message"]
+    assert [event.reason for event in wanted.events] == [reason]
+    again = make_observed(
+        status=wanted.status.fields, spec=make_spec(resumeFrom={"trainJob": "other", **options}),
+        source=parse_status(source) if source is not None else None,
+    )  # fmt: skip
+    assert (plan(again).status, plan(again).events) == (None, ()), "said once"
+
+
+@pytest.mark.parametrize(("options", "uri"), [({}, CHECKPOINT["uri"]), ({"best": True}, BEST["uri"])])
+def test_a_source_that_has_ended_gives_its_checkpoint(options: dict[str, Any], uri: str) -> None:
+    wanted = look({**ENDED, "checkpoint": CHECKPOINT, "bestCheckpoint": BEST}, **options)
+    assert wanted.status.fields["initialCheckpoint"] == {"uri": uri, "trainJob": "other"}
+    assert env_of(wanted)["RAILHEAD_RESUME_FROM"] == uri
+    assert not [c for c in wanted.status.fields["conditions"] if c["type"] == "Stalled"]
+
+
+def test_a_failed_source_is_as_good() -> None:
+    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}], "checkpoint": CHECKPOINT}
+    assert look(failed).creates
+
+
+def test_later_attempts_mean_the_same_whatever_becomes_of_the_source() -> None:
+    sim = Simulation(resumeFrom={"checkpoint": "s3://b/other/c7"})
+    sim.run_until_training()
+    assert sim.status["initialCheckpoint"] == {"uri": "s3://b/other/c7", "trainJob": ""}
+    sim.apply(resumeFrom={"trainJob": "other"})
+    sim.end_head("Infrastructure")
+    sim.reconcile()
+    sim.later(60)
+    sim.reconcile()
+    assert sim.status["attempt"] == 2
+    assert env_of(sim.last)["RAILHEAD_RESUME_FROM"] == "s3://b/other/c7"
+
+
+def test_a_job_without_it_has_no_such_field_and_no_such_variable() -> None:
+    wanted = plan(make_observed())
+    assert wanted.status is not None
+    assert "initialCheckpoint" not in wanted.status.fields and "RAILHEAD_RESUME_FROM" not in env_of(wanted)
+
+
+def test_a_job_that_was_stalled_begins_when_the_source_has_ended() -> None:
+    first = look({"checkpoint": CHECKPOINT})
+    observed = make_observed(
+        status=first.status.fields, spec=make_spec(resumeFrom={"trainJob": "other"}),
+        source=parse_status({**ENDED, "checkpoint": CHECKPOINT}),
+    )  # fmt: skip
+    wanted = plan(replace(observed, now=first.wake_at))
+    assert wanted.creates and wanted.status is not None
+    assert "Stalled" not in [c["type"] for c in wanted.status.fields["conditions"]]
+
+
+def test_a_job_that_was_created_suspended_begins_from_there_too() -> None:
+    status = {"phase": "Suspended", "attempt": 0, "round": 0}
+    spec = make_spec(resumeFrom={"trainJob": "other"})
+    refused = plan(make_observed(spec=spec, status=status, source=parse_status({"checkpoint": CHECKPOINT})))
+    assert not refused.creates and refused.status is not None
+    assert [c["reason"] for c in refused.status.fields["conditions"]] == ["SourceStillRuns"]
+    begun = plan(make_observed(spec=spec, status=status, source=parse_status({**ENDED, "checkpoint": CHECKPOINT})))
+    assert begun.status is not None and env_of(begun)["RAILHEAD_RESUME_FROM"] == CHECKPOINT["uri"]
+    assert begun.status.fields["initialCheckpoint"] == {"uri": CHECKPOINT["uri"], "trainJob": "other"}

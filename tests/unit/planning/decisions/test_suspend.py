@@ -1,0 +1,166 @@
+"""spec.suspend: the order of an end, what stays, and going on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from railhead.api import names
+from railhead.planning.planner import plan
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_observed, make_spec, make_worker
+from tests.unit.planning.simulation import Simulation
+
+SUSPEND = make_spec(suspend=True)
+NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
+
+
+def test_the_status_comes_first_and_the_head_alone_is_told() -> None:
+    wanted = plan(make_observed(make_head(), make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
+    assert [delete.name for delete in wanted.deletes] == [make_head().name]
+    assert wanted.status.tests["/metadata/generation"] == 1, "an old spec suspends nothing"
+
+
+def test_the_workers_stay_until_the_head_has_ended() -> None:
+    status = {**RUNNING_STATUS, "phase": "Suspending"}
+    by = NOW + timedelta(seconds=70)
+    head = make_head(is_deleting=True, gone_by=by)
+    workers = (make_worker(0), make_worker(1))
+    wanted = plan(make_observed(head, *workers, status=status, spec=SUSPEND))
+    assert not wanted.deletes and wanted.wake_at == by
+    told = {"uri": "/runs/c9", "index": 9, "time": "t", "metrics": {}}
+    last = ended(head, "Preemption", checkpoint=told)
+    wanted = plan(make_observed(last, *workers, status=status, spec=SUSPEND))
+    assert {delete.name for delete in wanted.deletes} == {pod.name for pod in workers}
+    assert wanted.status is not None and wanted.status.fields["checkpoint"]["index"] == 9
+
+
+def test_a_head_that_does_not_end_in_its_time_keeps_no_worker() -> None:
+    status = {**RUNNING_STATUS, "phase": "Suspending"}
+    head = make_head(is_deleting=True, gone_by=NOW - timedelta(seconds=1))
+    wanted = plan(make_observed(head, make_worker(0), status=status, spec=SUSPEND))
+    assert [delete.name for delete in wanted.deletes] == [make_worker(0).name]
+
+
+def test_a_job_rests_without_pods_and_goes_on_in_a_new_attempt_that_no_budget_counts() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.apply(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and not sim.pods
+    assert sim.check_condition("Suspended") and not sim.check_condition("Reconciling")
+    assert "checkpoint 3" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Suspended")
+    assert sim.status["head"] == {"pod": "", "node": ""}
+    assert is_empty(sim.reconcile())
+    sim.apply()
+    sim.settle()
+    assert sim.status["attempt"] == 2 and sim.status["phase"] == "Pending"
+    assert not sim.check_condition("Suspended")
+    assert {**NO_RESTARTS, **sim.status.get("restarts", {})} == NO_RESTARTS
+    sim.start_pods()
+    sim.settle()
+    assert sim.status["phase"] == "Starting", "nothing was lost, so nothing restarts"
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    assert [e for e in sim.events if e in ("Suspended", "Resumed", "Restarting")] == ["Suspended", "Resumed"]
+
+
+def test_a_job_that_is_created_suspended_makes_no_pods() -> None:
+    sim = Simulation(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and sim.status["attempt"] == 0
+    assert set(sim.api.creates) == {("trainjobs", "digits"), *(key for key in sim.api.creates if key[0] == "events")}
+    sim.apply()
+    sim.settle()
+    assert sim.status["attempt"] == 1 and len(sim.pods) == 3
+
+
+def test_a_suspension_that_has_begun_is_finished_before_the_job_goes_on() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    head = sim.head.name
+    sim.stuck.add(head)
+    sim.apply(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspending" and len(sim.pods) == 3
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert sim.status["phase"] == "Suspending" and list(sim.pods) == [head]
+    sim.apply()
+    sim.settle()
+    assert sim.status["phase"] == "Suspending", "the head was told already"
+    sim.lose(head)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and len(sim.live_heads) == 1
+
+
+@pytest.mark.parametrize("state", ["starting", "backing off", "restarting"])
+def test_a_job_can_be_suspended_at_any_time(state: str) -> None:
+    sim = Simulation()
+    if state == "starting":
+        sim.settle()
+    else:
+        sim.run_until_training()
+    if state == "backing off":
+        sim.end_head("Application")
+        sim.reconcile()
+        assert sim.status["phase"] == "Restarting"
+    if state == "restarting":
+        sim.lose(next(name for name, pod in sim.pods.items() if pod.role == names.WORKER))
+        sim.settle()
+    sim.apply(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended"
+    assert not [p for p in sim.pods.values() if not p.is_over]
+    attempt = sim.status["attempt"]
+    sim.apply()
+    sim.settle()
+    assert sim.status["attempt"] == attempt + 1 and len(sim.live_heads) == 1
+
+
+def test_a_job_that_ends_well_while_it_is_to_be_suspended_has_succeeded() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.apply(suspend=True)
+    sim.stuck.add(sim.head.name)
+    sim.settle()
+    name = next(iter(sim.stuck))
+    sim.end_pod(name, "Succeeded")
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+
+
+def test_a_finished_job_stays_finished() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_head("Succeeded")
+    sim.settle()
+    sim.apply(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+
+
+def test_a_drained_head_keeps_its_workers_until_it_has_ended() -> None:
+    """`kubectl drain`, an eviction: the driver waits for one more commit, which needs the workers."""
+    head = make_head(is_deleting=True, gone_by=NOW + timedelta(seconds=70))
+    observed = make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
+    wanted = plan(observed)
+    assert is_empty(wanted) and wanted.wake_at == head.gone_by
+    late = plan(replace(observed, now=NOW + timedelta(seconds=71)))
+    assert late.status is not None and late.status.fields["failure"]["class"] == "Infrastructure"
+
+
+def test_a_changed_spec_is_acknowledged_in_every_phase() -> None:
+    """Generic tools take a job whose generation was not observed for one that is still on its way."""
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_head("Succeeded")
+    sim.settle()
+    finished = replace(sim.observe(), generation=2)
+    wanted = plan(finished)
+    assert wanted.status is not None and wanted.status.fields == {"observedGeneration": 2}

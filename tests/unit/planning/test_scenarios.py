@@ -1,0 +1,302 @@
+"""Whole lives of a job in the simulation: what is written, made and counted on the way."""
+
+from __future__ import annotations
+
+from tests.unit.builders import is_empty
+from tests.unit.planning.simulation import Simulation, env_of, known_checkpoints
+
+
+def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
+    sim = Simulation(scaling={"numWorkers": 3})
+    sim.settle()
+    assert sim.status["phase"] == "Pending"
+    sim.start_pods()
+    sim.settle()
+    assert sim.status["phase"] == "Starting"
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    sim.report(checkpoint=0)
+    sim.settle()
+    for index in range(1, 5):
+        sim.report(checkpoint=index)
+        assert is_empty(sim.reconcile())
+    sim.end_head("Succeeded", checkpoint={"uri": "/runs/c5", "index": 5, "time": "", "metrics": {}})
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+    assert sim.status["checkpoint"]["index"] == 5
+    assert sim.check_condition("Complete") and not sim.check_condition("Running")
+    assert [p.role for p in sim.pods.values()] == ["head"]
+    assert sim.count_created("pods") == 4
+    assert sim.count_created("services", "secrets", "configmaps") == 4
+    assert sim.count_status_writes() <= 5
+    assert sim.events == ["Created", "Started", "CheckpointCommitted", "CheckpointCommitted", "Succeeded"]
+
+
+def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_driver_says_so() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    best = {"uri": "/runs/c1", "index": 1, "time": "t", "metrics": {"loss": "0.1"}, "attempt": 1}
+    last = {"uri": "/runs/c2", "index": 2, "time": "u", "metrics": {}}
+    sim.report(run_uri="/runs")
+    sim.end_head("Infrastructure", checkpoint=last, best_checkpoint=best)
+    sim.settle()
+    assert sim.status["bestCheckpoint"] == best
+    sim.later(60)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert known_checkpoints(sim.bodies[sim.head.name]) == [
+        {"name": "c1", "index": 1, "time": "t", "attempt": 1},
+        {"name": "c2", "index": 2, "time": "u", "attempt": 1},
+    ]
+    sim.run_until_training()
+    sim.end_head("Succeeded", best_checkpoint={})
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and "bestCheckpoint" not in sim.status
+
+
+def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:
+    """A kubelet tells of the container a second before it calls the pod Succeeded."""
+    sim = Simulation()
+    sim.run_until_training()
+    head = sim.head.name
+    sim.end_head("Succeeded", phase="Running")
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded"
+    assert list(sim.pods) == [head]
+    sim.set_phase(head, "Succeeded")
+    sim.later(3600)
+    sim.settle()
+    assert list(sim.pods) == [head]
+
+
+def test_a_sidecar_does_not_keep_the_head_of_a_finished_job_for_ever() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_head("Succeeded", phase="Running")
+    sim.settle()
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert not sim.pods
+
+
+def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.end_head("Infrastructure", phase="Running")
+    sim.settle()
+    assert sim.status["failure"]["class"] == "Infrastructure"
+    assert sim.status["attempt"] == 1
+    assert sim.last.wake_at is not None
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    lost = next(name for name, pod in sim.pods.items() if pod.slot == 0)
+    sim.run_until_training()
+    said = "Traceback\nRuntimeError: the node timed out\n\n"
+    sim.end_pod(lost, "Infrastructure", word=said, code=1, phase="Running")
+    sim.settle()
+    assert sim.status["round"] == 1
+    [told] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{lost} (exit code 1: RuntimeError: the node timed out)" in told
+
+
+def test_success_is_only_the_drivers_word() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_head("Succeeded", word="")
+    sim.reconcile()
+    assert sim.status["phase"] == "Restarting"
+    assert sim.status["failure"]["reason"] == "NoFinalReport"
+
+
+def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is_spent() -> None:
+    sim = Simulation(backoffLimit=2)
+    for attempt in (1, 2):
+        sim.run_until_training()
+        sim.report(checkpoint=attempt)
+        sim.end_head("Application", message="ValueError: no")
+        sim.reconcile()
+        assert sim.status["phase"] == "Restarting"
+        assert sim.status["attempt"] == attempt
+        sim.reconcile()
+        assert sim.last.wake_at is not None and sim.last.wake_at > sim.now
+        sim.later(3600)
+        sim.reconcile()
+        assert sim.status["attempt"] == attempt + 1
+        assert sim.status["restarts"] == {
+            "application": attempt,
+            "infrastructure": 0,
+            "withoutProgress": 0,
+            "startup": 0,
+        }
+        assert env_of(sim.bodies[sim.heads[-1]])["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
+    sim.run_until_training()
+    sim.report(checkpoint=3)
+    sim.end_head("Application", message="ValueError: no")
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert sim.check_condition("Failed") and sim.check_condition("Stalled")
+    assert "ValueError: no" in sim.status["failure"]["message"]
+    assert [p.role for p in sim.pods.values()] == ["head"], "the failed head stays for its logs, workers go"
+
+
+def test_a_fenced_attempt_counts_nowhere() -> None:
+    """As when the operator's own memory was set back: the run's storage knows of later attempts."""
+    sim = Simulation(backoffLimit=0)
+    for attempt in (1, 2, 3):
+        sim.run_until_training()
+        sim.end_head("Fenced", message="attempt 4 has taken over the run")
+        sim.reconcile()
+        assert (sim.status["phase"], sim.status["failure"]["class"]) == ("Restarting", "Fenced")
+        sim.later(60)
+        sim.reconcile()
+        assert sim.status["attempt"] == attempt + 1
+    assert not any(sim.status.get("restarts", {}).values())
+
+
+def test_a_configuration_error_fails_at_once() -> None:
+    sim = Simulation()
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.end_head("Configuration", message="spec.trainer.trainFunc: no module named nowhere")
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert sim.status["failure"]["class"] == "Configuration"
+    assert sim.status["attempt"] == 1
+
+
+def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    assert sim.status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
+    assert len(sim.heads) == 2
+    assert len(sim.pods) == 3
+
+
+def test_attempts_that_commit_nothing_are_bounded() -> None:
+    sim = Simulation(backoffLimit=1)
+    sim.run_until_training()
+    sim.lose(sim.head.name)
+    sim.reconcile()
+    sim.later(3600)
+    sim.settle()
+    assert sim.status["attempt"] == 2
+    sim.start_pods()
+    sim.settle()
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["phase"] == "Failed"
+    assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
+
+
+def leave_head_stuck(sim: Simulation, *, gone_in: float) -> str:
+    """The head of a job that trains, told to go by the control plane: its node is unreachable."""
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    head = sim.head.name
+    sim.evict(head, gone_in=gone_in)
+    return head
+
+
+def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
+    sim = Simulation()
+    head = leave_head_stuck(sim, gone_in=65)
+    sim.settle()
+    sim.later(65)
+    sim.settle()
+    assert sim.status["phase"] == "Restarting" and sim.status["attempt"] == 1
+    assert "WaitingForPods" not in sim.events
+    sim.later(29)
+    sim.settle()
+    assert sim.status["attempt"] == 1, "its node may answer yet"
+    sim.later(1)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and len(sim.live_heads) == 1
+    assert "PodsLeftBehind" in sim.events and head in sim.pods
+    sim.run_until_training()
+    assert sim.status["phase"] == "Running", "nothing waits for it any more"
+    sim.stuck.clear()
+    sim.lose(head)
+    assert is_empty(sim.reconcile())
+
+
+def test_a_pod_that_cannot_even_be_told_to_go_is_named_and_waited_for() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    head = sim.head.name
+    pod = sim.bodies[head]
+    sim.stuck.add(head)
+    sim.api.put({**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "?"}})  # since when is not known
+    sim.settle()
+    sim.later(60)
+    sim.settle()
+    assert sim.events.count("WaitingForPods") == 1
+    [said] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{head} on node node-1" in said
+    sim.later(3600)
+    assert is_empty(sim.reconcile()) and sim.status["attempt"] == 1
+
+
+def test_a_worker_on_a_dead_node_keeps_nobody_waiting() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
+    sim.evict(worker, gone_in=35)
+    sim.settle()
+    assert sim.status["round"] == 1 and len(sim.pods) == 4
+    sim.run_until_training()
+    sim.report(checkpoint=0)
+    sim.later(3600)
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert sim.status["attempt"] == 2 and worker in sim.pods
+    sim.run_until_training()
+    sim.apply(suspend=True)
+    sim.settle()
+    assert sim.status["phase"] == "Suspended" and list(sim.pods) == [worker]
+    sim.apply()
+    sim.settle()
+    assert sim.status["attempt"] == 3
+
+
+def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    lost = next(name for name, pod in sim.pods.items() if pod.slot == 1)
+    sim.lose(lost)
+    sim.settle()
+    assert sim.status["attempt"] == 1
+    assert sim.status["round"] == 1
+    assert sim.status["restarts"]["infrastructure"] == 1
+    assert lost not in sim.pods
+    assert any(pod.slot == 1 and pod.round == 1 for pod in sim.pods.values())
+    sim.start_pods()
+    sim.report("RUNNING")
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    assert sim.count_created("pods") == 4
+
+
+def test_pods_that_were_never_made_are_made_by_the_same_name() -> None:
+    sim = Simulation()
+    sim.reconcile()
+    names = set(sim.pods)
+    for name in names:  # as if the operator had been killed after the status write
+        sim.lose(name)
+    sim.settle()
+    assert set(sim.pods) == names
+    assert sim.status["round"] == 0 and sim.status["attempt"] == 1
+
+
+def test_somebody_elses_job_is_left_alone() -> None:
+    sim = Simulation(managedBy="example.com/other")
+    assert is_empty(sim.reconcile())
