@@ -28,7 +28,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Scenario:
-    """A job's life: what happens to it, and how it must end."""
+    """What happens to a job, and how it must end."""
 
     name: str
     acts: tuple[Act, ...] = ()

@@ -46,7 +46,7 @@ ACTIONS = {
 
 @dataclass
 class Schedule:
-    """One random life of a job under one operator or two. `done` counts what happened."""
+    """One random schedule of a job under one or two operators. `done` counts what happened."""
 
     seed: int
     operators: int = 2  # a roll-out, or an old leader that wakes

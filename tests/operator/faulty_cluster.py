@@ -1,4 +1,4 @@
-"""An operator behind a faulty proxy, the lives that are lived under it, and what they must have in common."""
+"""An operator behind a faulty proxy, the scenarios that are played under it, and what they must have in common."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FaultyCluster:
             self.operator.start()
             self.starts += 1
 
-    def make_scene(self, trouble: Trouble | None = None) -> ScenarioRun:
+    def make_run(self, trouble: Trouble | None = None) -> ScenarioRun:
         cluster = self.make_cluster(self.server, self.operator)
         ledger = self.proxy.ledger(cluster.namespace)
         ledger.asked.clear()  # of the namespace's own beginning, which is not the operator's
@@ -39,8 +39,8 @@ class FaultyCluster:
         return ScenarioRun(cluster, ledger)
 
     def play(self, scenario: Scenario, *troubles: Trouble | None) -> list[ScenarioRun]:
-        """The same life once for each trouble, all at the same time."""
-        return self.play_all([(self.make_scene(trouble), scenario) for trouble in troubles])
+        """The same scenario once for each trouble, all at the same time."""
+        return self.play_all([(self.make_run(trouble), scenario) for trouble in troubles])
 
     def play_all(
         self,
@@ -61,7 +61,7 @@ class FaultyCluster:
         return [run for run, _ in runs]
 
     def try_all(self, scenario: Scenario, *faults: Fault) -> None:
-        """Each fault at each request of this life, one at a time for each job."""
+        """Each fault at each request of this scenario, one at a time for each job."""
         [calm] = self.play(scenario, None)
         wanted, requests = calm.summarize(), len(calm.ledger.asked)
         assert requests > 10, calm.ledger.asked

@@ -1,7 +1,7 @@
-"""Lives of jobs on a real API server, many of them at once, each told as what user, kubelet and driver do.
+"""Scenarios of jobs on a real API server, many at once, each written as what user, kubelet and driver do.
 
-A life is a generator: it does what is next, and yields for as long as it waits for the
-operator. One loop looks at all jobs and pods of the cluster and lets every life go on.
+A scenario is a generator: it takes its next step and yields while it waits for the operator. One loop
+lists all jobs and pods of the cluster and advances every scenario.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.operator.cluster import Cluster, Object
 from tests.operator.proxy import Ledger
 from tests.waiting import NotInTime
 
-JOB = "life"
+JOB = "digits"
 REPORT_PAUSE_SECONDS = 1.0
 LOOK_PAUSE_SECONDS = 0.05  # the operator needs the processors too
 RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
@@ -187,25 +187,25 @@ def is_deleted(run: ScenarioRun) -> Iterator[None]:
     yield from run.until(lambda: run.job is None and not run.pods)
 
 
-LIVES: tuple[Scenario, ...] = (clean, raises_once, loses_a_worker, loses_its_head, rests, fails, is_deleted)
+SCENARIOS: tuple[Scenario, ...] = (clean, raises_once, loses_a_worker, loses_its_head, rests, fails, is_deleted)
 
 
 def play(runs: list[tuple[ScenarioRun, Scenario]], *, each_round: Callable[[], None], seconds: float = 120.0) -> None:
-    """Until all lives have been lived. `each_round` is called before every look at the cluster."""
-    going = {run.cluster.namespace: (run, scenario(run)) for run, scenario in runs}
+    """Until all scenarios have ended. `each_round` is called before every list of the cluster."""
+    running = {run.cluster.namespace: (run, scenario(run)) for run, scenario in runs}
     server = runs[0][0].cluster.server
     deadline = time.monotonic() + seconds
-    while going:
+    while running:
         each_round()
         jobs = {j["metadata"]["namespace"]: j for j in server.list("/apis/railhead.dev/v1alpha1/trainjobs")}
         pods = server.list("/api/v1/pods", labelSelector=names.LABEL_JOB_UID)
-        for namespace, (run, scenario) in list(going.items()):
+        for namespace, (run, scenario) in list(running.items()):
             run.look(jobs.get(namespace), [p for p in pods if p["metadata"]["namespace"] == namespace])
             if next(scenario, "over") == "over":
-                del going[namespace]
+                del running[namespace]
         time.sleep(LOOK_PAUSE_SECONDS)
         if time.monotonic() > deadline:
-            told = [f"{s.ledger.trouble}: {s.summarize()}" for s, _ in going.values()]
+            told = [f"{s.ledger.trouble}: {s.summarize()}" for s, _ in running.values()]
             raise NotInTime(
-                f"{len(going)} jobs do not come to their end within {seconds:.0f} s\n" + "\n".join(told[:5])
+                f"{len(running)} jobs do not come to their end within {seconds:.0f} s\n" + "\n".join(told[:5])
             )

@@ -53,7 +53,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
         wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet)
 
     def is_quiet() -> bool:
-        """At first the operator may still be busy with the job's own life; an answer to each apply never ends."""
+        """At first the operator may still be busy with the job itself; an answer to each apply never ends."""
         before, version = writes(cluster, audit), cluster.job("drift")["metadata"]["resourceVersion"]
         for _ in range(APPLIES):
             assert git("apply", job) == 0

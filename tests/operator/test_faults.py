@@ -1,6 +1,6 @@
 """Every request of the operator goes wrong in every way, on a real API server: the same end as without.
 
-One run of each life of a job counts its requests; then there is one run for each request and
+One run of each scenario counts its requests; then there is one run for each request and
 fault. Most of them are lived at the same time, in namespaces of their own, under one operator.
 """
 
@@ -31,13 +31,13 @@ from tests.operator.proxy import (
     Trouble,
 )
 from tests.operator.running import RunningOperator
-from tests.operator.scenarios import LIVES, Scenario, ScenarioRun
+from tests.operator.scenarios import SCENARIOS, Scenario, ScenarioRun
 from tests.tried import Tried
 
 AWAY_SECONDS = 60.0
 RETURN_SECONDS = 30.0  # from the API server's return until the status is right
 SILENCE_SECONDS = 75.0
-by_name = pytest.mark.parametrize("life", LIVES, ids=lambda scenario: scenario.__name__)
+by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,12 @@ def test_an_operator_killed_after_any_request_changes_nothing(
 
 @pytest.fixture(scope="module")
 def calm(faulty_cluster: FaultyCluster) -> dict[Scenario, ScenarioRun]:
-    """Each life without trouble."""
+    """Each scenario without a fault."""
     return dict(
         zip(
-            LIVES, faulty_cluster.play_all([(faulty_cluster.make_scene(), scenario) for scenario in LIVES]), strict=True
+            SCENARIOS,
+            faulty_cluster.play_all([(faulty_cluster.make_run(), scenario) for scenario in SCENARIOS]),
+            strict=True,
         )
     )
 
@@ -131,7 +133,7 @@ def every(seconds: float, do: Callable[[], object]) -> Callable[[], None]:
 def test_what_the_watches_and_the_connections_suffer_changes_nothing(
     faulty_cluster: FaultyCluster, calm: dict[Scenario, ScenarioRun], trouble: str
 ) -> None:
-    """All lives at the same time, with the trouble again and again."""
+    """All scenarios at the same time, with the trouble again and again."""
     suffered: list[int] = []
 
     def be_away() -> int:
@@ -150,8 +152,8 @@ def test_what_the_watches_and_the_connections_suffer_changes_nothing(
         "down for 1 s": every(1.5, lambda: note(be_away())),
     }[trouble]
     for run, scenario in zip(
-        faulty_cluster.play_all([(faulty_cluster.make_scene(), scenario) for scenario in LIVES], trouble=what),
-        LIVES,
+        faulty_cluster.play_all([(faulty_cluster.make_run(), scenario) for scenario in SCENARIOS], trouble=what),
+        SCENARIOS,
         strict=True,
     ):
         faulty_cluster.compare(run, calm[scenario].summarize(), scenario)
@@ -199,18 +201,18 @@ def test_an_api_server_that_is_away_for_a_minute(
 
     def go_and_come_back() -> None:
         nonlocal back_at
-        if len(waiting) == len(LIVES) and faulty_cluster.proxy.is_up and not back_at:
+        if len(waiting) == len(SCENARIOS) and faulty_cluster.proxy.is_up and not back_at:
             faulty_cluster.proxy.go_down()
             back_at = time.monotonic() + AWAY_SECONDS
         elif not faulty_cluster.proxy.is_up and time.monotonic() > back_at:
             faulty_cluster.proxy.come_back()
 
-    runs = [faulty_cluster.make_scene() for _ in LIVES]
+    runs = [faulty_cluster.make_run() for _ in SCENARIOS]
     for run in runs:
         run.interlude = partial(wait_for_it, run)
-    told = [(run, tell_end(scenario)) for run, scenario in zip(runs, LIVES, strict=True)]
+    told = [(run, tell_end(scenario)) for run, scenario in zip(runs, SCENARIOS, strict=True)]
     faulty_cluster.play_all(told, trouble=go_and_come_back, seconds=AWAY_SECONDS + 120)
-    for run, scenario in zip(runs, LIVES, strict=True):
+    for run, scenario in zip(runs, SCENARIOS, strict=True):
         faulty_cluster.compare(run, calm[scenario].summarize(), scenario)
     late = {scenario.__name__: ended_at[scenario] - back_at for scenario in (scenarios.clean, scenarios.fails)}
     assert max(late.values()) <= RETURN_SECONDS, late

@@ -1,4 +1,4 @@
-"""What a real operator tells of a job's life on its probe port."""
+"""What a real operator's metrics say about a job on its probe port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's rights, as a life of jobs used them: enough, and none that is not used.
+"""The operator's rights, as real jobs use them: enough, and none that is not used.
 
 Cluster-wide as the manifests have them, and for one namespace as the chart has them, each on
 the API server's own word.
@@ -47,7 +47,7 @@ def right_of(request: Request) -> Right:
 
 
 def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Request]]) -> None:
-    """A life with code in a ConfigMap, two operators' doings to each other, a stranger's pod, a new certificate."""
+    """Jobs with code in a ConfigMap, two operators, another owner's pod, a new certificate."""
     cluster.apply("silent")
     cluster.wait_pods("silent", 3)
     cluster.bind_pod(cluster.head("silent"))

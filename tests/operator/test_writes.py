@@ -16,7 +16,7 @@ REPORTS = 3
 
 
 def play(cluster: Cluster, name: str, **spec: Any) -> None:
-    """A job's whole life without a failure, as kubelet and driver tell of it."""
+    """A job from start to success, as kubelet and driver report it."""
     cluster.apply(name, workers=WORKERS, **spec)
     for pod in cluster.wait_pods(name, WORKERS + 1).values():
         cluster.run_pod(pod)

@@ -1,4 +1,4 @@
-"""Whole lives of a job in the simulation: what is written, made and counted on the way."""
+"""A job from start to end in the simulation: what the operator writes, creates and counts."""
 
 from __future__ import annotations
 
