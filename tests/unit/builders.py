@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from railhead.api import names
@@ -24,12 +26,15 @@ UID = "0f1e2d3c-1111-2222-3333-444444444444"
 SETTINGS = OperatorSettings(
     report_url="https://reports.test:8443", report_ca="CA", bundle=b"zip", bundle_name="railhead-driver-test"
 )
-SPEC: dict[str, Any] = {
-    "image": "example/train:1",
-    "trainer": {"trainFunc": "train:train_func"},
-    "scaling": {"numWorkers": 2},
-    "run": {"storagePath": "/runs"},
-}
+# Read-only: a test that changed it would change the tests after it.
+SPEC: Mapping[str, Any] = MappingProxyType(
+    {
+        "image": "example/train:1",
+        "trainer": {"trainFunc": "train:train_func"},
+        "scaling": {"numWorkers": 2},
+        "run": {"storagePath": "/runs"},
+    }
+)
 
 
 def make_spec(**changes: Any) -> TrainJobSpec:

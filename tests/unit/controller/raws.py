@@ -14,7 +14,7 @@ def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generati
     """A TrainJob; keyword arguments take the place of its top-level fields, `metadata` is added to."""
     metadata = {"namespace": "default", "name": name, "uid": uid, "generation": generation}
     metadata |= {"resourceVersion": str(version), **changes.pop("metadata", {})}
-    return {"kind": names.KIND, "metadata": metadata, "spec": SPEC, **changes}
+    return {"kind": names.KIND, "metadata": metadata, "spec": dict(SPEC), **changes}
 
 
 def make_pod(name: str = "head", *, owner: str | None = UID, status: Object | None = None, **metadata: Any) -> Object:
