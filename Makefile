@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss image sbom release clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -98,6 +98,15 @@ e2e-install: ## What helm does, on such a cluster without Railhead in it: instal
 
 e2e-node: $(READY) ## What differs on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS= for all]
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
+
+coverage: $(READY) ## Percentage of lines that the tests without cluster and Ray run, per package
+	@rm -f .coverage .coverage.*
+	@$(BIN)/coverage run -m pytest -q -n auto tests/unit tests/architecture tests/model
+	@$(BIN)/coverage combine -q
+	@for package in $$(ls operator/railhead/*/__init__.py | xargs -n1 dirname); do \
+		printf '%-12s %s %%\n' "$$(basename $$package)" "$$($(BIN)/coverage report --format=total --include="$$package/*")"; \
+	done
+	@printf '%-12s %s %%\n' all "$$($(BIN)/coverage report --format=total)"
 
 mutants: $(READY) ## Seeded defects in planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
