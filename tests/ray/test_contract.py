@@ -187,6 +187,10 @@ def test_rays_command_takes_what_the_driver_gives_it() -> None:
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
+def test_the_node_starts_the_ray_client_server_where_the_driver_leaves_it_out() -> None:
+    find("ray._private.node", "Node.start_ray_client_server", used_by="driver/node/ray_command.py")
+
+
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
     from ray import _raylet
 

@@ -276,6 +276,9 @@ def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
     with Pods(tmp_path, make_single_job(train_loop_config=config), source={"user.py": REPORTING}) as pods:
         pods.start(workers=1)
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
+        logs = {path.name for path in (pods.temp_of("head") / "session_latest" / "logs").iterdir()}
+        assert "gcs_server.out" in logs
+        assert not {name for name in logs if "client_server" in name}, "nothing listens for Ray Client"
         pods.kill_process("gcs_server")
         assert pods.wait_ended(timeout=60) == FailureClass.INFRASTRUCTURE.exit_code, pods.read_log()
         assert pods.read_outcome().checkpoint is not None

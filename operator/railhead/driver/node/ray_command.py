@@ -9,7 +9,7 @@ from railhead.driver.node.agent_ports import announce_http_port, choose_ports, n
 
 def run_ray(arguments: list[str]) -> None:
     """`ray start ...`; returns or exits when Ray does."""
-    from ray._private import services
+    from ray._private import node, services
     from ray.scripts.scripts import main
 
     from ray import _raylet
@@ -18,6 +18,8 @@ def run_ray(arguments: list[str]) -> None:
         ports = choose_ports(reserved=_head_port(arguments))
         announce_http_port(services, _raylet, ports.http)
         arguments = [*arguments, *ports.to_arguments()]
+    # A process and an open port that no TrainJob uses; `ray start` has no option to leave them out.
+    node.Node.start_ray_client_server = lambda self: None
     sys.argv = ["ray", *arguments]
     main()
 
