@@ -94,6 +94,7 @@ class Session:
         self.node = self.folder / "node"
         self.temp_note = self.node / "temp-folder"  # the agent says there what it keeps outside, for short socket paths
         self.lock = self.folder / "lock"
+        self._supervisor: subprocess.Popen[str] | None = None  # the one that this process started
 
     @property
     def state_file(self) -> Path:
@@ -143,10 +144,12 @@ class Session:
         process = self._spawn_supervisor(
             capacity, binaries=binaries, is_ours_only=is_ours_only, has_operator=has_operator
         )
+        self._supervisor = process
         try:
             assert process.stdout is not None
-            for line in process.stdout:  # until the supervisor closes it, because all is ready, or because it died
-                echo(line.rstrip())
+            with process.stdout as lines:
+                for line in lines:  # until the supervisor closes it, because all is ready, or because it died
+                    echo(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():
                 raise SessionError(f"{state.message or 'the supervisor ended'} (logs: {self.logs})")
@@ -206,6 +209,8 @@ class Session:
         supervisor = self.state().processes.get(SUPERVISOR)
         if supervisor is not None:
             end([supervisor], grace_seconds=END_GRACE_SECONDS)
+        if self._supervisor is not None:
+            self._supervisor.wait()
         left = self.end_left()
         state = self.state()
         if state.phase in (STARTING, READY):

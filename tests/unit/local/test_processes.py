@@ -74,6 +74,8 @@ def test_reused_pid_is_not_killed(mark: str, tmp_path: Path) -> None:
     process = start(SLEEP, mark=mark, folder=tmp_path)
     end([Identity(process.pid, "1")], grace_seconds=0)
     assert process.poll() is None
+    process.kill()
+    process.wait()
 
 
 def test_end_kills_who_does_not_listen(mark: str, tmp_path: Path) -> None:

@@ -96,8 +96,14 @@ class Publisher:
         self._given_up.set()
 
     def _run(self) -> None:
-        if self._endpoint is None:
-            return
+        try:
+            if self._endpoint is not None:
+                self._publish(self._endpoint)
+        finally:
+            self._drop_connection()
+            self._socket.close()
+
+    def _publish(self, endpoint: Endpoint) -> None:
         failures = 0
         wait: Optional[float] = 0.0
         while not self._given_up.is_set():
@@ -108,7 +114,7 @@ class Publisher:
                     return
                 wait = None
                 continue
-            if self._post(report, self._endpoint):
+            if self._post(report, endpoint):
                 self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL
             else:
                 failures += 1

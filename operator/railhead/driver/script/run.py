@@ -131,8 +131,9 @@ def _start_pump(stream: Optional[IO[bytes]], name: str, words: Optional[deque[st
 
 
 def _pump(stream: Any, name: str, words: Optional[deque[str]]) -> None:
-    for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
-        line = raw.decode(errors="replace")
-        getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
-        if words is not None and line.strip():
-            words.append(line.rstrip())
+    with stream:
+        for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
+            line = raw.decode(errors="replace")
+            getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
+            if words is not None and line.strip():
+                words.append(line.rstrip())

@@ -23,6 +23,10 @@ class AddressPool:
             raise RuntimeError("this node has no address left: it runs 254 pods")
         return f"{self.prefix}.{self._free.pop()}"
 
+    def close(self) -> None:
+        """Leaves the range to others."""
+        self._lock.close()
+
     def give_back(self, address: str) -> None:
         self._free.insert(0, int(address.rsplit(".", 1)[1]))
 

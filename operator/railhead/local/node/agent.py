@@ -67,6 +67,7 @@ class Agent:
             runner.stop(0)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self._pool.close()
 
     def _on_change(self, old: Object | None, new: Object | None) -> None:
         if new is None:

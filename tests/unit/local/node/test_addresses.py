@@ -6,6 +6,7 @@ import ipaddress
 import random
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def folder_of_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def pool() -> Iterator[AddressPool]:
     pool = AddressPool()
     yield pool
-    pool._lock.close()
+    pool.close()
 
 
 @settings(max_examples=25, deadline=None)
@@ -38,7 +39,7 @@ def pool() -> Iterator[AddressPool]:
 def test_no_address_is_in_use_twice(steps: list[bool]) -> None:
     pool = AddressPool()
     used: list[str] = []
-    with pool._lock:
+    with closing(pool):
         for is_take in steps:
             if is_take and len(used) < 254:
                 address = pool.take()
@@ -71,5 +72,5 @@ def test_a_range_belongs_to_one_agent_until_it_ends(monkeypatch: pytest.MonkeyPa
     numbers = iter([second, third, free, third])
     monkeypatch.setattr(random, "randint", lambda low, high: next(numbers))
     other = AddressPool()
-    with other._lock:
+    with closing(other):
         assert other.prefix == f"127.{free}.{third}", "the first range was taken"
