@@ -64,7 +64,7 @@ def second_operator(operator: RunningOperator, tmp_path: Path) -> Iterator[Runni
     """Another one beside it that knows nothing of the first: it leads, as the Lease is free."""
     second = RunningOperator(operator.kubeconfig, tmp_path)
     second.start(report_url=operator.report_url, flags=LED)
-    wait_until("its lead", lambda: "leading, as" in second.log.read_text())
+    wait_until("its lead", lambda: "leading as" in second.log.read_text())
     yield second
     second.stop()
 

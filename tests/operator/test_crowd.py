@@ -26,7 +26,8 @@ def meet_stranger(cluster: Cluster) -> tuple[str, str]:
 def test_a_strangers_pod_in_the_heads_place_is_said_and_left_alone(cluster: Cluster) -> None:
     job, name = meet_stranger(cluster)
     [event] = [event for event in cluster.events(job) if event["reason"] == "CreateRefused"]
-    assert event["message"] == f"Pod {name} was refused: a pod of this name exists that is not the job's; delete it"
+    foreign = "a Pod of this name exists that this TrainJob does not own; delete it"
+    assert event["message"] == f"Pod {name} was rejected: {foreign}"
     stranger = cluster.pod(name)
     assert "ownerReferences" not in stranger["metadata"]
     cluster.remove_pod(stranger)

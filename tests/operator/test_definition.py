@@ -56,7 +56,7 @@ def test_an_older_crd_is_refused_in_a_sentence_and_a_newer_one_is_waited_for(kub
     assert "Traceback" not in said
     operator.launch()
     try:
-        wait_until("its look", lambda: operator.log.read_text().count("Looking again") > said.count("Looking again"))
+        wait_until("its look", lambda: operator.log.read_text().count("Checking again") > said.count("Checking again"))
         kubectl.apply([build_crd()])
         operator.wait_ready()
     finally:

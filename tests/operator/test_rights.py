@@ -118,7 +118,7 @@ def team(
     try:
         first.start()
         second.start(report_url=first.report_url, flags=LED)
-        wait_until("its lead", lambda: "leading, as" in second.log.read_text())
+        wait_until("its lead", lambda: "leading as" in second.log.read_text())
         yield Team(replace(cluster, operator=first), second, granted(rendered))
     finally:
         first.stop()

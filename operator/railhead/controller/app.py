@@ -1,6 +1,6 @@
-"""Wires the operator: client, stores, watches, election, loop, report endpoint, probes. Ends when any part ends.
+"""Wires the operator: client, stores, watches, election, loop, report endpoint, probes. Stops when any part stops.
 
-Every replica watches, answers probes and takes reports; only the leader plans.
+Every replica watches, answers probes and accepts reports; only the leader plans.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer]:
-    """One pod watch for the cluster, or one per watched namespace; they share nothing."""
+    """One pod watch for the cluster, or one per watched namespace; they share no state."""
     return [
         Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=slim_pod)
         for n in namespaces or (None,)
@@ -69,7 +69,7 @@ async def _find_certificates(config: OperatorConfig, client: KubeClient) -> Cert
 async def _renew(
     config: OperatorConfig, client: KubeClient, known: Certificates, present: Callable[[Pair], None]
 ) -> None:
-    """Presents the next certificate when there is one. Never returns by itself."""
+    """Serves each renewed certificate. Runs until cancelled."""
     if config.report_tls is not None:
         await follow_folder(config.report_tls, known, present)
     names_ = _certificate_names(config.report_url)
@@ -90,7 +90,7 @@ def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
 
 @dataclass(frozen=True)
 class Parts:
-    """What one operator is made of."""
+    """The parts of one operator."""
 
     client: KubeClient
     store: Store
@@ -111,7 +111,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
     metrics = Metrics(Sources(store.count_phases, lambda: queue.depth, leadership.is_leading, lambda: client.answers))
 
     def on_change(old: JobStatus, new: JobStatus) -> None:
-        if leadership.is_leading():  # or each replica would count it
+        if leadership.is_leading():  # otherwise each replica would count it
             metrics.count_change(old, new)
 
     state = ClusterState(store, queue, on_change)
@@ -123,13 +123,13 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
 
 
 async def run_operator(config: OperatorConfig) -> None:
-    """Runs until it is asked to end (SIGTERM, SIGINT), or until a part of it ends; Kubernetes starts it again then.
+    """Runs until SIGTERM or SIGINT, or until one of its parts stops; Kubernetes then restarts it.
 
     Raises:
-        KubeError: when the API server does not answer at the start.
-        LostLease: another operator leads, or may lead.
-        BadFolder: --report-tls names one that holds no certificate.
-        WrongDefinition: the CRD is older than this operator, or not there.
+        KubeError: the API server does not answer at startup.
+        LostLease: another operator is the leader, or may be.
+        BadFolder: the --report-tls folder has no usable certificate.
+        WrongDefinition: the CRD is missing, or older than this operator.
     """
     async with connect(config.kubeconfig) as client:
         await check_definition(client)
@@ -147,11 +147,11 @@ async def run_operator(config: OperatorConfig) -> None:
             ):
                 await _run_parts(config, parts, renew)
         finally:
-            await writer.close()  # after the endpoint: what it has taken is written
+            await writer.close()  # after the endpoint: the reports it accepted still get written
 
 
 async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], Awaitable[None]]) -> None:
-    """All that goes on. The Lease is given back when nothing of this operator plans any more."""
+    """Runs all parts. Releases the Lease once nothing in this operator plans any more."""
     stop = asyncio.Event()
     try:
         await run_together(
@@ -167,10 +167,10 @@ async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], A
 
 
 async def _lead(config: OperatorConfig, parts: Parts) -> None:
-    """Plans while it leads; what waits in the queue by then is looked at first. Raises LostLease."""
+    """Plans while it leads, starting with the keys already in the queue. Raises LostLease."""
     for informer in parts.state.informers:
-        await informer.wait_synced()  # before that, a pod not seen would count as lost
-    log.info("watches are synced")
+        await informer.wait_synced()  # before that, a pod missing from the cache would count as lost
+    log.info("caches are synced")
     await parts.leadership.acquire()
     parts.store.begin_lead(at=parts.client.clock.now())
     await run_together(parts.leadership.keep(), parts.loop.run(config.concurrency))

@@ -1,4 +1,4 @@
-"""Where everything that is seen goes: into the store, and its key into the queue."""
+"""Routes everything observed: the object goes into the store, its key into the queue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railhead.kube.types import Object
 
 
 class ClusterState:
-    """What watches and answers to own writes are told to. Knows the pods' informers."""
+    """Receives watch events and the responses to our own writes. Knows the pod informers."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class ClusterState:
         queue: KeyedQueue[JobKey],
         on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
     ) -> None:
-        """`on_change` is told of a known job's status before and after."""
+        """`on_change` receives the old and new status of a known job."""
         self._store = store
         self._queue = queue
         self._on_change = on_change

@@ -1,4 +1,4 @@
-"""What the operator is started with."""
+"""The operator's startup options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class OperatorConfig:
     Attributes:
         kubeconfig: path, or None for the pod's own service account.
         namespace: where the operator keeps its own Secret and Lease.
-        watch_namespaces: namespaces whose TrainJobs are run; empty = all.
+        watch_namespaces: namespaces whose TrainJobs it runs; empty = all.
         report_listen: host:port of the report endpoint.
         report_url: its base URL, as head pods reach it.
         probe_listen: host:port of /healthz and /readyz.
-        concurrency: passes at a time.
-        lease_seconds: how long one renewal of the Lease lasts; None = no election, this operator is the only one.
-        job_network_policies: make a NetworkPolicy for each job.
-        report_tls: folder with the endpoint's certificate and its CA; None = the operator makes its own.
+        concurrency: concurrent passes.
+        lease_seconds: how long one Lease renewal is valid; None = no leader election, this operator is the only one.
+        job_network_policies: create a NetworkPolicy for each job.
+        report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
     """
 
     kubeconfig: str | None
@@ -36,7 +36,7 @@ class OperatorConfig:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """host:port. Raises ValueError in words."""
+    """Splits host:port. Raises ValueError with a clear message."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit():
         raise ValueError(f"{text!r} is not host:port")

@@ -1,8 +1,8 @@
-"""Is the API server's CRD as new as this operator needs? Asked once, at the start.
+"""Checks once, at startup, that the API server's CRD is new enough for this operator.
 
-The schema is read as every authenticated user may read it, so that an operator with rights
-in a few namespaces can ask as well. An older CRD is one that refuses what this operator's own
-takes; its word would be cut or refused in the middle of a job's life.
+Reads the schema from the OpenAPI endpoint, which every authenticated user may read, so that it also works for an
+operator with rights in a few namespaces only. A CRD is too old when it rejects anything that this operator's own CRD
+accepts: status writes would be pruned or rejected in the middle of a job.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 PATH = f"/openapi/v3/apis/{names.GROUP}/{names.VERSION}"
-TRIES = 10  # a definition that was just applied is served a moment later
+TRIES = 10  # a CRD that was just applied is served a moment later
 PAUSE_SECONDS = 1.0
 NAMED_AT_MOST = 3
 WHAT_TO_DO = (
-    f"Apply the one of {__version__}: `kubectl apply --server-side -f crds/`, or with Helm `helm upgrade` with "
-    "crds.enabled=true. Jobs that are there stay as they are."
+    f"Apply the CRD of {__version__}: `kubectl apply --server-side -f crds/`, or with Helm `helm upgrade` with "
+    "crds.enabled=true. Existing jobs are not affected."
 )
 
 
@@ -36,11 +36,11 @@ class WrongDefinition(Exception):
 
 
 async def check_definition(client: KubeClient, *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-    """Returns when the CRD is good, or when nothing can be known of it.
+    """Returns when the CRD is good, or when its schema cannot be read.
 
     Raises:
-        WrongDefinition: it is not there, or older than this operator.
-        KubeError: no answer.
+        WrongDefinition: it is missing, or older than this operator.
+        KubeError: the API server does not answer.
     """
     problem = ""
     for number in range(TRIES):
@@ -51,16 +51,16 @@ async def check_definition(client: KubeClient, *, sleep: Callable[[float], Await
         except Gone:
             problem = f"The API server has no CRD {names.PLURAL}.{names.GROUP}."
         except Denied as error:
-            log.warning("the CRD's version is not known, for %s may not be read: %s", PATH, error)
+            log.warning("cannot check the CRD: no permission to read %s: %s", PATH, error)
             return
         if not problem:
             return
-        log.info("%s Looking again in %.0f s", problem, PAUSE_SECONDS)
+        log.info("%s Checking again in %.0f s", problem, PAUSE_SECONDS)
     raise WrongDefinition(f"{problem} {WHAT_TO_DO}")
 
 
 def find_problem(document: Object) -> str:
-    """A sentence about the schema in an OpenAPI document of the group, or nothing. Pure."""
+    """What is wrong with the schema in the group's OpenAPI document, as a sentence; empty when it is good. Pure."""
     served = _find_schema(document)
     own = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     narrower = [

@@ -1,4 +1,4 @@
-"""Kubernetes events about TrainJobs. What is said again is counted."""
+"""Kubernetes Events about TrainJobs. A repeated Event increments its count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class EventRecorder:
-    """Posts events; what the API server refuses is logged and forgotten, for events are only words."""
+    """Posts Events. A rejected Event is logged and dropped: Events are informational only."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -30,7 +30,7 @@ class EventRecorder:
             "name": key.name,
             "uid": uid,
         }
-        said = build_event(
+        built = build_event(
             about,
             type_=event.type,
             reason=event.reason,
@@ -38,7 +38,7 @@ class EventRecorder:
             component="railhead",
             identity="" if event.is_series else None,
         )
-        body = {**said, "reportingComponent": names.MANAGER, "reportingInstance": "railhead"}
+        body = {**built, "reportingComponent": names.MANAGER, "reportingInstance": "railhead"}
         try:
             await self._post(key, body)
         except KubeError as error:

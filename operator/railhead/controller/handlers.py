@@ -37,13 +37,13 @@ class WatchLimits:
     Attributes:
         page_size: jobs per request of a list. 10,000 jobs are 20 requests then, as many as client-go would send, and
             the process peaks at 120 to 145 MB; in one page it was 580 MB, above the chart's limit of 512 MiB.
-        request_timeout_seconds: for one page. kopf's 5 minutes are as long as the API server keeps the
-            version of a list, so the page after one that hangs would always come too late.
+        request_timeout_seconds: for one page. kopf's default of 5 minutes is as long as the API server keeps the
+            version of a list, so the page after one that hangs would always be too late.
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server
             sends a bookmark each minute (plus up to 1.25 s) and caches events for 75 s: between the two, a
             healthy watch is never cut off, and the next one continues where a dead one ended.
-        relist_pause_seconds: between a 410 that ended kopf and the next list, so that a server that
-            answers every request with 410 is not flooded.
+        relist_pause_seconds: between a 410 that stopped kopf and the next list, so as not to flood a server
+            that answers every request with 410.
     """
 
     page_size: int = 500
@@ -53,10 +53,9 @@ class WatchLimits:
 
 
 def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
-    """A separate registry, so that two operators in one process (tests) do not share handlers.
+    """Builds a separate registry, so that two operators in one process (tests) do not share handlers.
 
-    `on_job` is called with the event's type (None while listing) and the raw object; it
-    must not block.
+    `on_job` receives the event's type (None while listing) and the raw object; it must not block.
     """
     registry = kopf.OperatorRegistry()
 
@@ -79,7 +78,7 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     settings.networking.request_timeout = limits.request_timeout_seconds
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    settings.process.ultimate_exiting_timeout = None  # the operator ends by itself
+    settings.process.ultimate_exiting_timeout = None  # the operator handles its own shutdown
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     return settings
 
@@ -91,10 +90,10 @@ async def watch_jobs(
     on_signal: Callable[[], None],
     limits: WatchLimits = WatchLimits(),
 ) -> None:
-    """Reports every TrainJob, of these namespaces or of all, until it is cancelled.
+    """Passes every TrainJob of these namespaces (or of all) to `on_job`, until it is cancelled.
 
-    Each namespace has a kopf of its own: when a watch fails, kopf leaves those of the other
-    namespaces running, and could not be started again beside them.
+    Each namespace has its own kopf: when one watch fails, kopf leaves those of the other
+    namespaces running, and could not be restarted next to them.
     """
     scopes: list[tuple[str, ...]] = [(namespace,) for namespace in namespaces] or [()]
     await run_together(*(_watch_scope(on_job, scope, on_signal=on_signal, limits=limits) for scope in scopes))
@@ -103,9 +102,9 @@ async def watch_jobs(
 async def _watch_scope(
     on_job: OnJob, namespaces: tuple[str, ...], *, on_signal: Callable[[], None], limits: WatchLimits
 ) -> None:
-    """Runs kopf, and again after a 410 that kopf ends with: a page of a list, or a watch, that came too late.
+    """Runs kopf, and restarts it when it stops with a 410: a list page or a watch request came too late.
 
-    Each time the pages are twice as long. So even a list that expires each time ends as one page, which cannot.
+    Each restart doubles the page size: a list that keeps expiring ends up as a single page, which cannot expire.
     """
     while True:
         try:
@@ -121,10 +120,10 @@ async def _watch_scope(
 async def _run_kopf(
     on_job: OnJob, namespaces: tuple[str, ...], *, on_signal: Callable[[], None], limits: WatchLimits
 ) -> None:
-    """Runs kopf until it ends, which it does with an error only, or until it is cancelled.
+    """Runs kopf until it fails or is cancelled; it never returns otherwise.
 
-    Not by `kopf.run_tasks`: at its end, that cancels every task of the process that is younger than kopf. And kopf
-    takes SIGTERM and SIGINT for itself; they are taken back, so that the operator ends in its own order.
+    `kopf.run_tasks` is no option: on exit it cancels every task of the process that is younger than kopf. And kopf
+    installs its own SIGTERM and SIGINT handlers; they are replaced, so that the operator shuts down in its own order.
     """
     tasks = await kopf.spawn_tasks(
         registry=build_registry(on_job),

@@ -1,4 +1,4 @@
-"""The loop: take a key, observe, plan, execute, decide when to look again."""
+"""The loop: take a key, observe, plan, execute, decide when to reconcile again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LAST_PASS_SECONDS = 3.0
 
 @dataclass
 class Loop:
-    """Passes over jobs, several jobs at a time, never one job twice at once."""
+    """Reconciles jobs, several at a time, never one job twice at once."""
 
     store: Store
     queue: KeyedQueue[JobKey]
@@ -37,7 +37,7 @@ class Loop:
     monotonic: Callable[[], float] = time.monotonic
 
     async def run(self, concurrency: int) -> None:
-        """Never returns by itself. When it is cancelled, passes that have begun are ended: they hold words to say."""
+        """Runs until cancelled; passes in progress are then completed, since they hold status writes and Events."""
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
                 group.create_task(self._work())
@@ -51,7 +51,7 @@ class Loop:
                 self.queue.done(key)
 
     async def reconcile(self, key: JobKey) -> None:
-        """One pass over one job. Its trouble is its own: nothing is raised."""
+        """One pass over one job. An error stays with that job: nothing is raised."""
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None:
             self.queue.forget(key)
@@ -61,7 +61,7 @@ class Loop:
         self.count(result, self.monotonic() - began)
 
     async def _do(self, key: JobKey, observed: Observed) -> str:
-        """How it ended: done, lost, refused or error."""
+        """The pass's result: done, lost, refused or error."""
         try:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
@@ -75,13 +75,13 @@ class Loop:
             log.warning("%s/%s: %s", key.namespace, key.name, rejected)
             self.store.note_rejection(observed.uid, rejected.problem, at=self.now())
             self.queue.succeed(key)
-            self.queue.add(key)  # the next pass says it, and when it is tried again
+            self.queue.add(key)  # the next pass reports it, with the time of the next try
             return "refused"
         except KubeError as error:
-            asked = error.seconds if isinstance(error, RetryAfter) else None
-            self._retry(key, str(error), at_least=asked or 0.0)
+            requested = error.seconds if isinstance(error, RetryAfter) else None
+            self._retry(key, str(error), at_least=requested or 0.0)
             return "error"
-        except Exception as error:  # one job's trouble must not end the operator
+        except Exception as error:  # one job's error must not stop the operator
             log.exception("%s/%s: pass failed", key.namespace, key.name)
             self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
@@ -89,7 +89,7 @@ class Loop:
             self.store.note_announced(observed.uid, wanted.announced, at=self.now())
         if pod is not None:
             self.store.note_pod_events(pod, problem, at=self.now())
-            self.queue.add(key)  # the next pass reports it, and when they are looked up again
+            self.queue.add(key)  # the next pass reports it, with the time of the next look-up
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)
@@ -97,6 +97,6 @@ class Loop:
             self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())
         return "done"
 
-    def _retry(self, key: JobKey, words: str, *, at_least: float) -> None:
+    def _retry(self, key: JobKey, message: str, *, at_least: float) -> None:
         delay = self.queue.fail(key, at_least=at_least)
-        log.warning("%s/%s: %s; again in %.1f s", key.namespace, key.name, words, delay)
+        log.warning("%s/%s: %s; retrying in %.1f s", key.namespace, key.name, message, delay)

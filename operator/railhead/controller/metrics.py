@@ -1,7 +1,7 @@
-"""What the operator counts, in Prometheus' form. docs/metrics.md describes each; a test compares the two.
+"""The operator's Prometheus metrics. docs/metrics.md describes each; a test compares the two.
 
-Nothing here grows with the number of jobs: labels are words of a few, and states are read
-when somebody asks.
+Nothing here grows with the number of jobs: labels take few values, and gauges are read
+at scrape time.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
 @dataclass(frozen=True)
 class Sources:
-    """Where states are read from, at the moment when they are asked for.
+    """Where gauges are read from, at scrape time.
 
     Attributes:
         jobs: how many jobs are in each phase.
-        due: keys that wait for a pass.
-        is_leading: does this replica plan?
-        requests: answers of the API server, by what was asked.
+        due: keys waiting for a pass.
+        is_leading: whether this replica plans.
+        requests: the API server's responses, by request.
     """
 
     jobs: Callable[[], Tally[str]]
@@ -47,24 +47,24 @@ class Sources:
 
 
 class States(Collector):
-    """The values that are read and not counted here."""
+    """The values read at scrape time instead of counted here."""
 
     def __init__(self, sources: Sources) -> None:
         self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
-        jobs = GaugeMetricFamily("railhead_jobs", "TrainJobs that this replica knows of.", labels=["phase"])
+        jobs = GaugeMetricFamily("railhead_jobs", "TrainJobs known to this replica.", labels=["phase"])
         for phase, number in self._sources.jobs().items():
             jobs.add_metric([phase or "Pending"], number)
         yield jobs
-        yield GaugeMetricFamily("railhead_queue_depth", "Jobs that wait for a pass.", value=self._sources.due())
+        yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.due())
         leading = float(self._sources.is_leading())
         yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
         requests = CounterMetricFamily(
             "railhead_api_requests", "Requests to the API server.", labels=["verb", "resource", "code"]
         )
-        for asked, number in self._sources.requests().items():
-            requests.add_metric([asked.verb, asked.resource, str(asked.code)], number)
+        for request, number in self._sources.requests().items():
+            requests.add_metric([request.verb, request.resource, str(request.code)], number)
         yield requests
 
 
@@ -72,21 +72,21 @@ class Metrics:
     """One operator's registry."""
 
     def __init__(self, sources: Sources) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each first one, which nobody asks for
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double each counter's series
         self.registry = CollectorRegistry()
         self.registry.register(States(sources))
         ProcessCollector(registry=self.registry)
         Info("railhead_build", "Version of the operator.", registry=self.registry).info({"version": __version__})
         self._passes = Histogram(
             "railhead_pass_seconds",
-            "Passes over jobs.",
+            "Duration of a pass over a job.",
             ["result"],
             buckets=PASS_SECONDS,
             registry=self.registry,
         )
         self._reports = Counter("railhead_reports", "Answers of the report endpoint.", ["code"], registry=self.registry)
         self._restarts = Counter(
-            "railhead_restarts", "Losses that jobs began again from.", ["class"], registry=self.registry
+            "railhead_restarts", "Failures that jobs restarted from.", ["class"], registry=self.registry
         )
 
     def count_pass(self, result: str, seconds: float) -> None:
@@ -96,7 +96,7 @@ class Metrics:
         self._reports.labels(str(code)).inc()
 
     def count_change(self, old: JobStatus, new: JobStatus) -> None:
-        """A job went from one status to another."""
+        """Counts what changed from a job's old status to its new one."""
         for name, before, after in (
             ("application", old.restarts.application, new.restarts.application),
             ("infrastructure", old.restarts.infrastructure, new.restarts.infrastructure),
@@ -105,5 +105,5 @@ class Metrics:
                 self._restarts.labels(name).inc(after - before)
 
     def render(self) -> bytes:
-        """The text format, which Prometheus reads whatever else it asks for."""
+        """The text format, which Prometheus accepts whatever formats it prefers."""
         return generate_latest(self.registry)

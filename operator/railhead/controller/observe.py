@@ -1,4 +1,4 @@
-"""Raw pods become `PodView`s: the few facts that decisions are made from. Pure."""
+"""Turns raw pods into `PodView`s: the few facts that decisions need. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from railhead.contract.times import parse_time
 from railhead.kube.types import Object
 from railhead.planning.pod_view import PodView, Problem
 
-# A container that waits for one of these has not started and will not without somebody's help.
+# A container waiting with one of these reasons has not started and will not without intervention.
 STUCK = frozenset(
     {
         "ErrImagePull",
@@ -23,12 +23,12 @@ STUCK = frozenset(
     }
 )
 STAMPS = ("creationTimestamp", "deletionTimestamp")
-ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until everybody has seen the pod go
+ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until every watch has seen the pod deleted
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
 
 def observe_pod(pod: Object) -> PodView:
-    """The view of a pod of ours; labels say which, the status says how it is."""
+    """The view of one of our pods: its identity from the labels, its state from the status."""
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     labels = metadata.get("labels") or {}
     state = _container_state(status)
@@ -56,7 +56,7 @@ def observe_pod(pod: Object) -> PodView:
 
 
 def slim_pod(pod: Object) -> Object:
-    """What the store keeps of a pod: who it is, whose it is, how it is."""
+    """What the store keeps of a pod: its identity, owner and status."""
     metadata = pod.get("metadata") or {}
     keys = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", *STAMPS)
     return {
@@ -67,13 +67,13 @@ def slim_pod(pod: Object) -> Object:
 
 
 def _gone_by(metadata: Object) -> datetime | None:
-    """The API server's own stamp: when the deletion was asked for, plus the grace period."""
+    """deletionTimestamp as the API server sets it (time of the request plus the grace period), plus `ENDED_WITHIN`."""
     at = _time(metadata.get("deletionTimestamp"))
     return at + ENDED_WITHIN if at else None
 
 
 def owner_uid(obj: Object) -> str:
-    """The uid of the TrainJob that controls the object, or nothing."""
+    """The uid of the TrainJob that controls the object, or ""."""
     for owner in (obj.get("metadata") or {}).get("ownerReferences") or []:
         if owner.get("controller") and owner.get("kind") == names.KIND:
             return str(owner.get("uid") or "")
@@ -88,7 +88,7 @@ def _container_state(status: Object) -> Object:
 
 
 def _end(state: Object, status: Object) -> tuple[str, Object]:
-    """Which container's end is the pod's: that of ray, or of an init container that kept it from starting."""
+    """The container whose end is the pod's, and that end: ray, or an init container that kept it from starting."""
     ended = state.get("terminated")
     if ended or status.get("phase") != "Failed":
         return names.CONTAINER, ended or {}
@@ -99,8 +99,8 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
         name = str(container.get("name"))
         if name == names.FETCH_CONTAINER:
             return name, end
-        words = f"init container {name} ended with code {end['exitCode']}: {end.get('message') or ''}".strip(" :")
-        return name, {**end, "message": words, "exitCode": None}  # its codes mean nothing to us
+        message = f"init container {name} ended with code {end['exitCode']}: {end.get('message') or ''}".strip(" :")
+        return name, {**end, "message": message, "exitCode": None}  # its exit codes are not ours
     return names.CONTAINER, {}
 
 
@@ -114,14 +114,14 @@ def _reason(status: Object, ended: Object) -> str:
 
 def _problem(status: Object) -> Problem | None:
     for condition in status.get("conditions") or []:
-        is_refused = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
-        if is_refused and condition.get("reason") == "Unschedulable":
+        is_pending = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
+        if is_pending and condition.get("reason") == "Unschedulable":
             return Problem("Unschedulable", str(condition.get("message") or "no node fits"))
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in STUCK:
-            words = waiting.get("message") or waiting["reason"]
-            return Problem(str(waiting["reason"]), f"container {container.get('name')}: {words}")
+            message = waiting.get("message") or waiting["reason"]
+            return Problem(str(waiting["reason"]), f"container {container.get('name')}: {message}")
     return None
 
 

@@ -1,4 +1,4 @@
-"""/healthz: the event loop turns. /readyz: the watches have delivered their first list. /metrics: what was counted."""
+"""/healthz: the event loop runs. /readyz: the watches have delivered their first list. /metrics: Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def serve_probes(
         return web.Response(text="ok\n")
 
     async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="watches are not synced\n")
+        return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="caches are not synced\n")
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=render_metrics(), headers={"Content-Type": METRICS_TYPE})

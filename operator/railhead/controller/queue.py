@@ -1,4 +1,4 @@
-"""A queue of keys: one key is in work once at a time, fails back off, and may be woken later."""
+"""A work queue: each key is processed by one worker at a time, failures back off, keys can be woken later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Timer:
 
 
 class KeyedQueue(Generic[Key]):
-    """Keys that are due. Adding a key that waits already does nothing; one in work is done again after."""
+    """Keys that are due. Adding a waiting key does nothing; one added while in progress is processed again."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]) -> None:
         self._call_later = call_later
@@ -31,7 +31,7 @@ class KeyedQueue(Generic[Key]):
         self._failures: dict[Key, int] = {}
 
     def add(self, key: Key) -> None:
-        """The key is due now."""
+        """Makes the key due now."""
         if key in self._working:
             self._again.add(key)
         elif key not in self._waiting:
@@ -40,16 +40,16 @@ class KeyedQueue(Generic[Key]):
 
     @property
     def depth(self) -> int:
-        """Keys that are due and not in work."""
+        """Keys that are due and not in progress."""
         return len(self._waiting)
 
     def wake(self, key: Key, seconds: float) -> None:
-        """The key is due in so many seconds; a later call takes an earlier one's place."""
+        """Makes the key due after `seconds`; a later call replaces an earlier one."""
         self._cancel(key)
         self._timers[key] = self._call_later(max(seconds, 0.0), lambda: self._ring(key))
 
     async def get(self) -> Key:
-        """The next key; it is in work until `done`."""
+        """The next key; it is in progress until `done`."""
         key = await self._due.get()
         self._waiting.discard(key)
         self._working.add(key)
@@ -62,7 +62,7 @@ class KeyedQueue(Generic[Key]):
             self.add(key)
 
     def fail(self, key: Key, *, at_least: float = 0.0) -> float:
-        """The key is tried again later, each time later; the seconds until then."""
+        """Schedules a retry with exponential backoff; returns the delay in seconds."""
         count = self._failures.get(key, 0)
         self._failures[key] = count + 1
         delay = max(at_least, min(LAST_BACKOFF_SECONDS, FIRST_BACKOFF_SECONDS * (1 << min(count, 16))))
@@ -73,7 +73,7 @@ class KeyedQueue(Generic[Key]):
         self._failures.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """The key's job is gone."""
+        """Drops the key's timer and backoff: its job is gone."""
         self._cancel(key)
         self._failures.pop(key, None)
         self._again.discard(key)

@@ -1,15 +1,15 @@
-"""What the API server will not have, in one CamelCase word. Its own sentence goes with it."""
+"""Turns an API server's rejection into a CamelCase reason. Its own message is kept next to it."""
 
 from __future__ import annotations
 
 from railhead.planning.facts.reasons import ADMISSION_TEXTS, CREATE_REFUSED, POD_INVALID, WEBHOOK_FAILED
 
-# The API server is there and answers 500: somebody else, whom it has to ask, is not.
+# The API server itself is up and answers 500: a webhook that it has to call does not answer.
 _WEBHOOK_TEXT = "failed calling webhook"
 
 
 def find_reason(kind: str, status: int, message: str) -> str:
-    """Of a rejected child of this kind, by the status and the message of the answer."""
+    """The reason why a child of this kind was rejected, by the response's status and message."""
     if is_of_webhook(status, message):
         return WEBHOOK_FAILED
     for text, reason in ADMISSION_TEXTS:

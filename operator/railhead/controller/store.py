@@ -1,7 +1,7 @@
-"""Jobs and their pods as last seen: slim, and indexed so that an event costs the same for any number of jobs.
+"""Jobs and their pods as last observed: slim, and indexed so that an event costs the same for any number of jobs.
 
-A job's spec is parsed once per generation. Newer resourceVersions win, so that an answer
-to our own write and a late watch event may come in any order.
+A job's spec is parsed once per generation. The newer resourceVersion wins, so that the response
+to our own write and a late watch event may arrive in any order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from railhead.resources.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class JobRecord:
-    """One TrainJob as last seen."""
+    """One TrainJob as last observed."""
 
     key: JobKey
     uid: str
@@ -38,7 +38,7 @@ class JobRecord:
 
 
 class Store:
-    """What the planner's observations are made of. Changed by handlers and by our own writes."""
+    """The source of the planner's observations. Updated by watch events and by our own writes."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, JobRecord] = {}
@@ -64,7 +64,7 @@ class Store:
         return self._keys.get(uid)
 
     def put_job(self, raw: Object) -> JobKey | None:
-        """Takes a TrainJob in; its key when that was news."""
+        """Stores a TrainJob; returns its key when the object is new or newer."""
         metadata = raw.get("metadata") or {}
         key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
         uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
@@ -72,11 +72,11 @@ class Store:
         if old is not None and version_of(raw) <= old.version:
             return None
         if self._tombstones.is_deleted_since(uid, version_of(raw)):
-            return None  # an answer to our own write that was read after the deletion was seen
+            return None  # the response to our own write, processed after the DELETED event
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
-            self._tombstones.add(old.uid, version_of(raw))  # its deletion may never be told
+            self._tombstones.add(old.uid, version_of(raw))  # its DELETED event may never arrive
         spec = old.spec if old and (old.uid, old.generation) == (uid, generation) else _parse(raw)
         self._keys[uid] = key
         self._jobs[key] = JobRecord(
@@ -92,7 +92,7 @@ class Store:
         return key
 
     def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
-        """Forgets a job that is gone since `version`, unless its name belongs to a new one already."""
+        """Forgets a job deleted as of `version`, unless its name already belongs to a new one."""
         self._tombstones.add(uid, version)
         record = self._jobs.get(key)
         if record is not None and record.uid == uid:
@@ -105,18 +105,18 @@ class Store:
         self._announced.pop(uid, None)
 
     def note_announced(self, uid: str, index: int, *, at: datetime) -> None:
-        """An event has told of this commit of a known job."""
+        """Remembers that an Event announced this commit of a known job."""
         if uid in self._keys:
             self._announced[uid] = AnnouncedCommit(index, at)
 
     def begin_lead(self, *, at: datetime) -> None:
-        """This process plans from now on. What is committed now was announced by whoever led before."""
+        """This process plans from now on. The previous leader announced what is committed by now."""
         self._led_since = at
         for record in self._jobs.values():
             self._announced[record.uid] = _newest(record.status)
 
     def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
-        """The API server would not have a child of a known job; `at` is the time by its clock."""
+        """The API server rejected a child of a known job; `at` is the time by the API server's clock."""
         record = self._jobs.get(self._keys[uid]) if uid in self._keys else None
         if record is not None:
             before = self._rejection(record)
@@ -124,20 +124,20 @@ class Store:
             self._rejections[uid] = Rejection(problem, record.status.attempt, tries=tries, at=at)
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
-        """Of the job's present attempt."""
+        """The rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
         return found if found is not None and found.attempt == record.status.attempt else None
 
     def note_pod_events(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
-        """What the events about a pod say."""
+        """Remembers what the Events about a pod say."""
         self._pod_events[pod.uid] = PodEvents(problem, at)
 
     def forget_rejection(self, uid: str) -> None:
-        """All that was wanted could be made."""
+        """Every wanted child was created."""
         self._rejections.pop(uid, None)
 
     def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
-        """A pod came, changed or went; the key of its job."""
+        """A pod was added, modified or deleted; returns the key of its job."""
         before = owner_uid(old) if old is not None else ""
         after = owner_uid(new) if new is not None else ""
         if old is not None and before and before != after:  # gone, or orphaned by `kubectl delete --cascade=orphan`
@@ -157,7 +157,7 @@ class Store:
         return tuple(self._pods.get(uid, {}).values())
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
-        """Everything known of one job at this moment; None when there is no such job."""
+        """Everything known about one job right now; None when there is no such job."""
         record = self._jobs.get(key)
         if record is None:
             return None

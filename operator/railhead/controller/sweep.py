@@ -1,4 +1,4 @@
-"""Finds the TrainJobs whose deletion kopf missed: after a 410 it lists again, and compares that with nothing."""
+"""Finds the TrainJobs whose deletion kopf missed: after a 410 it lists again, but does not compare the lists."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ PERIOD_SECONDS = 300.0
 
 
 async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> list[JobKey]:
-    """Forgets the jobs that are not there any more; their keys."""
+    """Forgets the jobs that no longer exist; returns their keys."""
     before = {key: record for key in store.all_keys() if (record := store.job(key))}
-    there: set[str] = set()
+    existing: set[str] = set()
     versions: list[int] = []
     for namespace in namespaces or (None,):
         page = await client.list(TRAIN_JOB, namespace=namespace, metadata_only=True)
         versions.append(version_of(page))
-        there.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
-    lost = [key for key, record in before.items() if record.uid not in there]
+        existing.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
+    lost = [key for key, record in before.items() if record.uid not in existing]
     for key in lost:
         store.drop_job(key, before[key].uid, version=max(versions))
     return lost
 
 
 async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> None:
-    """Every few minutes; never returns by itself."""
+    """Sweeps every few minutes, until cancelled."""
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
         try:

@@ -127,7 +127,7 @@ async def test_another_operator_that_was_first_is_good() -> None:
             None,
             [SOURCE, STRANGERS],
             {},
-            f"{COPY} was refused: one of this name exists that is not the job's",
+            f"{COPY} was rejected: a ConfigMap of this name exists that this TrainJob does not own",
             "CreateRefused",
         ),
     ],

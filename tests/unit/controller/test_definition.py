@@ -68,7 +68,7 @@ async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the one of"),
+        (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the CRD of"),
         (make_document("env", "run"), "is older than this operator needs (spec.run: gone; "),
         ({"components": {}}, "is older than this operator needs"),
     ],

@@ -267,7 +267,7 @@ async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
-    with pytest.raises(ChildRejected, match=r"head .* not the job's"):
+    with pytest.raises(ChildRejected, match=r"head .* that this TrainJob does not own"):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
     assert recorded.pods == []
 
@@ -317,7 +317,7 @@ async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
-    assert caught.value.problem == Problem(reason, f"Pod head was refused: {answer.message}")
+    assert caught.value.problem == Problem(reason, f"Pod head was rejected: {answer.message}")
     assert recorded.pods == ["worker"]  # the others are made all the same
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
     assert events == ["Created"], "what was decided stands"

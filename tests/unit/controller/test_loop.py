@@ -26,7 +26,7 @@ from tests.unit.builders import NOW, SETTINGS
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
-QUOTA = Problem("QuotaExceeded", "Pod head was refused: exceeded quota")
+QUOTA = Problem("QuotaExceeded", "Pod head was rejected: exceeded quota")
 A, B, C = (JobKey("default", name) for name in "abc")
 
 
@@ -124,7 +124,7 @@ async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> No
 @pytest.mark.parametrize(
     ("error", "delay", "words"),
     [
-        (LostCompare("the job changed in between"), FIRST_BACKOFF_SECONDS, None),
+        (LostCompare("the job changed since it was observed"), FIRST_BACKOFF_SECONDS, None),
         (RetryAfter(0, "NoAnswer", "reset"), FIRST_BACKOFF_SECONDS, "reset"),
         (RetryAfter(429, "TooManyRequests", "slow down", seconds=9), 9.0, "slow down"),
         (Denied(403, "Forbidden", "not allowed"), FIRST_BACKOFF_SECONDS, "not allowed"),
@@ -213,7 +213,7 @@ async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_ma
         stage.queue.add(A)
         assert await settle() == ["a", "a"]
         assert [bool(wanted.creates) for _, _, wanted in stage.executor.plans] == [True, False]
-        assert "default/a: QuotaExceeded: Pod head was refused: exceeded quota" in caplog.text
+        assert "default/a: QuotaExceeded: Pod head was rejected: exceeded quota" in caplog.text
         stage.clock.pass_seconds(5)
         assert await settle() == ["a", "a"]
         refusal = stage.observe(A).rejection

@@ -24,7 +24,7 @@ def refuse_slot(slot: int, words: str = QUOTA) -> Callable[[Object], str]:
 
 def tells(message: str, words: str = QUOTA) -> bool:
     """The refusal with the pod's name and the API server's words."""
-    return bool(re.fullmatch(rf'Pod (\S+) was refused: pods "\1" is forbidden: {re.escape(words)}', message))
+    return bool(re.fullmatch(rf'Pod (\S+) was rejected: pods "\1" is forbidden: {re.escape(words)}', message))
 
 
 def said(sim: Simulation, type_: str = "Reconciling") -> tuple[str, str]:

@@ -1,1 +1,1 @@
-"""Which of several operators plans: one at a time, by a Lease."""
+"""Leader election: one of several operators plans at a time, by a Lease."""

@@ -1,8 +1,8 @@
-"""What to do about the Lease, from what was seen of it. Pure: times are numbers of a monotonic clock, in seconds.
+"""Decides what to do about the Lease as last observed. Pure: times are readings of a monotonic clock, in seconds.
 
-Clocks of two machines are never compared. A candidate takes a Lease only when it has itself
-seen it unchanged for as long as its holder asked for; a leader that has not renewed it for
-two thirds of that time has stopped by then. The rest of the time covers requests on their way.
+Never compares the clocks of two machines. A candidate takes a Lease only after observing it
+unchanged for its whole leaseDurationSeconds; by then a leader that has not renewed it for two
+thirds of that time has stopped planning. The remaining third covers requests in flight.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ DEFAULT_LEASE_SECONDS = 15
 
 @dataclass(frozen=True)
 class Timing:
-    """The times of an election, all from one number, in seconds."""
+    """The times of an election, all derived from one number, in seconds."""
 
     lease_seconds: int = DEFAULT_LEASE_SECONDS
 
     @property
     def lead_seconds(self) -> float:
-        """How long one renewal lets its holder plan."""
+        """How long the holder may plan after a renewal."""
         return self.lease_seconds * 2 / 3
 
     @property
     def period_seconds(self) -> float:
-        """Between two looks at the Lease, or renewals; so long may one request take, too."""
+        """Between two reads or renewals of the Lease; also the timeout of one request."""
         return self.lease_seconds * 2 / 15
 
 
 @dataclass(frozen=True)
 class Sighting:
-    """The Lease as it was last seen.
+    """The Lease as last observed.
 
     Attributes:
-        holder: whose it is; "" when it was given back.
-        seconds: for how long its holder asked.
+        holder: who holds it; "" when it was released.
+        seconds: its leaseDurationSeconds.
         version: its resourceVersion.
-        since: when it was first seen in this version.
-        transitions: how often it has gone from one holder to another.
+        since: when this version was first observed.
+        transitions: how often its holder has changed.
     """
 
     holder: str
@@ -55,12 +55,12 @@ class Choice(Enum):
     """What a candidate does next."""
 
     MAKE = "there is no Lease"
-    TAKE = "it is free, or has run out, or is the candidate's own"
+    TAKE = "it is free, has expired, or is the candidate's own"
     WAIT = "somebody holds it"
 
 
 def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:
-    """The sighting of a Lease that was just read; a version that was seen before keeps its time."""
+    """The sighting of a Lease just read; a version seen before keeps its `since`."""
     spec, version = lease.get("spec") or {}, str(lease["metadata"]["resourceVersion"])
     is_same = before is not None and before.version == version
     return Sighting(
@@ -73,7 +73,7 @@ def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sightin
 
 
 def decide_lease(me: str, seen: Sighting | None, *, now: float, timing: Timing) -> Choice:
-    """What the candidate `me` does. Somebody who asked for less than usual is given the usual time."""
+    """What the candidate `me` does. A holder with a shorter lease than ours gets our duration."""
     if seen is None:
         return Choice.MAKE
     if seen.holder in ("", me):

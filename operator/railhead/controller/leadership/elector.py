@@ -1,7 +1,7 @@
 """Holds the Lease, or waits for it: the requests and the clock around `decide_lease`.
 
-kopf has no election, and the elector of the kubernetes package compares clocks of different
-machines and does not give the Lease back.
+kopf has no leader election, and the elector of the kubernetes package compares clocks of
+different machines and does not release the Lease.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NEVER = float("-inf")
 
 
 class LostLease(Exception):
-    """This operator leads no more; the text says why. It ends, and Kubernetes starts it again."""
+    """This operator is no longer the leader; the message says why. It exits, and Kubernetes restarts it."""
 
 
 class Leadership(Protocol):
-    """Who may plan."""
+    """Whether this operator may plan."""
 
     def is_leading(self) -> bool: ...
     async def acquire(self) -> None: ...
@@ -40,7 +40,7 @@ class Leadership(Protocol):
 
 
 class Alone:
-    """Leads always: an operator that was told that it is the only one."""
+    """Always leads: leader election is off, this operator is the only one."""
 
     def is_leading(self) -> bool:
         return True
@@ -56,7 +56,7 @@ class Alone:
 
 
 def make_identity() -> str:
-    """The pod's name for people, and something that no other process has ever had."""
+    """The pod's name for readers, and a uuid that makes it unique per process."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
@@ -84,20 +84,20 @@ class Elector:
         self._lead_until = NEVER
 
     def is_leading(self) -> bool:
-        """May this process plan at this moment? A process that was stopped for long finds out here."""
+        """Whether this process may plan right now; False after a pause longer than the lease allows."""
         return self._monotonic() < self._lead_until
 
     async def acquire(self) -> None:
-        """Returns when the Lease is held."""
-        told = ""
+        """Returns once this operator holds the Lease."""
+        logged = ""
         while True:
             await self.step()
             if self.is_leading():
-                log.info("leading, as %s", self._me)
+                log.info("leading as %s", self._me)
                 return
-            if self._seen is not None and self._seen.holder != told:
-                told = self._seen.holder
-                log.info("waiting: %s leads", told or "nobody")
+            if self._seen is not None and self._seen.holder != logged:
+                logged = self._seen.holder
+                log.info("waiting for the Lease; the leader is %s", logged or "nobody")
             await self._sleep(self._timing.period_seconds)
 
     async def keep(self) -> None:
@@ -105,11 +105,11 @@ class Elector:
         while True:
             await self._sleep(self._timing.period_seconds)
             if not self.is_leading():
-                raise LostLease("the Lease was not renewed in time; this operator ends and is to be started again")
+                raise LostLease("the Lease was not renewed in time; this operator exits and must be restarted")
             await self.step()
 
     async def release(self) -> None:
-        """Gives the Lease back, so that the next one need not wait until it has run out."""
+        """Releases the Lease, so that the next leader need not wait for it to expire."""
         if not self.is_leading() or not self._is_sure:
             return
         self._lead_until = NEVER
@@ -117,34 +117,34 @@ class Elector:
             async with asyncio.timeout(self._timing.period_seconds):
                 await self._write("")
         except (KubeError, TimeoutError) as error:
-            log.warning("the Lease was not given back: %s", error or "no answer in time")
+            log.warning("the Lease was not released: %s", error or "request timed out")
 
     async def step(self) -> None:
-        """One look or renewal. Without a good answer the Lease is looked at again before it is written again."""
+        """One read or renewal. After a failed request, reads the Lease again before the next write."""
         try:
             async with asyncio.timeout(self._timing.period_seconds):
-                await self._ask()
+                await self._request()
         except (KubeError, TimeoutError) as error:
             self._is_sure = False
-            log.warning("Lease %s/%s: %s", self._namespace, LEASE_NAME, str(error) or "no answer in time")
-            if isinstance(error, Gone):  # somebody deleted it, and somebody else may have made it anew already
+            log.warning("Lease %s/%s: %s", self._namespace, LEASE_NAME, str(error) or "request timed out")
+            if isinstance(error, Gone):  # deleted, and another candidate may have created it again already
                 self._lead_until = NEVER
 
-    async def _ask(self) -> None:
+    async def _request(self) -> None:
         began = self._monotonic()
         if not self._is_sure:
-            self._seen = await self._look()
+            self._seen = await self._read()
         choice = decide_lease(self._me, self._seen, now=self._monotonic(), timing=self._timing)
         if choice is Choice.WAIT:
             self._lead_until = NEVER
             return
-        self._is_sure = False  # until the answer is there
+        self._is_sure = False  # until the response arrives
         answer = await (self._make() if choice is Choice.MAKE else self._write(self._me))
         self._seen = read_lease(answer, None, now=began)
         self._is_sure = True
         self._lead_until = began + self._timing.lead_seconds
 
-    async def _look(self) -> Sighting | None:
+    async def _read(self) -> Sighting | None:
         try:
             lease = await self._client.get(LEASE, LEASE_NAME, namespace=self._namespace)
         except Gone:
@@ -157,13 +157,13 @@ class Elector:
         return await self._client.create(LEASE, body, namespace=self._namespace)
 
     async def _write(self, holder: str) -> Object:
-        """Under a compare: the Lease must be in the version that was seen."""
+        """Compare-and-set: the Lease must still have the observed resourceVersion."""
         assert self._seen is not None
         body = {"metadata": {"resourceVersion": self._seen.version}, "spec": self._spec(holder)}
         return await self._client.patch(LEASE, LEASE_NAME, body, type_="merge", namespace=self._namespace)
 
     def _spec(self, holder: str) -> Object:
-        """Its times are for people; nothing is decided from them."""
+        """The times are informational; no decision uses them."""
         now = format_micro_time(datetime.now(UTC))
         spec: Object = {"holderIdentity": holder or None, "renewTime": now}
         if holder and (self._seen is None or self._seen.holder != holder):

@@ -1,1 +1,1 @@
-"""The report endpoint: takes progress from head pods over HTTPS and coalesces it into the status."""
+"""The report endpoint: receives progress from head pods over HTTPS and coalesces it into the status."""

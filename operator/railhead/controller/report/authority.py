@@ -1,4 +1,4 @@
-"""Who may report: only the live head pod of the current attempt of exactly this job. Pure."""
+"""Who may report: only the live head pod of the job's current attempt. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Speaker:
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What the operator knows of the job that a report is about.
+    """What the operator knows about the job in a report.
 
     Attributes:
         progress_deadline: spec.progressDeadlineSeconds as it is now.
@@ -39,7 +39,7 @@ class JobFacts:
 
 
 def read_review(review: Mapping[str, Any]) -> Speaker | None:
-    """The speaker, from the status of a TokenReview; None when the token is not good for us."""
+    """The speaker, from the status of a TokenReview; None when the token is not valid for this endpoint."""
     status = review.get("status") or {}
     if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or []):
         return None
@@ -53,11 +53,11 @@ def read_review(review: Mapping[str, Any]) -> Speaker | None:
 
 
 def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int, str] | None:
-    """Why this report is not taken, as an HTTP status and words; None when it is."""
+    """Why this report is rejected, as an HTTP status and message; None when it is accepted."""
     if speaker.namespace != report.namespace:
         return 403, "the token belongs to another namespace"
     if job is None or job.uid != report.uid:
-        return 404, "no such TrainJob"
+        return 404, "TrainJob not found"
     head = next((p for p in job.pods if p.uid == speaker.pod_uid and p.name == speaker.pod), None)
     if head is None or head.role != names.HEAD:
         return 403, "only the head pod of the job may report"

@@ -1,9 +1,9 @@
 """The report endpoint's certificate and the CA behind it.
 
-The CA is what the drivers trust for the whole life of a job, so it is kept in a Secret and
-survives restarts of the operator; the server certificate is made anew from it when a name
-is missing or its time is near. All replicas of the operator present the same one: the first
-that finds it missing or old makes it, and the others take what is stored.
+Drivers trust the CA for a job's whole lifetime, so it is kept in a Secret and survives restarts
+of the operator; a new server certificate is issued from it when a name is missing or the old one
+expires soon. All replicas of the operator serve the same certificate: the first one that finds it
+missing or old issues it, and the others use the stored one.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ LOOK_AGAIN_SECONDS = 24 * 3600.0
 
 @dataclass(frozen=True)
 class Certificates:
-    """The CA that drivers trust, and what the server presents."""
+    """The CA that drivers trust, and the certificate that the server presents."""
 
     ca: Pair
     server: Pair
 
 
 async def ensure_certificates(client: KubeClient, namespace: str, names: Sequence[str]) -> Certificates:
-    """The stored certificates, made or renewed first where needed. Two operators agree on the stored ones."""
+    """The stored certificates, created or renewed first where needed. Two operators end up with the same ones."""
     now = datetime.now(UTC)
     try:
         stored = await client.get(SECRET, SECRET_NAME, namespace=namespace)
@@ -68,13 +68,13 @@ async def renew_certificates(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Looks once a day, and presents what is new. Never returns by itself; a day without an answer does no harm."""
+    """Checks once a day and presents a renewed certificate. Runs until cancelled; one missed day does no harm."""
     while True:
         await sleep(LOOK_AGAIN_SECONDS)
         try:
             stored = await ensure_certificates(client, namespace, names)
         except KubeError as error:
-            log.warning("the report endpoint's certificate was not looked at: %s", error)
+            log.warning("the report endpoint's certificate was not checked: %s", error)
             continue
         if stored.server != known.server:
             present(stored.server)
@@ -83,7 +83,7 @@ async def renew_certificates(
 
 
 def needs_renewal(certificate: str, names: Sequence[str], *, now: datetime) -> bool:
-    """A name is missing, or the time is near."""
+    """Whether a name is missing, or the certificate expires soon."""
     return not has_names(certificate, names) or expires(certificate) - now < timedelta(days=RENEW_DAYS)
 
 

@@ -1,7 +1,7 @@
-"""The report endpoint's certificate from a folder that somebody else fills: cert-manager, by a mounted Secret.
+"""The report endpoint's certificate from a folder, such as a mounted Secret of cert-manager.
 
-The operator makes no certificate then and needs no right on a Secret. It presents what is in
-the folder, and looks again from time to time, because a kubelet brings a renewed one there.
+The operator then issues no certificate and needs no rights on Secrets. It presents the one in the
+folder and checks it for changes, because the kubelet updates the folder when the Secret changes.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ LOOK_AGAIN_SECONDS = 60.0
 
 
 class BadFolder(RuntimeError):
-    """The folder holds no certificate that can be presented; the text says what is wrong and what to do."""
+    """The folder holds no usable certificate; the message says what is wrong and what to do."""
 
 
 def read_certificates(folder: Path) -> Certificates:
-    """What the folder holds; the CA's key stays with whoever signs.
+    """The folder's certificates; the CA's key stays with its issuer.
 
     Raises:
-        BadFolder: a file is missing or empty, or certificate and key do not belong together.
+        BadFolder: a file is missing or empty, or certificate and key do not match.
     """
     texts = {}
     for name in (CERTIFICATE, KEY, CA):
@@ -38,12 +38,12 @@ def read_certificates(folder: Path) -> Certificates:
         except (OSError, UnicodeDecodeError) as error:
             raise BadFolder(f"--report-tls: {folder / name} cannot be read ({error}); mount a Secret with it") from None
         if not texts[name].strip():
-            raise BadFolder(f"--report-tls: {folder / name} is empty; drivers need the CA that signed the certificate")
+            raise BadFolder(f"--report-tls: {folder / name} is empty; mount a Secret with it (drivers need the CA)")
     found = Certificates(Pair(texts[CA], ""), Pair(texts[CERTIFICATE], texts[KEY]))
     try:
         build_ssl_context(found)
     except (ssl.SSLError, ValueError) as error:
-        raise BadFolder(f"--report-tls: {CERTIFICATE} and {KEY} of {folder} are no pair ({error})") from None
+        raise BadFolder(f"--report-tls: {CERTIFICATE} and {KEY} in {folder} do not match ({error})") from None
     return found
 
 
@@ -54,7 +54,7 @@ async def follow_folder(
     *,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
-    """Presents what is new in the folder; what cannot be read is tried again. Never returns by itself."""
+    """Presents each new certificate in the folder; retries an unreadable one. Runs until cancelled."""
     while True:
         await sleep(LOOK_AGAIN_SECONDS)
         try:
@@ -66,5 +66,5 @@ async def follow_folder(
             present(found.server)
             log.info("the report endpoint has a new certificate")
         if found.ca != known.ca:
-            log.warning("the CA of the report endpoint is another one: jobs that run trust the one they began with")
+            log.warning("the CA of the report endpoint has changed: running jobs trust the one they started with")
         known = found

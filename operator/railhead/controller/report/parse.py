@@ -1,4 +1,4 @@
-"""A report's body becomes a `Report`, or an error that names the field at fault."""
+"""Parses a report's body into a `Report`; an error names the invalid field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parse_report(body: bytes) -> Report:
     """The report. Unknown fields are dropped: a newer driver may send them.
 
     Raises:
-        ValueError: with the field's name; the body is no report.
+        ValueError: the body is not a report; the message names the field.
     """
     try:
         return _REPORT.validate_json(body, strict=True)

@@ -1,4 +1,4 @@
-"""Asks the API server whose a token is. Good answers are kept for a while, a bounded number of them."""
+"""Authenticates tokens with the API server. Caches positive answers for a while, a bounded number of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEEP_AT_MOST = 4096
 
 
 class TokenReviews:
-    """TokenReview with a cache of good answers. Tokens themselves are not kept."""
+    """TokenReview with a cache of positive answers. Stores no tokens, only their hashes."""
 
     def __init__(self, client: KubeClient, monotonic: Callable[[], float]) -> None:
         self._client = client
@@ -24,7 +24,7 @@ class TokenReviews:
         self._known: OrderedDict[str, tuple[float, Speaker]] = OrderedDict()
 
     async def speaker(self, token: str) -> Speaker | None:
-        """Whose token it is; None when it is not good. Raises KubeError without an answer."""
+        """The pod that the token belongs to; None when it is invalid. Raises KubeError when there is no answer."""
         digest = hashlib.sha256(token.encode()).hexdigest()
         known = self._known.get(digest)
         if known is not None and known[0] > self._monotonic():

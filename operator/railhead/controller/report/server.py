@@ -1,4 +1,4 @@
-"""The HTTPS server: reads a report, asks who speaks, and hands it on. Answers at once."""
+"""The HTTPS server: reads a report, authenticates its sender and passes it to the writer. Answers at once."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError
 from railhead.pki import Pair
 
-END_SECONDS = 2.0  # for requests in work when the operator ends; a driver says it again
-BODY_SECONDS = 10.0  # a client that needs longer for 64 KiB is no driver of ours
+END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver repeats its report
+BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
 
 
-def _answer(status: int, words: str, **more: int | None) -> web.Response:
-    return web.json_response({"message": words, **more}, status=status)
+def _answer(status: int, message: str, **more: int | None) -> web.Response:
+    return web.json_response({"message": message, **more}, status=status)
 
 
 class ReportHandler:
-    """One request: 202 when the report was taken, else a status and words."""
+    """Handles one request: 202 when the report is accepted, else a status and a message."""
 
     def __init__(
         self, *, reviews: TokenReviews, writer: ReportWriter, lookup: Callable[[JobKey], JobFacts | None]
@@ -44,12 +44,12 @@ class ReportHandler:
     async def answer(self, request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.isascii() or not token:
-            return _answer(401, "a bearer token is needed")
+            return _answer(401, "a bearer token is required")
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 report = parse_report(await request.read())
         except TimeoutError:
-            return _answer(408, "the body took too long")
+            return _answer(408, "timed out reading the body")
         except ValueError as error:
             return _answer(400, str(error)[:200])
         try:
@@ -57,24 +57,24 @@ class ReportHandler:
         except KubeError:
             return _answer(503, "the API server does not answer")
         if speaker is None:
-            return _answer(401, "the token is not good for this endpoint")
+            return _answer(401, "the token is not valid for this endpoint")
         facts = self._lookup(JobKey(report.namespace, report.name))
-        refused = refusal(speaker, report, facts)
-        if refused is not None:
-            return _answer(*refused)
+        rejection = refusal(speaker, report, facts)
+        if rejection is not None:
+            return _answer(*rejection)
         self._writer.put(report)
-        return _answer(202, "taken", **{DEADLINE: facts.progress_deadline if facts else None})
+        return _answer(202, "accepted", **{DEADLINE: facts.progress_deadline if facts else None})
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:
-    """The one path, and the bound on bodies. `count` is told the status of every answer."""
+    """The one route, and the limit on bodies. `count` receives the status of every response."""
 
     @web.middleware
     async def counting(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             response = await handler(request)
-        except web.HTTPException as refused:
-            count(refused.status)
+        except web.HTTPException as error:
+            count(error.status)
             raise
         count(response.status)
         return response
@@ -93,7 +93,7 @@ def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
 
 
 def present(context: ssl.SSLContext, server: Pair) -> None:
-    """From now on new connections get this certificate; the standard library reads keys from files only."""
+    """New connections get this certificate from now on. The ssl module loads keys from files only."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "server.pem")
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:

@@ -1,7 +1,7 @@
-"""Brings reports into the status: the newest per job, at most one write per job and second.
+"""Writes reports into the status: the newest per job, at most one write per job and second.
 
-Touches only the endpoint's own fields, under a compare on uid and attempt, so that a late
-word never lands on another attempt or on another job of the same name.
+Touches only the endpoint's own fields, and tests uid and attempt in the same patch, so that a
+late report never ends up in another attempt or in another job of the same name.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ CLOSE_SECONDS = 3.0
 
 
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
-    """The status fields that this report changes, as JSON; None takes a field away. Pure."""
+    """The status fields that this report changes, as JSON; None removes a field. Pure."""
     return build_fields(status, change_by_report(report, status))
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:
-    """Does the status know of a later word of this attempt? Each word holds the whole state. Pure."""
+    """Whether the status holds a later report of this attempt. Each report holds the complete state. Pure."""
     known = status.progress
     return known.attempt == report.attempt and cut_count(report.reports) < known.reports
 
 
 def is_for_nobody(error: KubeError) -> bool:
-    """Is the job gone, or in another attempt (a failed test is `Denied`)? Pure.
+    """Whether the job is gone, or in another attempt (a failed test is `Denied`). Pure.
 
-    An API server that has just started knows neither our rights nor the kind for a moment: 401, 403, or a 404 that is
-    not about the job.
+    An API server that has just started knows neither our rights nor the CRD for a moment: it answers 401, 403, or a
+    404 that is not about the job.
     """
     if isinstance(error, Gone):
         return error.reason == "NotFound"
@@ -51,7 +51,7 @@ def is_for_nobody(error: KubeError) -> bool:
 
 
 class ReportWriter:
-    """One slot per job that has something to say; a newer report takes an older one's place."""
+    """One slot per job with a report to write; a newer report replaces an older one."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class ReportWriter:
         self._gate = asyncio.Semaphore(WRITES_AT_A_TIME)
 
     def put(self, report: Report) -> None:
-        """Takes the report; never waits."""
+        """Accepts the report; never blocks."""
         key = JobKey(report.namespace, report.name)
         self._latest[key] = report
         if key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._write_until_quiet(key))
 
     async def close(self) -> None:
-        """Writes what was taken and not written yet: the driver will not say it again."""
+        """Writes the reports accepted but not yet written: the driver will not send them again."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
@@ -87,13 +87,13 @@ class ReportWriter:
             async with asyncio.timeout(CLOSE_SECONDS):
                 writes = [self._write(key, report) for key, report in left.items()]
                 for result in await asyncio.gather(*writes, return_exceptions=True):
-                    if isinstance(result, Exception):  # one job's trouble is not the others'
+                    if isinstance(result, Exception):  # one job's error must not affect the others
                         log.error("a report was not written: %s: %s", type(result).__name__, result)
         except TimeoutError:
-            log.warning("reports of %d jobs were not written before the end", len(left))
+            log.warning("reports of %d jobs were not written in time", len(left))
 
     async def _write_until_quiet(self, key: JobKey) -> None:
-        """Writes at once, then what has come within the period, until nothing comes."""
+        """Writes at once, then once per period, until no new report arrives."""
         try:
             while (report := self._latest.pop(key, None)) is not None:
                 try:
@@ -109,9 +109,9 @@ class ReportWriter:
     async def _write(self, key: JobKey, report: Report) -> None:
         facts = self._lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
-            return  # the leader has written the driver's last word already
+            return  # the leader has already written the driver's outcome
         if is_outrun(report, facts.status):
-            return  # the driver has gone on to another replica, which was quicker
+            return  # the driver has switched to another replica, which was faster
         fields = status_fields(report, facts.status)
         if not fields:
             return
@@ -132,9 +132,9 @@ class ReportWriter:
             )
         except KubeError as error:
             if is_for_nobody(error):
-                log.info("%s/%s: a report was dropped: %s", key.namespace, key.name, error)
+                log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
-            log.warning("%s/%s: %s; the report is tried again", key.namespace, key.name, error)
+            log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
             self._latest.setdefault(key, report)
         else:
             self._record_job(answer)

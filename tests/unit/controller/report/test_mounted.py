@@ -50,7 +50,7 @@ def test_a_file_that_is_missing_or_empty_is_named(tmp_path: Path, name: str) -> 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     fill(tmp_path, Pair(make_pair().certificate, make_pair().key))
-    with pytest.raises(BadFolder, match=r"tls\.crt and tls\.key of .* are no pair"):
+    with pytest.raises(BadFolder, match=r"tls\.crt and tls\.key in .* do not match"):
         read_certificates(tmp_path)
 
 
@@ -89,4 +89,4 @@ async def test_another_ca_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
     with pytest.raises(OverError):
         await follow_folder(tmp_path, known, lambda pair: None, sleep=sleep)
-    assert "jobs that run trust the one they began with" in caplog.text
+    assert "running jobs trust the one they started with" in caplog.text

@@ -86,7 +86,7 @@ async def test_the_answer_tells_how_long_training_may_be_silent(endpoint: Endpoi
         endpoint.jobs[key] = replace(make_facts(), progress_deadline=deadline)
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
-            assert await response.json() == {"message": "taken", "progressDeadlineSeconds": deadline}
+            assert await response.json() == {"message": "accepted", "progressDeadlineSeconds": deadline}
 
 
 async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:

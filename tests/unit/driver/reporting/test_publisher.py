@@ -136,13 +136,13 @@ def test_a_driver_whose_training_is_silent_says_a_word_and_learns_the_limit_of_i
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
-    server.answers, server.words = [202] * 100, b'{"message": "taken", "progressDeadlineSeconds": 600}'
+    server.answers, server.words = [202] * 100, b'{"message": "accepted", "progressDeadlineSeconds": 600}'
     publisher, spool, _ = build(server, tmp_path)
     spool.write(Progress(state="RUNNING", reports=3).to_dict())
     publisher.start()
     server.wait_for(2)
     wait_until("the limit is learnt", lambda: spool.read_deadline(None) == 600)
-    server.words = b'{"message": "taken", "progressDeadlineSeconds": null}'
+    server.words = b'{"message": "accepted", "progressDeadlineSeconds": null}'
     wait_until("it is lifted", lambda: spool.read_deadline(600) is None)
     for words in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
         server.words = words
