@@ -1,5 +1,5 @@
-"""What the operator and the driver say to each other.
+"""The contract between operator and driver.
 
-Standard library only, Python 3.9 and newer: these modules travel inside the driver
-bundle into images that hold nothing of ours.
+Standard library only, Python 3.9 and newer: the driver bundle carries these modules into
+images that contain no part of Railhead.
 """

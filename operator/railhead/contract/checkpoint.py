@@ -1,11 +1,11 @@
-"""A committed checkpoint, as driver and operator tell each other of it; and the bounds of what the status holds."""
+"""A committed checkpoint, as driver and operator exchange it, and the limits of its fields in the status."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, Optional
 
-# The CRD's bounds. The driver cuts to them, and so does the operator, because a pod may send anything.
+# The CRD's limits. The driver truncates to them, and so does the operator, because a pod may send anything.
 MAX_METRICS = 64
 MAX_METRIC_NAME = 128
 MAX_METRIC_VALUE = 256
@@ -20,10 +20,10 @@ class Checkpoint:
 
     Attributes:
         uri: where it is.
-        index: number of the commit, counted over all attempts from 0.
+        index: number of the commit, counted from 0 over all attempts.
         time: when it was committed (RFC 3339, UTC).
         metrics: reported with it, as text.
-        attempt: which attempt committed it, 0 = not known.
+        attempt: the attempt that committed it, 0 = unknown.
     """
 
     uri: str = ""
@@ -38,7 +38,7 @@ class Checkpoint:
 
     @staticmethod
     def from_dict(values: Any) -> Optional[Checkpoint]:
-        """The checkpoint of a JSON object, or None for what is none. Raises nothing."""
+        """The checkpoint in a JSON object, or None for anything else. Never raises."""
         if not isinstance(values, dict):
             return None
         if not values:
@@ -53,4 +53,4 @@ class Checkpoint:
             return None
 
 
-NO_CHECKPOINT = Checkpoint()  # of a best checkpoint: none of those that are kept has a score
+NO_CHECKPOINT = Checkpoint()  # as best checkpoint: no kept checkpoint has a score

@@ -1,14 +1,14 @@
-"""Names of the environment variables by which the operator speaks to a pod's entry point.
+"""Names of the environment variables that the operator passes to a pod's entry point.
 
-Every path stands here and never inside a file, because a local node, which has no mounts,
-rewrites mount paths in command, args and environment.
+Paths are passed here and never inside a file, because a local node has no mounts and rewrites
+mount paths in command, args and environment.
 """
 
 INPUT = "RAILHEAD_INPUT"  # folder with job.json and report-ca.crt
 SOURCE = "RAILHEAD_SOURCE"  # folder with the user's code; unset = it is in the image
 GIT_CREDENTIALS = "RAILHEAD_GIT_CREDENTIALS"  # folder of spec.source.git.secretName, in the init container only
 STORAGE = "RAILHEAD_STORAGE"  # run.storagePath
-DATASETS = "RAILHEAD_DATASETS"  # JSON: name of a dataset -> its uri, of those that are paths
+DATASETS = "RAILHEAD_DATASETS"  # JSON: name of a dataset -> its uri, for those that are paths
 BUNDLE = "RAILHEAD_BUNDLE"  # the zipapp itself
 ATTEMPT = "RAILHEAD_ATTEMPT"
 CHECKPOINT_INDEX = "RAILHEAD_CHECKPOINT_INDEX"  # index of the newest known commit, -1 = none
@@ -19,11 +19,11 @@ HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
 POD_IP = "RAILHEAD_POD_IP"
-WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was made; of an elastic job this changes
-END_SECONDS = "RAILHEAD_END_SECONDS"  # how long a head that is asked to end waits for one more commit
-PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds when the head was made; unset = none
+WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was created; changes for an elastic job
+END_SECONDS = "RAILHEAD_END_SECONDS"  # how long the head waits for one more commit after SIGTERM
+PROGRESS_DEADLINE = "RAILHEAD_PROGRESS_DEADLINE"  # spec.progressDeadlineSeconds when the head was created; unset = none
 REPORT_URL = "RAILHEAD_REPORT_URL"
 REPORT_TOKEN = "RAILHEAD_REPORT_TOKEN"  # file with the projected token
 TERMINATION_MESSAGE = "RAILHEAD_TERMINATION_MESSAGE"  # file, as terminationMessagePath
 TEMP = "RAILHEAD_TEMP"  # short folder for Ray's session; one per pod
-HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: asked before DNS
+HOSTS_FILE = "RAILHEAD_HOSTS_FILE"  # set by a local node: looked up before DNS

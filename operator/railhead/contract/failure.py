@@ -1,6 +1,6 @@
-"""The one table of failure classes: what ends an attempt, its exit code, who pays, how the next attempt waits.
+"""The table of failure classes: what ended an attempt, its exit code, which counter it raises, the backoff after it.
 
-Driver, planner, CRD and documents read it. A new class is one row here, one test and one line
+Driver, planner, CRD and docs all use it. A new class is one row here, one test and one line
 in docs/architecture.md.
 """
 
@@ -31,12 +31,12 @@ class FailureClass(str, Enum):
 
     @staticmethod
     def parse(text: str) -> FailureClass:
-        """The class of this name. A name of another version means `INFRASTRUCTURE`: no fault of the user's, bounded."""
+        """The class of this name. An unknown name (another version's) is `INFRASTRUCTURE`: not the user's fault, bounded."""
         return _BY_NAME.get(text, FailureClass.INFRASTRUCTURE)
 
     @staticmethod
     def of_exit_code(code: Optional[int]) -> Optional[FailureClass]:
-        """The class that the head's container ends with this code for, or None."""
+        """The class that this exit code of the head's container stands for, or None."""
         return _BY_CODE.get(code) if code is not None else None
 
     @property
@@ -45,7 +45,7 @@ class FailureClass(str, Enum):
 
     @property
     def exit_code(self) -> int:
-        """Of the head's container. Raises ValueError for a class that only the operator decides on."""
+        """The head container's exit code. Raises ValueError for a class that only the operator assigns."""
         code = self.policy.exit_code
         if code is None:
             raise ValueError(f"{self} has no exit code")
@@ -53,17 +53,17 @@ class FailureClass(str, Enum):
 
 
 class Payer(str, Enum):
-    """Which counter of `status.restarts` a lost attempt raises, and so which limit bounds it."""
+    """The counter of `status.restarts` that a lost attempt raises, and thus the limit that bounds it."""
 
     APPLICATION = "application"  # bounded by spec.backoffLimit
-    INFRASTRUCTURE = "infrastructure"  # bounded by attempts in a row without a commit
+    INFRASTRUCTURE = "infrastructure"  # bounded by consecutive attempts without a commit
     STARTUP = "startup"  # bounded by its backoff only: nothing was trained, nothing was lost
-    NOBODY = "nobody"  # no attempt that counts: a later one had the run already
+    NOBODY = "nobody"  # does not count: a later attempt already owned the run
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """Seconds until the next attempt: `first`, doubled for each counted loss, at most `limit`.
+    """Seconds until the next attempt: `first`, doubled for each counted loss, up to `limit`.
 
     Attributes:
         is_skipped_after_commit: the next attempt starts at once when the lost one committed a checkpoint.
@@ -79,12 +79,12 @@ class FailurePolicy:
     """One row of the table.
 
     Attributes:
-        exit_code: of the head's container; None = only the operator decides on this class. The range 64-113 is free
-            of the meanings of shells, signals and Python.
-        payer: which counter the lost attempt raises; the backoff grows with it (of `INFRASTRUCTURE` and `NOBODY`
-            with the attempts in a row that committed nothing).
-        final: why no further attempt is made; empty = one is.
-        meaning: one line for documents.
+        exit_code: of the head's container; None = only the operator assigns this class. Shells, signals and Python
+            give no meaning to the range 64-113.
+        payer: the counter that the lost attempt raises; the backoff grows with it (for `INFRASTRUCTURE` and `NOBODY`
+            with the consecutive attempts that committed nothing).
+        final: why there is no further attempt; empty = there is one.
+        meaning: one line for the docs.
     """
 
     exit_code: Optional[int]
@@ -101,7 +101,7 @@ class FailurePolicy:
 
 _USER = Backoff(first=5, limit=300)
 _CLUSTER = Backoff(first=2, limit=300, is_skipped_after_commit=True)
-# A limit of 40 s: with the tries before it, room that somebody has made is taken within a minute.
+# A limit of 40 s: together with the tries before it, freed capacity is used within a minute.
 _STARTUP = Backoff(first=5, limit=40)
 
 POLICIES: dict[FailureClass, FailurePolicy] = {
@@ -109,14 +109,14 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         64, Payer.APPLICATION, _USER, "train_func raised, or a training process died"
     ),
     FailureClass.CONFIGURATION: FailurePolicy(
-        65, Payer.INFRASTRUCTURE, _CLUSTER, "the job cannot run as it is", final="trying again would not help"
+        65, Payer.INFRASTRUCTURE, _CLUSTER, "the job cannot run as specified", final="retrying would not help"
     ),
     FailureClass.INFRASTRUCTURE: FailurePolicy(
         66, Payer.INFRASTRUCTURE, _CLUSTER, "a pod, a node, Ray or the storage failed"
     ),
-    FailureClass.OUT_OF_MEMORY: FailurePolicy(67, Payer.APPLICATION, _USER, "a process was killed for memory"),
+    FailureClass.OUT_OF_MEMORY: FailurePolicy(67, Payer.APPLICATION, _USER, "a process was killed for its memory use"),
     FailureClass.PREEMPTION: FailurePolicy(
-        68, Payer.INFRASTRUCTURE, _CLUSTER, "the head was asked to end (SIGTERM); its last checkpoint is committed"
+        68, Payer.INFRASTRUCTURE, _CLUSTER, "the head received SIGTERM; its last checkpoint is committed"
     ),
     FailureClass.FENCED: FailurePolicy(
         69, Payer.NOBODY, _CLUSTER, "a later attempt has taken over the run; nothing more was committed or deleted"
@@ -125,10 +125,10 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         70, Payer.INFRASTRUCTURE, _CLUSTER, "training reported nothing for spec.progressDeadlineSeconds"
     ),
     FailureClass.STARTUP: FailurePolicy(
-        None, Payer.STARTUP, _STARTUP, "training did not start in time, or pods were refused"
+        None, Payer.STARTUP, _STARTUP, "training did not start in time, or pods were rejected"
     ),
     FailureClass.DEADLINE_EXCEEDED: FailurePolicy(
-        None, Payer.NOBODY, _CLUSTER, "spec.activeDeadlineSeconds is over", final="no further attempt is made"
+        None, Payer.NOBODY, _CLUSTER, "spec.activeDeadlineSeconds has passed", final="there is no further attempt"
     ),
 }
 _BY_NAME = {each.value: each for each in FailureClass}
@@ -137,7 +137,7 @@ _BY_CODE = {policy.exit_code: each for each, policy in POLICIES.items() if polic
 
 @dataclass(frozen=True)
 class Failure:
-    """What ended an attempt, or keeps a job from running.
+    """What ended an attempt, or prevents a job from running.
 
     Attributes:
         reason: one CamelCase word for the status (`TrainFunctionRaised`).

@@ -1,8 +1,8 @@
-"""The job's input: everything that the driver must know of the TrainJob, as one JSON file.
+"""The job's input: everything that the driver needs from the TrainJob, as one JSON file.
 
-Written by the operator into the job's ConfigMap under `FILE`, read by the pods' entry
-point in both roles. What differs between pods or attempts, and every path (which a local
-node rewrites), is in the environment instead (`contract.environment`).
+The operator writes it into the job's ConfigMap under `FILE`; the pods' entry point reads it
+in both roles. Values that differ between pods or attempts, and all paths (which a local node
+rewrites), are in the environment instead (`contract.environment`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ FILE = "job.json"
 SOURCE_PREFIX = "source."  # ConfigMap keys of spec.source.inline: source.<file name>
 CHECKOUT = "repository"  # folder of the source volume that git checks out into
 CA_KEY = "report-ca.crt"
-# The resource by which Ray's worker nodes are cut: a node has as many as workers, the head has none.
+# Ray resource that reserves worker slots: a node has one per worker, the head has none.
 WORKER_SLOT = "railhead_worker"
 
 
@@ -26,16 +26,16 @@ class JobInput:
     Attributes:
         namespace, name, uid: of the TrainJob.
         run_name: the Ray Train run; the same in each attempt, so that a new one resumes.
-        framework: of train_func, as in `trainer.framework`, the default filled in.
+        framework: of train_func, as in `trainer.framework`, with the default applied.
         train_func, validation_function, build: `module:function`.
         entrypoint: command of a script. Exactly one of the three is set.
-        train_loop_config: handed to train_func or build as it is.
-        backend: {name, timeoutSeconds, initMethod}, those that the framework's config has; empty = Ray's defaults.
+        train_loop_config: passed to train_func or build unchanged.
+        backend: {name, timeoutSeconds, initMethod}, as supported by the framework's config; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
-            labelSelector: {key: value}}; what ScalingConfig is told. Of an elastic job minWorkers,
-            maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds take the place of numWorkers.
-        worker_pods: how many Ray nodes there are at most; of an elastic job the head's
-            environment tells how many are wanted at its start.
+            labelSelector: {key: value}}; the arguments of ScalingConfig. In an elastic job minWorkers,
+            maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds replace numWorkers.
+        worker_pods: the maximum number of Ray worker nodes; in an elastic job the head's
+            environment holds how many are wanted at its start.
         callbacks: run.callbacks, `module:Class` each.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
         max_failures: run.failure.maxFailures.
@@ -43,11 +43,11 @@ class JobInput:
         log_level: LoggingConfig.log_level, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
         datasets: {name: {format, uri, options, split}} or {name: {function, split}}; a uri that is a
-            path stands in the environment instead.
+            path is in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
-            objectStoreBytes: int, labels: {...}}}; what `ray start` is told.
-        drain_seconds: spec.worker.drainSeconds, 0 = a worker that is asked to end does so at once.
-        runtime_env: spec.runtimeEnv, in Ray's own words.
+            objectStoreBytes: int, labels: {...}}}; the arguments of `ray start`.
+        drain_seconds: spec.worker.drainSeconds, 0 = a worker exits at once on SIGTERM.
+        runtime_env: spec.runtimeEnv, with Ray's own keys.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
     """
 
@@ -82,7 +82,7 @@ class JobInput:
 
     @property
     def most_workers(self) -> int:
-        """Ray Train workers that there may be at most."""
+        """The maximum number of Ray Train workers."""
         return int(self.scaling["maxWorkers" if self.is_elastic else "numWorkers"])
 
     def to_json(self) -> str:
@@ -90,6 +90,6 @@ class JobInput:
 
     @staticmethod
     def from_json(text: str) -> JobInput:
-        """Unknown keys are dropped, so that a newer operator can speak to an older bundle."""
+        """Unknown keys are dropped, so that an older bundle can read a newer operator's input."""
         values = json.loads(text)
         return JobInput(**{k: v for k, v in values.items() if k in JobInput.__dataclass_fields__})

@@ -1,7 +1,7 @@
 """The termination message of the head pod: how an attempt ended, within 4 KiB of JSON.
 
-Written by the driver to the file that `terminationMessagePath` names, read by the
-operator from the pod's status. `Succeeded` is only ever said because this says so.
+The driver writes it to the file that `terminationMessagePath` names; the operator reads it
+from the pod's status. A job becomes `Succeeded` only if this says so.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Dict, Iterator, Optional
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import Failure, FailureClass
 
-LIMIT_BYTES = 4096  # the kubelet cuts a longer termination message
+LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
 MESSAGE_CHARS = 1500
 SUCCEEDED = "Succeeded"
 
@@ -25,7 +25,7 @@ class Outcome:
     Attributes:
         outcome: `Succeeded`, or a `contract.failure.FailureClass`.
         reason: CamelCase word for the status (for example `TrainFunctionRaised`).
-        message: a sentence for the user; the field at fault and what to do.
+        message: a sentence for the user: the field at fault and what to do.
         checkpoint: the newest committed checkpoint, or None.
         best_checkpoint: the one with the best score, as in `contract.report.Report`.
         metrics: the last reported metrics, as text.
@@ -51,19 +51,19 @@ class Outcome:
             return None
         kind = FailureClass.parse(self.outcome)
         if kind.policy.exit_code is None:
-            kind = FailureClass.INFRASTRUCTURE  # only the operator decides on the others, and some cost nobody anything
+            kind = FailureClass.INFRASTRUCTURE  # only the operator assigns the others, and some raise no counter
         return Failure(kind, self.reason or self.outcome, self.message)
 
     def to_json(self) -> str:
-        """At most `LIMIT_BYTES` of JSON: what an attempt can be judged without goes first."""
+        """At most `LIMIT_BYTES` of JSON; drops the least important parts first."""
         text = ""
-        for shorter in self._ever_shorter():
+        for shorter in self._shorter_versions():
             text = json.dumps(shorter._to_dict())
             if len(text.encode()) <= LIMIT_BYTES:
                 return text
         return text
 
-    def _ever_shorter(self) -> Iterator[Outcome]:
+    def _shorter_versions(self) -> Iterator[Outcome]:
         """Without metrics, with less of the message, without the best checkpoint, with the class and reason only."""
         cut = replace(self, message=shorten_middle(self.message, MESSAGE_CHARS))
         yield cut
@@ -93,7 +93,7 @@ class Outcome:
 
     @staticmethod
     def from_json(text: str) -> Optional[Outcome]:
-        """The outcome, or None when the text is not one (lost, cut or somebody else's)."""
+        """The outcome, or None when the text is not one (lost, truncated or foreign)."""
         try:
             values = json.loads(text)
             return Outcome(
@@ -110,7 +110,7 @@ class Outcome:
 
 
 def shorten_middle(text: str, room: int) -> str:
-    """Keeps the beginning and the end: an error's name stands first, its cause last."""
+    """Keeps the beginning and the end: an error's name comes first, its cause last."""
     if len(text) <= room:
         return text
     half = max((room - 5) // 2, 1)

@@ -1,10 +1,10 @@
-"""A report: what the driver tells the operator while training runs.
+"""A report: what the driver sends to the operator while training runs.
 
-One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer. Each
-report holds the whole latest state, so that a lost or skipped one costs nothing. The answer
-to one that was taken is a JSON object; its `DEADLINE` is spec.progressDeadlineSeconds as it is
-now, or null. While its group trains, a driver says a word at least every `SILENCE_SECONDS`, so
-that it learns of a change.
+One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer token. Each
+report holds the complete current state, so that a lost or skipped one does no harm. The response
+to an accepted one is a JSON object; its `DEADLINE` is the current spec.progressDeadlineSeconds,
+or null. While its group trains, a driver reports at least every `SILENCE_SECONDS`, so that it
+learns of a change.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any, Dict, Literal, Optional
 from railhead.contract.checkpoint import Checkpoint
 
 PATH = "/v1/report"
-AUDIENCE = "railhead.dev/report"  # of the projected token; the API server refuses it for itself
+AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does not accept it for itself
 LIMIT_BYTES = 65536
 DEADLINE = "progressDeadlineSeconds"
 SILENCE_SECONDS = 60.0
 State = Literal[
-    "STARTING",  # Ray comes up, workers join
+    "STARTING",  # Ray starts, workers join
     "SCHEDULING",  # Ray Train starts the worker group
     "RUNNING",
-    "RESTARTING",  # the group re-forms in the same fit()
+    "RESTARTING",  # the group restarts within the same fit()
     "FINISHED",
     "ERRORED",
 ]
-# Reasons of a warning that checkpoints were lost: the run went on from an older one.
+# Reasons of a warning that checkpoints were lost: the run continued from an older one.
 CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "CheckpointMissing",
     "CheckpointIncomplete",
@@ -38,7 +38,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
 
 @dataclass(frozen=True)
 class RunWarning:
-    """What the user should change, though training runs: one CamelCase word, and a sentence that says what to do."""
+    """Something to fix although training runs: a CamelCase reason, and a message that says what to do."""
 
     reason: str = ""
     message: str = ""
@@ -46,28 +46,28 @@ class RunWarning:
 
 @dataclass(frozen=True)
 class ResumedFrom:
-    """Where the checkpoint is that an attempt began from."""
+    """The checkpoint that an attempt started from."""
 
     uri: str = ""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The driver's latest progress in one attempt. `controller/report/parse.py` checks what comes in against it.
+    """The driver's latest progress in one attempt. `controller/report/parse.py` validates incoming reports against it.
 
     Attributes:
         namespace, name, uid: the TrainJob.
-        attempt: the attempt that reports; an older one is refused.
+        attempt: the attempt that reports; an older one is rejected.
         reports: reports of the whole worker group in this attempt.
         joined: worker pods (Ray nodes) that have joined.
-        workers: Ray Train workers of the present group, 0 while there is none.
+        workers: Ray Train workers of the current group, 0 while there is none.
         metrics: rank 0's last metrics, numbers as text.
-        time: RFC 3339, UTC; when the state was taken.
+        time: RFC 3339, UTC; when the state was recorded.
         checkpoint: the newest committed one, or None; its `attempt` is this one.
-        best_checkpoint: the one with the best score; `NO_CHECKPOINT`, on the wire an empty object, when none
-            of those that are kept has a score; None when nothing is known of scores.
+        best_checkpoint: the one with the best score; `NO_CHECKPOINT`, on the wire an empty object, when no
+            kept checkpoint has a score; None when scores are unknown.
         run_uri: where the run keeps its checkpoints.
-        resumed_from: the checkpoint that this attempt began from, or None.
+        resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
     """
 
@@ -88,7 +88,7 @@ class Report:
     warning: Optional[RunWarning] = None
 
     def to_json(self) -> bytes:
-        """At most `LIMIT_BYTES`: when the metrics are too many, those of the checkpoints go first."""
+        """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""
         best, newest = self.best_checkpoint, self.checkpoint
         without_best = replace(self, best_checkpoint=best and replace(best, metrics={}))
         without_newest = replace(without_best, checkpoint=replace(newest, metrics={}) if newest else None)

@@ -11,12 +11,12 @@ def format_time(moment: datetime) -> str:
 
 
 def now_text() -> str:
-    """The present moment of this machine's clock."""
+    """The current time of this machine's clock."""
     return format_time(datetime.now(timezone.utc))
 
 
 def parse_time(text: str) -> Optional[datetime]:
-    """The moment, or None for a text that is not a time. A text without a zone is UTC."""
+    """The time, or None for any other text. A time without a zone is UTC."""
     try:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

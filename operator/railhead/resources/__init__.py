@@ -1,1 +1,1 @@
-"""Pure builders: a TrainJob's spec becomes pods, a service, a secret and ConfigMaps, as plain dicts."""
+"""Pure builders: turn a TrainJob's spec into Pods, a Service, a Secret and ConfigMaps, as plain dicts."""

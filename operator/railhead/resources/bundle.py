@@ -1,7 +1,7 @@
-"""The driver bundle: `contract/` and `driver/` as one zipapp, so that an image needs nothing of ours.
+"""The driver bundle: `contract/` and `driver/` as one zipapp, so that an image needs no part of Railhead.
 
-The same sources give the same bytes, and the ConfigMap's name carries their hash: two
-versions of the operator live side by side in one namespace.
+The build is reproducible, and the ConfigMap's name carries the bundle's hash: two versions of
+the operator can run side by side in one namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railhead.resources.settings import OperatorSettings
 
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver")
-# Python imports it when a process of Ray starts, for the bundle is on their PYTHONPATH.
+# Python imports it at the start of each Ray process, because the bundle is on their PYTHONPATH.
 SITECUSTOMIZE = "from railhead.driver.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
 
@@ -60,7 +60,7 @@ def bundle_name(bundle: bytes) -> str:
 
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> dict[str, Any]:
-    """One immutable ConfigMap per namespace and version. No job owns it: all of them use it."""
+    """One immutable ConfigMap per namespace and version. No job owns it: all jobs share it."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

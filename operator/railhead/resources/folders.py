@@ -1,4 +1,4 @@
-"""Where things are mounted in the pods."""
+"""Mount paths in the pods."""
 
 from __future__ import annotations
 

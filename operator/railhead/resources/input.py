@@ -1,4 +1,4 @@
-"""The job's input ConfigMap: what the driver must know, the report endpoint's CA, inline code."""
+"""The job's input ConfigMap: the driver's input, the report endpoint's CA, inline code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from railhead.resources.sizes import compute_sizes
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
-    """The spec in the driver's words: Ray's names and numbers."""
+    """The spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     git = spec.source.git if spec.source else None
     run, scaling, backend = spec.run, spec.scaling, spec.trainer.backend
@@ -46,7 +46,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         callbacks=run.callbacks or [],
         max_failures=run.failure.max_failures if run.failure else 0,
         collective_timeout_seconds=run.collective_timeout_seconds,
-        datasets={name: _said_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
+        datasets={name: _describe_dataset(dataset) for name, dataset in (spec.datasets or {}).items()},
         log_level=run.log_level,
         drain_seconds=spec.worker.drain_seconds or 0,
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
@@ -57,7 +57,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
 
 
 def _count_workers(scaling: Scaling) -> dict[str, int]:
-    """A fixed number, or the bounds of an elastic job. Not the desired number, which changes while this does not."""
+    """A fixed number, or the bounds of an elastic job. Not desiredWorkers, which may change: the input may not."""
     if not scaling.is_elastic:
         return {"numWorkers": scaling.most_workers}
     wait, interval = scaling.start_wait_seconds, scaling.elastic_resize_monitor_interval_seconds
@@ -70,13 +70,13 @@ def _count_workers(scaling: Scaling) -> dict[str, int]:
     }
 
 
-def _said_dataset(dataset: Dataset) -> dict[str, Any]:
-    said = dataset.model_dump(by_alias=True, exclude_none=True)
-    return {key: value for key, value in said.items() if key != "uri" or not _is_path(value)}
+def _describe_dataset(dataset: Dataset) -> dict[str, Any]:
+    values = dataset.model_dump(by_alias=True, exclude_none=True)
+    return {key: value for key, value in values.items() if key != "uri" or not _is_path(value)}
 
 
 def build_dataset_paths(spec: TrainJobSpec) -> dict[str, str]:
-    """Which datasets are paths; for the environment, where a local node rewrites them."""
+    """The datasets whose uri is a path; they go into the environment, where a local node rewrites paths."""
     return {n: d.uri for n, d in (spec.datasets or {}).items() if d.uri is not None and _is_path(d.uri)}
 
 
@@ -85,7 +85,7 @@ def _is_path(uri: str) -> bool:
 
 
 def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) -> dict[str, Any]:
-    """The ConfigMap; immutable, so that nothing changes under a running job."""
+    """The ConfigMap; immutable, so that a running job's input never changes."""
     inline = (spec.source.inline if spec.source else None) or {}
     return {
         "apiVersion": "v1",

@@ -1,7 +1,7 @@
-"""Merges a pod template over another, much as a strategic merge would: by name where lists have names.
+"""Merges one pod template over another, much like a strategic merge: lists with named items merge by name.
 
-What may hold one of several things (an environment variable's value or source, a volume's
-kind, a probe's handler) is replaced whole: two of them in one is refused by the API server.
+Unions (an environment variable's value or source, a volume's type, a probe's handler) are
+replaced as a whole: the API server rejects an object with two members of a union set.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def _merge_named(base: list[Any], over: list[Any], *, by: str, is_whole: bool) -
 
 
 def _name(item: Any, by: str) -> str | int | None:
-    """What an item is known by. A template may hold anything there: what is no name is nobody's."""
+    """The item's merge key. A template may hold anything there: None when it is not a valid key."""
     name = item.get(by) if isinstance(item, Mapping) else None
     return name if isinstance(name, str | int) else None

@@ -1,7 +1,7 @@
-"""The NetworkPolicy of one job: its pods talk among themselves, and nobody else reaches them.
+"""The NetworkPolicy of one job: its pods reach each other, and nothing else reaches them.
 
-What they reach is left open: storage, data sets, the report endpoint and cluster DNS are
-different everywhere. Ray's own token stays on; this keeps others from its ports at all.
+Egress stays open: storage, datasets, the report endpoint and cluster DNS differ in every
+cluster. Ray's token authentication stays on; the policy keeps other pods off its ports entirely.
 """
 
 from __future__ import annotations

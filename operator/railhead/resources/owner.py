@@ -1,4 +1,4 @@
-"""A reference to the TrainJob that owns a child, and the metadata that follows from it."""
+"""A reference to the TrainJob that owns a child, and the child's metadata derived from it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.api import names
 
 @dataclass(frozen=True)
 class JobRef:
-    """The TrainJob, as its children name it."""
+    """The TrainJob, as its children refer to it."""
 
     namespace: str
     name: str
@@ -18,7 +18,7 @@ class JobRef:
 
 
 def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
-    """Metadata of a child: garbage collection removes it with the job, also without the operator."""
+    """Metadata of a child: garbage collection removes it with the job, even while no operator runs."""
     return {
         "name": name,
         "namespace": job.namespace,

@@ -1,8 +1,8 @@
-"""Where worker pods run: `scaling.placementStrategy` and `scaling.labelSelector`, in the scheduler's words. Pure.
+"""Where worker pods run: turns `scaling.placementStrategy` and `scaling.labelSelector` into scheduling rules. Pure.
 
-Laid under and around what the user's podTemplate says of affinity: a preference of ours
-gives way to any of the user's own, a condition of ours is added to theirs. Ray's placement
-group is told the same strategy and never decides: by then each pod has its node.
+Combined with the affinity in the user's podTemplate: our preferences give way to any of the
+user's, our requirements are added to theirs. Ray's placement group gets the same strategy but
+never decides: by then each pod has its node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SELECTOR = re.compile(r"(!?)(?:in\((.*)\)|(.*))", re.DOTALL)
 
 
 def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, attempt: int) -> dict[str, Any]:
-    """The worker pod's spec with its place; `pod_spec` has the user's templates in it."""
+    """The worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
     placed = dict(pod_spec)
     others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
     affinity = placed.get("affinity") or {}
     if not isinstance(affinity, Mapping):
-        return placed  # the API server refuses it in better words
+        return placed  # the API server rejects it with a better message
     affinity = dict(affinity)
     match scaling.placement_strategy:
         case "PACK" if not affinity.get("podAffinity") and not affinity.get("podAntiAffinity"):
@@ -46,7 +46,7 @@ def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, 
 
 
 def find_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
-    """The labels that every node chosen by `selector` has with a known value: what Ray can be told of."""
+    """The labels that have one known value on every node that `selector` matches: those that Ray can be given."""
     parsed = {key: parse_selector(text) for key, text in (selector or {}).items()}
     return {key: values[0] for key, (operator, values) in parsed.items() if operator == "In" and len(values) == 1}
 
@@ -60,13 +60,13 @@ def build_node_expressions(selector: Mapping[str, str]) -> list[dict[str, Any]]:
 def parse_selector(text: str) -> tuple[str, list[str]]:
     """Ray's `value`, `!value`, `in(a, b)` or `!in(a, b)` as (In or NotIn, values)."""
     match = _SELECTOR.fullmatch(text)
-    assert match is not None  # the pattern takes any text; the API takes good ones only
+    assert match is not None  # the pattern matches any text; the API accepts valid ones only
     values = [match[3]] if match[2] is None else [value.strip() for value in match[2].split(",")]
     return ("NotIn" if match[1] else "In"), values
 
 
 def _labels_of_workers(job: JobRef, *, attempt: int) -> dict[str, str]:
-    """Of this attempt: pods of an earlier one may still be ending."""
+    """Of this attempt only: pods of an earlier one may still be terminating."""
     return {
         names.LABEL_JOB_UID: job.uid,
         names.LABEL_ROLE: names.WORKER,
@@ -83,14 +83,14 @@ def _spread(others: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_required(rules: Any, term: dict[str, Any]) -> Any:
-    """One more required term beside the user's: all of them hold."""
+    """Adds a required term to the user's: all of them must hold."""
     if rules is not None and not isinstance(rules, Mapping):
         return rules
     return {**(rules or {}), REQUIRED: [*_items((rules or {}).get(REQUIRED)), term]}
 
 
 def _require_nodes(rules: Any, expressions: list[dict[str, Any]]) -> Any:
-    """The user's terms are alternatives: each gets the expressions; an empty one, which matches nothing, stays."""
+    """The user's terms are ORed: each gets the expressions; an empty one, which matches nothing, stays empty."""
     if rules is not None and not isinstance(rules, Mapping):
         return rules
     required = (rules or {}).get(REQUIRED)

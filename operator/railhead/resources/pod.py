@@ -1,7 +1,7 @@
-"""What head and worker pods share: security, volumes, environment, the user's templates over it.
+"""What head and worker pods share: security, volumes, environment, and the user's templates on top.
 
-Order, weakest first: our defaults, spec.podTemplate, the role's podTemplate, and last what
-the job cannot do without (image, entry point, identity, names, the reserved environment).
+Precedence, lowest first: our defaults, spec.podTemplate, the role's podTemplate, and last what
+the job requires (image, entry point, identity, names, the reserved environment).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from railhead.resources.sizes import PodSize
 from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
 from railhead.resources.source_fetch import build_fetch_container
 
-RAY_USER = 1000  # the public Ray images' user; a number, or a kubelet refuses runAsNonRoot
+RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
 
 
 @dataclass(frozen=True)
 class PodPlace:
-    """Which pod of the job: the parts that its name is made of."""
+    """Which pod of the job: the parts of its name."""
 
     name: str
     role: str
@@ -44,7 +44,7 @@ class PodPlace:
 
 @dataclass(frozen=True)
 class RoleParts:
-    """What only the head has, or only workers have, as Kubernetes JSON.
+    """The role-specific parts of a head or worker pod, as Kubernetes JSON.
 
     Attributes:
         least_grace: seconds from SIGTERM to SIGKILL that no template may shorten.
@@ -68,7 +68,7 @@ def build_pod(
     """A pod of the job, as Kubernetes JSON."""
     role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
     template = merge(spec.pod_template or {}, role_template or {})
-    defaults = {"metadata": {"annotations": _STAY_HERE}, "spec": _default_spec(spec, size)}
+    defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
     )
@@ -97,14 +97,14 @@ def build_pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
 
 
-# A consolidating autoscaler would cost the job its progress since the last checkpoint.
-_STAY_HERE = {
+# Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
+_DO_NOT_EVICT = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
 }
 
 
-# On a node with GPUs a container that asks for none can still see all of them.
+# On a node with GPUs a container that requests none can still see all of them.
 HIDE_GPUS = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
     {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
@@ -114,7 +114,7 @@ _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOM
 
 
 def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
-    """What a user's template may change."""
+    """Defaults that a user's template may change."""
     user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
     defaults: dict[str, Any] = {
         "securityContext": {
@@ -149,7 +149,7 @@ def _essential_spec(
     place: PodPlace,
     volumes: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """What no template may change. Training pods hold no right in the cluster."""
+    """Fields that no template may change. Training pods have no API access."""
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[dict[str, Any]] = [
         {"name": "railhead-bundle", "configMap": {"name": settings.bundle_name}},
@@ -178,7 +178,7 @@ def _essential_spec(
 
 
 def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec) -> None:
-    """After the init containers of the user's template: one of them may be the pod's way into the network."""
+    """Adds the fetch container after the template's init containers: one of those may set up the pod's network."""
     if spec.source is None or spec.source.git is None:
         return
     [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]

@@ -16,7 +16,7 @@ from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, bu
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
-WORDS_SECONDS = 15  # for a driver that has waited for a commit to say its last words
+LAST_REPORT_SECONDS = 15  # for a driver that has waited for a commit to write its outcome
 TOKEN_FOLDER = "/var/run/railhead"
 
 
@@ -30,10 +30,10 @@ def build_head_pod(
     worker_pods: int,
     initial_checkpoint: InitialCheckpoint | None = None,
 ) -> dict[str, Any]:
-    """The head of one attempt.
+    """The head pod of one attempt.
 
-    The status tells which commits of earlier attempts are known; `worker_pods` is how many
-    there are to be at its start.
+    The status holds the known commits of earlier attempts; `worker_pods` is how many are wanted
+    at its start.
     """
     size = compute_sizes(spec).head
     volumes, mounts = build_shared_memory(size)
@@ -65,13 +65,13 @@ def build_head_pod(
                 {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
             ],
             mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
-            least_grace=spec.suspend_grace_seconds + WORDS_SECONDS,
+            least_grace=spec.suspend_grace_seconds + LAST_REPORT_SECONDS,
         ),
     )
 
 
 def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
-    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, for a local node rewrites paths."""
+    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths."""
     run = status.run_uri.partition("?")[0].rstrip("/") + "/"
     known = {c.index: c for c in (status.best_checkpoint, status.checkpoint) if c}
     described = []

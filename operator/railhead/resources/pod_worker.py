@@ -12,13 +12,13 @@ from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, bu
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
-AFTER_DRAIN_SECONDS = 10  # for Ray's node to end
+AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 
 
 def build_worker_pod(
     job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
 ) -> dict[str, Any]:
-    """The pod of one worker slot; a replacement has a greater round and so another name."""
+    """The pod of one worker slot; a replacement has a higher round and so another name."""
     size, drain = compute_sizes(spec).worker, spec.worker.drain_seconds
     volumes, mounts = build_shared_memory(size)
     name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)

@@ -24,7 +24,7 @@ QUANTITY = re.compile(rf"([0-9]+(?:\.[0-9]+)?)({'|'.join(SUFFIXES)})", re.ASCII)
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The number that a quantity means. Raises ValueError for anything that is none."""
+    """The value of a quantity. Raises ValueError for any other text."""
     match = QUANTITY.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a quantity")
@@ -32,13 +32,13 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def format_cpu(value: Decimal) -> str:
-    """Whole CPUs as they are, parts of one in millis, rounded up."""
+    """Whole CPUs as a number, fractions in millis, rounded up."""
     millis = int((value * 1000).to_integral_value(rounding=ROUND_CEILING))
     return str(millis // 1000) if millis % 1000 == 0 else f"{millis}m"
 
 
 def format_bytes(value: Decimal) -> str:
-    """Bytes in the greatest binary unit that holds them exactly."""
+    """Bytes in the largest binary unit that divides them exactly."""
     count = int(value.to_integral_value(rounding=ROUND_CEILING))
     for suffix in ("Gi", "Mi", "Ki"):
         unit = int(SUFFIXES[suffix])

@@ -1,4 +1,4 @@
-"""What the operator itself brings into the children of every job."""
+"""The operator's own contribution to the children of every job."""
 
 from __future__ import annotations
 

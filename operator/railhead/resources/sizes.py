@@ -1,9 +1,9 @@
-"""How large the pods are, and what Ray is told: one pure function, so that both agree.
+"""Computes the pods' sizes and the resources given to Ray in one pure function, so that both agree.
 
-A worker pod asks for its workers' resources, the user's extra resources, Ray's overhead,
-the object store and shared memory (a memory-backed /dev/shm counts to the container's
-limit). Ray is told of the workers' and the extra CPUs, the GPUs and custom resources, and
-never of the overhead.
+A worker pod requests its workers' resources, the user's extra resources, Ray's overhead,
+the object store and shared memory (a memory-backed /dev/shm counts towards the container's
+limit). Ray gets the workers' and the extra CPUs, the GPUs and custom resources, but
+never the overhead.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from railhead.resources.placement import find_ray_labels
 from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
 GPU = "nvidia.com/gpu"
-# Each pod has workersPerPod of WORKER_SLOT and each worker takes one: Ray, which knows whole CPUs
-# only and packs, would else put more workers into one pod and leave another one empty.
+# Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
+# CPUs only and packs, would put more workers into one pod and leave another one empty.
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}
 DEFAULT_OBJECT_STORE = "256Mi"
 TASKS_EXTRA = {"cpu": "1"}  # for tasks of Ray Data and of validations
 # With datasets: room for their blocks (128 MiB each, several at a time; with 256Mi Ray spills to
-# disk all the time), and a head that runs their coordinators.
+# disk constantly), and a head that runs their coordinators.
 DATA_HEAD = {"cpu": "2", "memory": "8Gi"}
 DATA_OBJECT_STORE = "1Gi"
 HEAD_OBJECT_STORE = "128Mi"
 HEAD_SHARED_MEMORY = "256Mi"
-LEAST_OBJECT_STORE = Decimal(80) * 2**20  # Ray refuses less
+LEAST_OBJECT_STORE = Decimal(80) * 2**20  # Ray rejects less
 
 
 @dataclass(frozen=True)
 class RayNode:
-    """What `ray start` is told of one node."""
+    """The arguments of `ray start` for one node."""
 
     cpus: int
     gpus: int
@@ -57,7 +57,7 @@ class RayNode:
 
 @dataclass(frozen=True)
 class PodSize:
-    """Kubernetes requests and limits of one pod, its /dev/shm, and what Ray is told."""
+    """Kubernetes requests and limits of one pod, its /dev/shm, and the resources given to Ray."""
 
     requests: Mapping[str, str]
     limits: Mapping[str, str]
@@ -67,7 +67,7 @@ class PodSize:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Both roles, and what each Ray Train worker asks Ray for."""
+    """Both roles, and what each Ray Train worker requests from Ray."""
 
     head: PodSize
     worker: PodSize
@@ -87,33 +87,33 @@ def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 
 def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
-    """Ray names and numbers of one worker: CPU, GPU and custom resources; memory is the pod's affair."""
-    told = {WORKER_SLOT: 1.0}
+    """Ray names and numbers of one worker: CPU, GPU and custom resources; memory is left to the pod."""
+    resources = {WORKER_SLOT: 1.0}
     for name, value in _worker_resources(spec).items():
         if name == "cpu":
-            told["CPU"] = float(value)
+            resources["CPU"] = float(value)
         elif name == GPU:
-            told["GPU"] = float(value)
+            resources["GPU"] = float(value)
         elif name not in ("memory", "ephemeral-storage"):
-            told[name] = float(value)
-    return {name: value for name, value in told.items() if value > 0}
+            resources[name] = float(value)
+    return {name: value for name, value in resources.items() if value > 0}
 
 
 def _worker(spec: TrainJobSpec) -> PodSize:
     count = spec.scaling.workers_per_pod
-    mine = {name: value * count for name, value in _worker_resources(spec).items()}
+    workers = {name: value * count for name, value in _worker_resources(spec).items()}
     extra = _extra_resources(spec)
     overhead = {**parse_resources(DEFAULT_OVERHEAD), **parse_resources(spec.worker.overhead)}
     default_store = DATA_OBJECT_STORE if spec.datasets else DEFAULT_OBJECT_STORE
     store = max(parse_quantity(spec.worker.object_store or default_store), LEAST_OBJECT_STORE)
     shared = parse_quantity(spec.worker.shared_memory) + store
-    total = _sum(mine, extra, overhead, {"memory": shared})
-    cpus = mine.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
+    total = _sum(workers, extra, overhead, {"memory": shared})
+    cpus = workers.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
     slots = {WORKER_SLOT: float(count)}
-    custom = {n: float(v) for n, v in _sum(mine, extra).items() if "/" in n and n != GPU and v > 0}
+    custom = {n: float(v) for n, v in _sum(workers, extra).items() if "/" in n and n != GPU and v > 0}
     ray = RayNode(
-        cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start takes whole CPUs only
-        gpus=int(_sum(mine, extra).get(GPU, Decimal(0))),
+        cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start accepts whole CPUs only
+        gpus=int(_sum(workers, extra).get(GPU, Decimal(0))),
         resources={**slots, **custom},
         object_store_bytes=int(store),
         labels=find_ray_labels(spec.scaling.label_selector),
@@ -127,7 +127,7 @@ def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 
 def _head(spec: TrainJobSpec) -> PodSize:
-    """The head holds the control plane of Ray and the driver: no CPUs and no GPUs for Ray."""
+    """The head runs Ray's control plane and the driver: it offers no CPUs and no GPUs to Ray."""
     total = {**parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), **parse_resources(spec.head.resources)}
     store = parse_quantity(HEAD_OBJECT_STORE)
     ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store))
@@ -136,7 +136,7 @@ def _head(spec: TrainJobSpec) -> PodSize:
 
 def _pod_size(total: Mapping[str, Decimal], *, shared: Decimal, ray: RayNode) -> PodSize:
     requests = {name: format_resource(name, value) for name, value in total.items() if value > 0}
-    # CPU is not limited: a throttled raylet looks like a dead one.
+    # No CPU limit: a throttled raylet looks like a dead one.
     limits = {name: text for name, text in requests.items() if name != "cpu"}
     return PodSize(requests=requests, limits=limits, shared_memory=format_bytes(shared), ray=ray)
 

@@ -1,4 +1,4 @@
-"""The user's code in the pods: the job's own copy of a ConfigMap, the volume, and the folder that it is found in."""
+"""The user's code in the pods: the job's own copy of a ConfigMap, the volume, and the folder of the modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railhead.resources.source_fetch import build_fetch_volumes
 
 
 def build_source_copy(job: JobRef) -> dict[str, Any]:
-    """The ConfigMap that pods mount, still without its data; immutable, so that all attempts see the same code."""
+    """The ConfigMap that pods mount, without its data; immutable, so that all attempts see the same code."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -43,12 +43,12 @@ def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:
 
 
 def build_source_mounts(spec: TrainJobSpec) -> list[dict[str, Any]]:
-    """Of the container ray."""
+    """Volume mounts of the container ray."""
     return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
 
 
 def find_source_folder(spec: TrainJobSpec) -> str | None:
-    """Where the modules are, as the container ray sees it; None when they are in its image."""
+    """The folder of the modules in the container ray; None when they are in its image."""
     if spec.source is None:
         return None
     if spec.source.git is not None:

@@ -1,6 +1,6 @@
 """The init container that fetches spec.source.git. Only it sees the credentials.
 
-It runs with the container ray's own security context and asks for no more than it.
+It runs with the security context of the container ray and requests no more resources.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from railhead.resources.folders import (
 )
 
 CREDENTIALS_FOLDER, CREDENTIALS_VOLUME = "/etc/railhead/git", "railhead-git"
-FETCH_FOLDER, FETCH_VOLUME = "/tmp/railhead-fetch", "railhead-fetch"  # of its own: it holds a copy of the key
+FETCH_FOLDER, FETCH_VOLUME = "/tmp/railhead-fetch", "railhead-fetch"  # a separate volume: it holds a copy of the key
 PROXIES = frozenset(f(f"{name}_proxy") for name in ("http", "https", "no", "all") for f in (str.lower, str.upper))
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage"})
 
@@ -32,14 +32,14 @@ def build_fetch_volumes(git: GitSource) -> list[dict[str, Any]]:
         {"name": FETCH_VOLUME, "emptyDir": {"medium": "Memory"}},
     ]
     if git.secret_name:
-        # Optional, because only the container can say to the job that it is missing.
+        # Optional, so that the container starts and can report a missing Secret to the job.
         secret = {"secretName": git.secret_name, "defaultMode": 0o440, "optional": True}
         volumes.append({"name": CREDENTIALS_VOLUME, "secret": secret})
     return volumes
 
 
 def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, ray: dict[str, Any]) -> dict[str, Any]:
-    """`ray`: the pod's main container, as it will run."""
+    """The init container; `ray` is the pod's main container in its final form."""
     container: dict[str, Any] = {
         "name": FETCH_CONTAINER,
         "image": git.image or spec.image,
@@ -71,7 +71,7 @@ def _environment(git: GitSource) -> list[dict[str, str]]:
         e.TEMP: FETCH_FOLDER,
         e.TERMINATION_MESSAGE: TERMINATION_LOG,
         **({e.GIT_CREDENTIALS: CREDENTIALS_FOLDER} if git.secret_name else {}),
-        "NVIDIA_VISIBLE_DEVICES": "void",  # it asks for no GPU, and on some nodes would see all of them
+        "NVIDIA_VISIBLE_DEVICES": "void",  # it requests no GPU, and on some nodes would see all of them
     }
     return [{"name": name, "value": value} for name, value in values.items()]
 
@@ -81,7 +81,7 @@ def _proxies(ray: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _without_devices(resources: dict[str, Any]) -> dict[str, Any]:
-    """As much as ray asks for costs the pod nothing: the two never run at the same time."""
+    """The same requests as ray's cost the pod nothing: the two never run at the same time."""
     return {
         kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if name in ORDINARY}
         for kind in ("requests", "limits")

@@ -111,7 +111,7 @@ def test_a_lost_head() -> None:
 
 def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
     head = ended(HEAD, "Configuration")
-    message = "Configuration: because (trying again would not help)"
+    message = "Configuration: because (retrying would not help)"
     wanted, creates = decide(head, FIRST, SECOND, status=RUNNING_STATUS)
     assert wanted == Plan(
         status=StatusWrite(
