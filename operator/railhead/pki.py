@@ -1,4 +1,4 @@
-"""Certificates of our own making: a CA, and what it signs. Nothing is kept here."""
+"""Issues certificates: a CA, and the leaf certificates that it signs. Stores nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 @dataclass(frozen=True)
 class Pair:
-    """A certificate and its key, as PEM texts."""
+    """A certificate and its key, in PEM."""
 
     certificate: str
     key: str
 
 
 def make_ca(common_name: str, *, now: datetime, days: int) -> Pair:
-    """A certificate authority that may sign leaves only."""
+    """A certificate authority that can sign leaf certificates only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = _builder(name, name, key.public_key(), now=now, days=days)
@@ -34,7 +34,7 @@ def make_ca(common_name: str, *, now: datetime, days: int) -> Pair:
 def issue(
     ca: Pair, common_name: str, *, now: datetime, days: int, names: Sequence[str] = (), organization: str = ""
 ) -> Pair:
-    """A leaf for servers and clients; `names` are DNS names and addresses."""
+    """A leaf certificate for servers and clients; `names` are DNS names and IP addresses."""
     authority = x509.load_pem_x509_certificate(ca.certificate.encode())
     ca_key = serialization.load_pem_private_key(ca.key.encode(), password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):

@@ -1,4 +1,4 @@
-"""How what goes on at the same time ends: all with the first, or what has begun before the rest."""
+"""How concurrent tasks end: all of them with the first, or one of them gracefully."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 async def run_together(*parts: Awaitable[object]) -> None:
-    """Until the first of them ends; the others are cancelled and waited for. Raises what that first one raised."""
+    """Runs all parts until the first one ends, then cancels the others and awaits them. Raises its error."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -21,7 +21,7 @@ async def run_together(*parts: Awaitable[object]) -> None:
 
 
 async def let_end(part: Coroutine[Any, Any, object], *, seconds: float) -> None:
-    """Waits for it. When the waiter is cancelled, what has begun has so many seconds to end by itself."""
+    """Awaits the part. When the caller is cancelled, the part gets `seconds` to finish by itself."""
     task = asyncio.create_task(part)
     try:
         await asyncio.shield(task)

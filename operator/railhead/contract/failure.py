@@ -31,7 +31,7 @@ class FailureClass(str, Enum):
 
     @staticmethod
     def parse(text: str) -> FailureClass:
-        """The class of this name. An unknown name (another version's) is `INFRASTRUCTURE`: not the user's fault, bounded."""
+        """The class of this name. Another version's unknown name is `INFRASTRUCTURE`: not the user's fault, bounded."""
         return _BY_NAME.get(text, FailureClass.INFRASTRUCTURE)
 
     @staticmethod

@@ -1,1 +1,1 @@
-"""The only place that talks HTTP to the API server: verbs on plain dicts, errors as outcomes, informer."""
+"""The only package that talks HTTP to the API server: verbs on plain dicts, typed errors, informer."""

@@ -1,6 +1,6 @@
 """Verbs on plain dicts; `transport.py` sends the requests.
 
-No model is ever deserialised: the hot path is `json.loads` and nothing else.
+Never deserialises into models: the hot path is `json.loads` only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railhead.kube.transport import Transport, open_transport
 from railhead.kube.types import Body, Object
 
 REQUEST_TIMEOUT_SECONDS = 30
-SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for so long is dead
+SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 PATCH_TYPES = {
@@ -34,7 +34,7 @@ PATCH_TYPES = {
 
 
 class RequestLabels(NamedTuple):
-    """What was asked, and the status of the answer: 0 when there was none."""
+    """Verb and resource of a request, and the status of its response: 0 when there was none."""
 
     verb: str
     resource: str
@@ -46,11 +46,11 @@ def _always() -> bool:
 
 
 class KubeClient:
-    """The API server by one transport.
+    """A client for the API server on top of one transport.
 
     Attributes:
-        answers: how many answers there were, by what was asked; for metrics.
-        clock: the API server's time, as its answers tell it.
+        answers: counts of responses by request; for metrics.
+        clock: the API server's time, from its responses.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class KubeClient:
         self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
-        """The same transport, clock and counts; a write is sent only while `may_write` says so at that moment."""
+        """The same transport, clock and counts; sends a write only if `may_write` returns True right before it."""
         return KubeClient(self._transport, may_write=may_write, clock=self.clock, answers=self.answers)
 
     async def create(
@@ -95,23 +95,23 @@ class KubeClient:
         limit: int = 500,
         metadata_only: bool = False,
     ) -> Object:
-        """All pages as one list; `metadata.resourceVersion` is the first page's, from which to watch."""
+        """All pages as one list; `metadata.resourceVersion` is the first page's, to start a watch from."""
         accept = METADATA_ONLY if metadata_only else "application/json"
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
-        whole: Object | None = None
+        complete: Object | None = None
         token = ""
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
             page = await self._call("GET", kind, path, verb="list", accept=accept)
             if not _has_version(page):
                 raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
-            if whole is None:
-                whole = page
+            if complete is None:
+                complete = page
             else:
-                whole["items"].extend(page.get("items") or [])
+                complete["items"].extend(page.get("items") or [])
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
-                return whole
+                return complete
 
     async def patch(
         self,
@@ -139,7 +139,7 @@ class KubeClient:
         uid: str = "",
         grace_seconds: int | None = None,
     ) -> Object:
-        """Deletes exactly the object with this uid, when one is given; another one answers Conflict."""
+        """Deletes the object; with a uid, only the object that has it, else raises Conflict."""
         options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -160,11 +160,11 @@ class KubeClient:
         label_selector: str = "",
         field_selector: str = "",
     ) -> AsyncIterator[Object]:
-        """Events from a resource version on, bookmarks included; ends when the server ends it.
+        """Yields events from a resource version on, bookmarks included, until the server closes the watch.
 
         Raises:
             Gone: the version is too old; list again.
-            RetryAfter: no answer, or silence beyond the limit.
+            RetryAfter: no response, or silence beyond the limit.
         """
         query = {
             "watch": "1",
@@ -176,7 +176,7 @@ class KubeClient:
         }
         path = _with_query(kind.path(namespace=namespace), query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send("GET", path, timeout=timeout, asked=("watch", kind.plural))
+        response = await self._send("GET", path, timeout=timeout, request=("watch", kind.plural))
         try:
             if response.status >= 400:
                 raise classify_response(
@@ -213,11 +213,11 @@ class KubeClient:
         accept: str = "application/json",
     ) -> Object:
         if method != "GET" and not self._may_write():
-            raise RetryAfter(0, "NotLeading", "this operator leads no more")
+            raise RetryAfter(0, "NotLeading", "this operator is no longer the leader")
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        asked = (verb, kind.plural)
+        request = (verb, kind.plural)
         response = await self._send(
-            method, path, body=body, content_type=content_type, accept=accept, timeout=timeout, asked=asked
+            method, path, body=body, content_type=content_type, accept=accept, timeout=timeout, request=request
         )
         data = await _read(response)
         if response.status >= 400:
@@ -233,15 +233,15 @@ class KubeClient:
         body: Body | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-        asked: tuple[str, str] = ("get", "path"),
+        request: tuple[str, str] = ("get", "path"),
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": "railhead"}
         try:
             response = await self._transport.send(method, path, headers=headers, body=body, timeout=timeout)
         except NO_ANSWER as error:
-            self.answers[RequestLabels(*asked, 0)] += 1
+            self.answers[RequestLabels(*request, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
-        self.answers[RequestLabels(*asked, response.status)] += 1
+        self.answers[RequestLabels(*request, response.status)] += 1
         self.clock.observe(response.headers.get("Date"))
         return response
 
@@ -255,7 +255,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _parse_object(status: int, data: bytes) -> Object:
-    """A good answer that is no object comes from something in between, not from the API server."""
+    """A successful response that is not a JSON object comes from a proxy in between, not from the API server."""
     try:
         values = json.loads(data)
     except ValueError:
@@ -266,7 +266,7 @@ def _parse_object(status: int, data: bytes) -> Object:
 
 
 def _parse_event(line: bytes) -> Object:
-    """Raises ValueError for what is no event: that comes from something in between, too."""
+    """Raises ValueError when the line is not an event: that comes from a proxy in between, too."""
     event: Object = json.loads(line)
     is_event = isinstance(event, dict) and isinstance(event.get("object"), dict)
     if not is_event or (event.get("type") != "ERROR" and not _has_version(event["object"])):
@@ -279,11 +279,11 @@ def _has_version(obj: Object) -> bool:
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """Whole lines, also those longer than the reader's buffer."""
+    """Complete lines, including those longer than the reader's buffer."""
     rest = b""
     async for chunk in response.content.iter_any():
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
             if line:
                 yield line
 
@@ -295,10 +295,10 @@ def _with_query(path: str, query: dict[str, str]) -> str:
 
 @asynccontextmanager
 async def connect(kubeconfig: str | None = None) -> AsyncIterator[KubeClient]:
-    """A client: of the kubeconfig, or of the pod's own service account.
+    """Connects with the kubeconfig, or with the pod's own service account.
 
     Raises:
-        kubernetes.aio.config.ConfigException: when neither can be had.
+        kubernetes.aio.config.ConfigException: neither is available.
     """
     async with open_transport(kubeconfig) as transport:
         yield KubeClient(transport)

@@ -1,7 +1,7 @@
-"""The API server's time, by which everything in the status is stamped and every limit is measured.
+"""The API server's time: the source of every time in the status and of every deadline.
 
-The Date header of its answers says it, to the second; a monotonic clock carries it on. The
-clock of this machine is not asked, so that a jump of it ends no job early and keeps none late.
+Taken from the Date header of its responses, to the second, and advanced by a monotonic clock. The
+wall clock of this machine is not used, so that a jump of it never ends a job early or late.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-DRIFT_SECONDS = 5.0  # more is a jump, of one of several API servers or of its machine
+DRIFT_SECONDS = 5.0  # more is a jump of one API server's clock
 
 
 def format_micro_time(moment: datetime) -> str:
-    """As the times of a Lease are written."""
+    """The format of a Lease's times (MicroTime)."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class ServerClock:
-    """`now()` goes on evenly from the first answer; before it, it is this machine's time."""
+    """`now()` advances steadily from the first response; before it, it is this machine's time."""
 
     def __init__(self, monotonic: Callable[[], float], wall: Callable[[], datetime]) -> None:
         self._monotonic = monotonic
         self._wall = wall
-        self._zero: datetime | None = None  # the API server's time when the monotonic clock stood at 0
+        self._zero: datetime | None = None  # the API server's time at 0 of the monotonic clock
 
     def observe(self, date: str | None) -> None:
-        """The Date header of an answer; what is none is not heard, and neither is a jump."""
+        """Takes the Date header of a response; ignores an invalid one and a jump."""
         try:
             moment = parsedate_to_datetime(date or "")
         except ValueError:
             return
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         zero = moment - timedelta(seconds=self._monotonic())
-        # A Date is up to a second late, and so is an answer that travelled: the latest is the best.
+        # Truncation makes a Date up to a second late, and latency adds to it: the latest is the most accurate.
         if self._zero is None or self._zero < zero < self._zero + timedelta(seconds=DRIFT_SECONDS):
             self._zero = zero
 

@@ -1,4 +1,4 @@
-"""What can go wrong with a request, as four outcomes. Translated once, here."""
+"""The four ways a request can fail. Responses are classified here only."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ LONGEST_WAIT_SECONDS = 60.0
 
 
 class KubeError(Exception):
-    """A request that did not succeed.
+    """A failed request.
 
     Attributes:
-        status: HTTP status, 0 when there was no answer.
-        reason: the API server's word (`AlreadyExists`, `Conflict`, ...).
-        message: the API server's sentence.
+        status: HTTP status, 0 when there was no response.
+        reason: the API server's reason (`AlreadyExists`, `Conflict`, ...).
+        message: the API server's message.
     """
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -26,18 +26,18 @@ class KubeError(Exception):
 
 
 class Gone(KubeError):
-    """The object, or the point of a watch, is not there (404, 410)."""
+    """The object, or the start of a watch, does not exist any more (404, 410)."""
 
 
 class Conflict(KubeError):
-    """Somebody was first: it exists already, or a precondition did not hold (409). A failed JSON Patch is `Denied`."""
+    """The object already exists, or a precondition failed (409). A failed JSON Patch test is `Denied`."""
 
 
 class RetryAfter(KubeError):
-    """No fault of the request: try again later (429, 5xx, no answer).
+    """Not the request's fault: retry later (429, 5xx, no response).
 
     Attributes:
-        seconds: what the server asked for, or None.
+        seconds: the delay that the server requested, or None.
     """
 
     def __init__(self, status: int, reason: str, message: str, *, seconds: float | None = None) -> None:
@@ -46,11 +46,11 @@ class RetryAfter(KubeError):
 
 
 class Denied(KubeError):
-    """The request will not succeed as it is (400, 401, 403; 422, which a failed JSON Patch test is as well)."""
+    """The request cannot succeed unchanged (400, 401, 403; 422, which also means a failed JSON Patch test)."""
 
 
 def classify_response(status: int, body: bytes, *, retry_after: str | None = None) -> KubeError:
-    """The outcome that an answer of 400 or more means."""
+    """The error for a response with a status of 400 or more."""
     values = _parse(body)
     reason = str(values.get("reason") or "")
     message = str(values.get("message") or body[:300].decode(errors="replace"))
@@ -72,5 +72,5 @@ def _parse(body: bytes) -> Object:
 
 
 def _seconds(text: str | None) -> float | None:
-    """Of Retry-After in its form as a number; Kubernetes sends no date. Nobody makes us wait for long."""
+    """Parses Retry-After as a number (Kubernetes sends no date), capped at `LONGEST_WAIT_SECONDS`."""
     return min(float(text), LONGEST_WAIT_SECONDS) if text and text.isascii() and text.isdigit() else None

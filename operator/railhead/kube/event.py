@@ -1,4 +1,4 @@
-"""The body of a Kubernetes event. Its name is a function of what it says: said again, it is the same object."""
+"""The body of a Kubernetes Event. Its name is derived from its content: a repeated Event is the same object."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from railhead.kube.types import Object
 def build_event(
     about: Mapping[str, str], *, type_: str, reason: str, message: str, component: str, identity: str | None = None
 ) -> Object:
-    """About the object of this reference, by whom it is said; `identity` takes the message's place in the name."""
+    """An Event about the referenced object, from `component`; `identity` replaces the message in the name's hash."""
     digest = hashlib.sha256(f"{about['uid']}/{reason}/{message if identity is None else identity}".encode())
     now = format_time(datetime.now(UTC))
     return {

@@ -1,8 +1,8 @@
-"""A view of all objects of one kind, kept fresh by list and watch.
+"""A cache of all objects of one kind, kept up to date by list and watch.
 
-A list replaces the view, so that what was deleted while nobody watched is noticed. Silence
-beyond the limit counts as a broken watch. What the operator itself wrote may be taught to
-the view at once (`record_write`); the newest resourceVersion wins.
+A list replaces the view, so that deletions during a gap in the watch are noticed. Silence
+beyond the limit counts as a broken watch. The response to the operator's own write can be put
+into the view at once (`record_write`); the newest resourceVersion wins.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_BACKOFF_SECONDS = 15.0
 
 
 def version_of(obj: Object) -> int:
-    """resourceVersion as a number (comparable within one kind since Kubernetes 1.35, in etcd always)."""
+    """resourceVersion as a number (comparable within one kind since Kubernetes 1.35, always with etcd)."""
     text = str((obj.get("metadata") or {}).get("resourceVersion") or "0")
     return int(text) if text.isdigit() else 0
 
@@ -41,7 +41,7 @@ def drop_nothing(obj: Object) -> Object:
 
 
 class View:
-    """The objects by (namespace, name), and who is told of changes. No I/O."""
+    """The objects by (namespace, name); calls `on_change` on every change. No I/O."""
 
     def __init__(self, on_change: OnChange, slim: Callable[[Object], Object] = drop_nothing) -> None:
         self._objects: dict[tuple[str, str], Object] = {}
@@ -57,8 +57,8 @@ class View:
         return list(self._objects.values())
 
     def put(self, obj: Object) -> None:
-        """Takes an object in, unless a newer one is known, or that it is gone."""
-        if version_of(obj) > self._listed:  # else the last list has it, or it was gone by then
+        """Stores an object, unless a newer version or its deletion is already known."""
+        if version_of(obj) > self._listed:  # else the last list contains it, or it was deleted by then
             self._put(obj)
 
     def _put(self, obj: Object) -> None:
@@ -73,7 +73,7 @@ class View:
         self._on_change(old, new)
 
     def drop(self, obj: Object) -> None:
-        """Forgets an object that was deleted, unless its name belongs to a newer one."""
+        """Forgets a deleted object, unless its name belongs to a newer one."""
         self._drop(obj, version=version_of(obj))
 
     def _drop(self, obj: Object, *, version: int) -> None:
@@ -85,7 +85,7 @@ class View:
         self._on_change(old, None)
 
     def replace(self, objects: list[Object], *, version: int) -> None:
-        """A list of the given version: what it lacks is gone, except what was learnt since."""
+        """Applies a list of the given version: drops objects missing from it, except newer ones."""
         listed = {key_of(obj) for obj in objects}
         for key, old in list(self._objects.items()):
             if key not in listed and version_of(old) <= version:
@@ -96,7 +96,7 @@ class View:
 
 
 class Scope(TypedDict):
-    """Which objects of a kind; arguments of the client's `list` and `watch`."""
+    """Selects objects of a kind; arguments of the client's `list` and `watch`."""
 
     namespace: str | None
     label_selector: str
@@ -104,7 +104,7 @@ class Scope(TypedDict):
 
 
 class Informer:
-    """Keeps a `View` fresh. `run()` never returns by itself."""
+    """Keeps a `View` up to date. `run()` runs until cancelled."""
 
     def __init__(
         self,
@@ -140,11 +140,11 @@ class Informer:
         return self.view.items()
 
     def record_write(self, obj: Object) -> None:
-        """An answer of the API server to our own write."""
+        """Stores the API server's response to our own write."""
         self.view.put(obj)
 
     async def run(self) -> None:
-        """List, watch, and list again whenever the watch cannot go on from where it was."""
+        """Lists, watches, and lists again whenever the watch cannot resume from its last version."""
         failures = 0
         version: str | None = None
         while True:
@@ -156,21 +156,21 @@ class Informer:
                     seen, failures = seen + 1, 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
-                if not seen:  # the API server sends bookmarks; what ends without one is no API server
+                if not seen:  # the API server sends bookmarks; a watch without any did not reach it
                     raise RetryAfter(0, "WatchEmpty", "the watch ended without an event")
             except Gone as error:
                 version = None
                 failures += 1
-                if failures > 1:  # the first list after a watch that came too late need not wait
+                if failures > 1:  # the first list after an expired watch need not wait
                     await self._pause(error, failures)
             except KubeError as error:
                 failures += 1
                 await self._pause(error, failures)
 
     async def _pause(self, error: KubeError, failures: int) -> None:
-        asked = error.seconds if isinstance(error, RetryAfter) else None
-        delay = asked or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
-        log.warning("watch of %s: %s; again in %.1f s", self._kind.plural, error, delay)
+        requested = error.seconds if isinstance(error, RetryAfter) else None
+        delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
+        log.warning("watch of %s: %s; retrying in %.1f s", self._kind.plural, error, delay)
         await self._sleep(delay)
 
     async def _list(self) -> str:

@@ -1,4 +1,4 @@
-"""The kinds that Railhead speaks of, and their paths."""
+"""The kinds that Railhead uses, and their paths."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-        """The URL path; without a namespace it is the whole cluster's list."""
+        """The URL path; without a namespace it covers all namespaces."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.is_namespaced and namespace:
             parts += ["namespaces", namespace]

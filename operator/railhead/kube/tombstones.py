@@ -1,19 +1,19 @@
-"""Remembers what was deleted, so that a late answer to an own write does not bring it back.
+"""Remembers deleted objects, so that a late response to our own write does not bring them back.
 
-An answer and the watch travel on two connections: the answer to a create or delete may be
-read after the watch has told that the object is gone. An object taken in then would stay in
-the view for ever, because nothing more is ever said about it.
+Responses and the watch use two connections: the response to a create or delete may be
+processed after the watch has delivered DELETED. Storing the object then would keep it in the
+view forever, because no further event about it ever arrives.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
-KEEP_AT_MOST = 10_000  # the answers that can still be late are fewer than that
+KEEP_AT_MOST = 10_000  # more than the responses that can still be late
 
 
 class Tombstones:
-    """uids and the resourceVersion at which they were gone; the newest of them."""
+    """uids of deleted objects with the resourceVersion of their deletion; keeps the newest."""
 
     def __init__(self, keep: int = KEEP_AT_MOST) -> None:
         self._keep = keep
@@ -25,5 +25,5 @@ class Tombstones:
             self._versions.popitem(last=False)
 
     def is_deleted_since(self, uid: str, version: int) -> bool:
-        """Was it gone at this version? A newer one is back: its labels match the selector again."""
+        """Whether it was deleted at this version. A newer version is back: its labels match the selector again."""
         return version <= self._versions.get(uid, -1)

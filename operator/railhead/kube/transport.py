@@ -1,10 +1,10 @@
-"""One HTTP request to the API server. The only file that knows the package kubernetes.
+"""One HTTP request to the API server. The only module that imports the package kubernetes.
 
 Its `kubernetes.aio` reads kubeconfigs and service accounts, renews their tokens, and has a
-connection pool with the right TLS. Its documented API deserialises each answer into a model,
-which takes seven times as long as `json.loads` and has no watch that survives a 410. So this
-adapter goes in below that API. What it uses there is declared by the protocols below, which
-`tests/unit/kube/test_transport.py` compares with the installed package.
+connection pool with the right TLS. Its documented API deserialises each response into a model,
+which takes seven times as long as `json.loads`, and has no watch that survives a 410. So this
+adapter sits below that API. The protocols below declare what it uses there;
+`tests/unit/kube/test_transport.py` compares them with the installed package.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from kubernetes.aio import config as kube_config
 
 from railhead.kube.types import Body
 
-# The package's name for "Authorization: Bearer" and for what a kubeconfig or service account has put in its place.
+# The package's name for "Authorization: Bearer", or whatever the kubeconfig or service account uses instead.
 AUTH_SETTINGS = ["BearerToken"]
 
 
 class Response(Protocol):
-    """kubernetes.aio's answer around aiohttp's, which is all that is used: its body is not read yet."""
+    """kubernetes.aio's wrapper of aiohttp's response, which is all that is used; its body is not read yet."""
 
     @property
     def response(self) -> aiohttp.ClientResponse: ...
 
 
 class RestClient(Protocol):
-    """kubernetes.aio's connection pool. It raises nothing for a status of 400 or more."""
+    """kubernetes.aio's connection pool. It does not raise for a status of 400 or more."""
 
     async def request(
         self,
@@ -46,7 +46,7 @@ class RestClient(Protocol):
 
 
 class Configuration(Protocol):
-    """Where the API server is. TLS and credentials are in it too, and are the package's affair."""
+    """The address of the API server. It also holds TLS and credentials, which only the package uses."""
 
     host: str
 
@@ -69,7 +69,7 @@ class ApiClient(Protocol):
 
 
 class Transport(Protocol):
-    """What sends a request; `path` includes the query. The status is the caller's to judge."""
+    """Sends a request; `path` includes the query. The caller checks the status."""
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
@@ -79,7 +79,7 @@ class Transport(Protocol):
 
 
 class AioTransport:
-    """By `kubernetes.aio`."""
+    """A transport on top of `kubernetes.aio`."""
 
     def __init__(self, api: ApiClient) -> None:
         self._api = api
@@ -88,9 +88,9 @@ class AioTransport:
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         authorized = dict(headers)
-        # For each request: it adds the token, and reads it again first when it is about to expire.
+        # On each request: adds the token, and reads it again first when it is about to expire.
         await self._api.update_params_for_auth(authorized, [], AUTH_SETTINGS, path, method, body)
-        # A path and not `call_api`: a query that is encoded stays as it is, and no status raises.
+        # Not by `call_api`: here an encoded query stays unchanged, and no status raises.
         url = self._api.configuration.host + path
         answer = await self._api.rest_client.request(
             method, url, headers=authorized, body=body, _request_timeout=timeout
@@ -100,16 +100,16 @@ class AioTransport:
 
 @asynccontextmanager
 async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
-    """By the kubeconfig, or by the pod's own service account.
+    """Opens a transport with the kubeconfig, or with the pod's own service account.
 
     Raises:
-        kubernetes.aio.config.ConfigException: when neither can be had.
+        kubernetes.aio.config.ConfigException: neither is available.
     """
-    # Made here and passed to both, because without it the loaders set a default for the process:
-    # two clients with different credentials would share it.
+    # Created here and passed to both: otherwise the loaders set a process-wide default, which
+    # two clients with different credentials would share.
     configuration = kube_client.Configuration()
     if kubeconfig:
-        # Without persist_config=False, a token that was renewed is written into the user's file.
+        # Without persist_config=False, a renewed token is written into the user's file.
         await kube_config.load_kube_config(
             config_file=kubeconfig, client_configuration=configuration, persist_config=False
         )

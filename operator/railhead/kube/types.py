@@ -1,4 +1,4 @@
-"""What an object of the API server is to this program: parsed JSON, of which nobody knows more than they look at."""
+"""An object of the API server: parsed JSON, of which each module reads only the fields that it needs."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ async def test_a_fenced_client_reads_and_does_not_write() -> None:
         client.patch(LEASE, "x", {}, type_="merge", namespace="default"),
         client.delete(LEASE, "x", namespace="default"),
     ):
-        with pytest.raises(KubeError, match="leads no more"):
+        with pytest.raises(KubeError, match="is no longer the leader"):
             await writing
     with pytest.raises(AssertionError, match="sent"):
         await client.get(LEASE, "x", namespace="default")
