@@ -82,7 +82,7 @@ def _script(change: dict[str, Any], words: str) -> Bad:
 NAMES = [
     _one("metadata.name", "a" * 41, "at most 40"),
     _one("metadata.name", "digits.v2", "lower-case letters, digits and -"),
-    _one("metadata.name", "3d-net", "beginning with a letter"),
+    _one("metadata.name", "3d-net", "starting with a letter"),
 ]
 TOP = [
     Bad("spec", "Required value", {"spec": ABSENT}),
@@ -120,27 +120,29 @@ TRAINER = [
     _one("spec.trainer", {"entrypoint": "python a.py"}, "must be of type array", at="spec.trainer.entrypoint"),
     _one("spec.trainer", {"entrypoint": ["python", ""]}, "at least 1 chars", at="spec.trainer.entrypoint[1]"),
     _one("spec.trainer", {"entrypoint": ["a"] * 65}, "at most 64 items", at="spec.trainer.entrypoint"),
-    _script({"trainer.trainLoopConfig": {}}, "goes with trainFunc or build"),
-    _script({"trainer.framework": "Torch"}, "goes with trainFunc only"),
-    _script({"runtimeEnv": {"pip": ["a"]}}, "give it to ray.init or to the RunConfig of the script"),
-    _script({"run.checkpoint": {"numToKeep": 2}}, "give a CheckpointConfig to the RunConfig of the script"),
+    _script({"trainer.trainLoopConfig": {}}, "requires trainFunc or build"),
+    _script({"trainer.framework": "Torch"}, "requires trainFunc;"),
+    _script({"runtimeEnv": {"pip": ["a"]}}, "pass it to ray.init or to the RunConfig in the script"),
+    _script({"run.checkpoint": {"numToKeep": 2}}, "pass a CheckpointConfig to the RunConfig in the script"),
     _script({"datasets": {"train": {"format": "csv", "uri": "s3://b/a"}}}, "read the data in the script"),
-    _script({"run.failure": {"maxFailures": 2}}, "give a FailureConfig to the RunConfig of the script"),
-    _script({"run.logLevel": "DEBUG"}, "give a LoggingConfig to the RunConfig of the script"),
+    _script({"run.failure": {"maxFailures": 2}}, "pass a FailureConfig to the RunConfig in the script"),
+    _script({"run.logLevel": "DEBUG"}, "pass a LoggingConfig to the RunConfig in the script"),
     Bad(
         "spec.scaling.minWorkers",
-        "does not go with trainer.entrypoint",
+        "cannot be combined with trainer.entrypoint",
         {"spec.trainer": {"entrypoint": ["a"]}, "spec.scaling": {"minWorkers": 1, "maxWorkers": 2}},
     ),
     _one("spec.trainer", {"build": "make_trainer"}, "should match", at="spec.trainer.build"),
-    _one("spec.trainer", {"build": "a:b", "framework": "Torch"}, "with trainFunc only", at="spec.trainer.framework"),
+    _one("spec.trainer", {"build": "a:b", "framework": "Torch"}, "requires trainFunc", at="spec.trainer.framework"),
     _one(
         "spec.trainer",
         {"build": "a:b", "validationFunction": "a:c"},
-        "with trainFunc",
+        "requires trainFunc",
         at="spec.trainer.validationFunction",
     ),
-    _one("spec.trainer", {"build": "a:b", "backend": {"name": "gloo"}}, "with trainFunc", at="spec.trainer.backend"),
+    _one(
+        "spec.trainer", {"build": "a:b", "backend": {"name": "gloo"}}, "requires trainFunc", at="spec.trainer.backend"
+    ),
     _one("spec.trainer.trainFunc", "digits.py", "should match"),
     _one("spec.trainer.trainFunc", "digits:", "should match"),
     _one("spec.trainer.trainFunc", ":train_func", "should match"),
@@ -154,12 +156,12 @@ TRAINER = [
     _one("spec.trainer.backend", "gloo", "must be of type object"),
     _one("spec.trainer.backend.name", "mpi", "supported values"),
     _one("spec.trainer.backend.name", "nccl", "needs spec.scaling.useGPU"),
-    _one("spec.trainer.backend.name", "rabit", "XGBoost has rabit"),
-    _backend("XGBoost", {"name": "gloo"}, "XGBoost has rabit"),
-    _backend("TensorFlow", {"name": "gloo"}, "other frameworks have no choice"),
-    _backend("LightGBM", {"timeoutSeconds": 60}, "only Torch has it; remove it"),
-    _backend("JAX", {"initMethod": "tcp"}, "only Torch has it; remove it"),
-    _backend("Python", {"timeoutSeconds": 60}, "only Torch has it; remove it"),
+    _one("spec.trainer.backend.name", "rabit", "XGBoost supports rabit"),
+    _backend("XGBoost", {"name": "gloo"}, "XGBoost supports rabit"),
+    _backend("TensorFlow", {"name": "gloo"}, "other frameworks have no such option"),
+    _backend("LightGBM", {"timeoutSeconds": 60}, "only Torch supports it; remove it"),
+    _backend("JAX", {"initMethod": "tcp"}, "only Torch supports it; remove it"),
+    _backend("Python", {"timeoutSeconds": 60}, "only Torch supports it; remove it"),
     _one("spec.trainer.backend.initMethod", "file", "supported values"),
     _one("spec.trainer.backend.timeoutSeconds", 0, "greater than or equal to 1"),
     _one("spec.trainer.backend.timeoutSeconds", 1.5, "must be of type integer"),
@@ -174,7 +176,7 @@ SOURCE = [
     _one("spec.source.inline", {"pkg/a.py": ""}, "a key must match"),
     _one("spec.source.inline", {"a.py": 1}, "must be of type string", at="spec.source.inline.a.py"),
     _one("spec.source.inline", {f"m{i}.py": "" for i in range(33)}, "at most 32"),
-    _one("spec.source.inline", {"a.py": "x" * 140_000, "b.py": "x" * 140_000}, "at most 262144 characters in all"),
+    _one("spec.source.inline", {"a.py": "x" * 140_000, "b.py": "x" * 140_000}, "at most 262144 characters in total"),
     _one("spec.source.configMap", {}, "Required value", at="spec.source.configMap.name"),
     _one("spec.source.configMap.name", "My_Code", "should match"),
     _items([], "at least 1 items"),
@@ -234,7 +236,7 @@ def _elastic(field: str, words: str, **scaling: Any) -> Bad:
 
 
 SCALING = [
-    _elastic("numWorkers", "must not be set beside minWorkers", numWorkers=3),
+    _elastic("numWorkers", "must not be set together with minWorkers", numWorkers=3),
     _elastic("maxWorkers", "must not be less than minWorkers", maxWorkers=1),
     _elastic("desiredWorkers", "must be between them", desiredWorkers=5),
     _elastic("desiredWorkers", "must be between them", desiredWorkers=1),
@@ -243,7 +245,7 @@ SCALING = [
     ),
     _elastic("workersPerPod", "must divide minWorkers, maxWorkers and desiredWorkers", workersPerPod=4),
     _elastic("startWaitSeconds", "greater than or equal to 0", startWaitSeconds=-1),
-    _one("spec.scaling.minWorkers", 2, "are set together"),
+    _one("spec.scaling.minWorkers", 2, "must be set together"),
     _one("spec.scaling.desiredWorkers", 2, "needs minWorkers and maxWorkers"),
     _one("spec.scaling.startWaitSeconds", 2, "needs minWorkers and maxWorkers"),
     _one("spec.scaling.elasticResizeMonitorIntervalSeconds", 2, "needs minWorkers and maxWorkers"),
@@ -267,12 +269,12 @@ SCALING = [
     ),
     Bad(
         "spec.scaling.resourcesPerWorker",
-        "more than 0",
+        "greater than 0",
         {"spec.scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 0}}},
     ),
     _worker({"cpu": "two"}, "should match", at="spec.scaling.resourcesPerWorker.cpu"),
     _worker({"cpu": "4Gi"}, "number of CPUs"),
-    _worker({"cpu": "0"}, "more than 0"),
+    _worker({"cpu": "0"}, "greater than 0"),
     _worker({"cpu": -1}, "negative"),
     _worker({"memory": "16"}, "without a unit is in bytes"),
     _worker({"memory": 16}, "without a unit is in bytes"),
@@ -304,7 +306,7 @@ SCALING = [
         _one("spec.scaling.labelSelector", {key: "a"}, "a key must match")
         for key in ("pool/", "/pool", "-pool", "a/b/c", "Example/pool", "po ol")
     ),
-    _one("spec.scaling.labelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are Ray's own"),
+    _one("spec.scaling.labelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are reserved by Ray"),
     _unknown("spec.scaling.num_workers", 2),
     _unknown("spec.scaling.useGpu", True),
 ]
@@ -315,9 +317,9 @@ RUN = [
     _one("spec.run.storagePath", "/", "should match"),
     _one("spec.run.storagePath", "s3:/bucket", "should match"),
     _one("spec.run.storagePath", "https://bucket/runs", "should match"),
-    _one("spec.run.storagePath", "/runs/../etc", "must not have . or .."),
+    _one("spec.run.storagePath", "/runs/../etc", "must not contain . or .."),
     *(
-        _one("spec.run.storagePath", uri, "must not hold credentials")
+        _one("spec.run.storagePath", uri, "must not contain credentials")
         for uri in (
             "s3://AKIAEXAMPLE:secret@bucket/runs",
             "s3://AKIAEXAMPLE:sec/ret@bucket/runs",
@@ -377,7 +379,7 @@ ENV = [
     _env({"name": "RAY_OVERRIDE_RESOURCES", "value": '{"CPU": 64}'}, "reserved", at="spec.env[0].name"),
     _env({"name": "CUDA_VISIBLE_DEVICES", "value": "0"}, "reserved", at="spec.env[0].name"),
     _env({"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}, "reserved", at="spec.env[0].name"),
-    _env({"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, "exclude each other"),
+    _env({"name": "A", "value": "1", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}, "are mutually exclusive"),
     _env({"name": "A", "valueFrom": {}}, "exactly one of", at="spec.env[0].valueFrom"),
     _env(
         {"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}},
@@ -419,10 +421,10 @@ PODS = [
     _resources({"limits": {"memory": "1Gi"}}, "only cpu and hugepages-* may be limited here"),
     _resources({"limits": {"nvidia.com/gpu": "1"}}, "only cpu and hugepages-* may be limited here"),
     _resources({"limits": {"cpu": "lots"}}, "should match", at=f"{RAY}[0].resources.limits.cpu"),
-    _resources({"limits": {"cpu": "1900m"}}, "less than the CPUs that the pod asks for", at="spec.podTemplate"),
+    _resources({"limits": {"cpu": "1900m"}}, "less than the CPUs that the pod requests", at="spec.podTemplate"),
     Bad(
         "spec.worker.podTemplate",
-        "less than the CPUs that the pod asks for",
+        "less than the CPUs that the pod requests",
         {
             "spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "resourcesPerWorker": {"cpu": "500m"}},
             "spec.worker": {"extraResources": {"cpu": 1}, "podTemplate": _limit("2900m")},
@@ -430,7 +432,7 @@ PODS = [
     ),
     Bad(
         "spec.head.podTemplate",
-        "less than the CPUs that the pod asks for",
+        "less than the CPUs that the pod requests",
         {"spec.head": {"resources": {"cpu": "4"}, "podTemplate": _limit("3")}},
     ),
     _template({"containers": [{"name": "sidecar"}]}, "needs an image", at=f"{RAY}[0]"),
@@ -438,7 +440,7 @@ PODS = [
     _template({"restartPolicy": "Always"}, "set by Railhead", at="spec.podTemplate.spec.restartPolicy"),
     _template({"hostname": "me"}, "set by Railhead", at="spec.podTemplate.spec.hostname"),
     _template({"volumes": [{"name": "railhead-auth"}]}, "reserved", at="spec.podTemplate.spec.volumes"),
-    _one("spec.head.resources", {"nvidia.com/gpu": 1}, "belong to scaling.resourcesPerWorker"),
+    _one("spec.head.resources", {"nvidia.com/gpu": 1}, "in scaling.resourcesPerWorker"),
     _one("spec.head.resources", {"memory": "4"}, "without a unit is in bytes"),
     _one(
         "spec.head.podTemplate",
@@ -446,7 +448,7 @@ PODS = [
         "set by Railhead",
         at="spec.head.podTemplate.spec.subdomain",
     ),
-    _one("spec.worker.extraResources", {"nvidia.com/gpu": 1}, "belong to scaling.resourcesPerWorker"),
+    _one("spec.worker.extraResources", {"nvidia.com/gpu": 1}, "in scaling.resourcesPerWorker"),
     _one("spec.worker.overhead", {"cpu": "lots"}, "should match", at="spec.worker.overhead.cpu"),
     _one("spec.worker.objectStore", "10Mi", "at least 80Mi"),
     _one("spec.worker.objectStore", -5, "at least 80Mi"),
@@ -484,21 +486,21 @@ DATASETS = [
     _one("spec.datasets", {"d" * 64: FILES["train"]}, "at most 63 characters"),
     _dataset({}, "exactly one of uri and function"),
     _dataset({"format": "csv", "uri": "/data", "function": "m:f"}, "exactly one of uri and function"),
-    _dataset({"uri": "/data"}, "is needed with uri", at="[train].format"),
-    _dataset({"function": "m:f", "format": "csv"}, "belongs to uri", at="[train].format"),
-    _dataset({"function": "m:f", "options": {"shuffle": "files"}}, "belongs to uri", at="[train].options"),
+    _dataset({"uri": "/data"}, "is required with uri", at="[train].format"),
+    _dataset({"function": "m:f", "format": "csv"}, "requires uri", at="[train].format"),
+    _dataset({"function": "m:f", "options": {"shuffle": "files"}}, "requires uri", at="[train].options"),
     _dataset({"function": "digits.py"}, "should match", at=".train.function"),
     _dataset({"format": "orc", "uri": "/data"}, "supported values", at=".train.format"),
     _dataset({"format": "csv", "uri": "data"}, "should match", at=".train.uri"),
     _dataset({"format": "csv", "uri": "https://example.com/a.csv"}, "should match", at=".train.uri"),
-    _dataset({"format": "csv", "uri": "/data/../etc"}, "must not have . or ..", at="[train].uri"),
-    _dataset({"format": "csv", "uri": "s3://bucket/.."}, "must not have . or ..", at="[train].uri"),
-    _dataset({"format": "csv", "uri": "s3://key:secret@bucket/a"}, "must not hold credentials", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "/data/../etc"}, "must not contain . or ..", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "s3://bucket/.."}, "must not contain . or ..", at="[train].uri"),
+    _dataset({"format": "csv", "uri": "s3://key:secret@bucket/a"}, "must not contain credentials", at="[train].uri"),
     _dataset({"format": "csv", "uri": "/data", "options": ["shuffle"]}, "must be of type object", at=".train.options"),
     _dataset({"format": "csv", "uri": "/data", "split": "no"}, "must be of type boolean", at=".train.split"),
     Bad(
         "spec.worker.podTemplate",
-        "less than the CPUs that the pod asks for",
+        "less than the CPUs that the pod requests",
         {
             "spec.datasets": FILES,  # which take a CPU more
             "spec.worker.podTemplate": {
@@ -508,7 +510,7 @@ DATASETS = [
     ),
     Bad(
         "spec.datasets",
-        "with build give the trainer a DataConfig",
+        "with build pass a DataConfig to the trainer",
         {"spec.trainer": {"build": "m:f"}, "spec.datasets": {"train": {**FILES["train"], "split": False}}},
     ),
     _no_cpu("0"),
@@ -541,16 +543,18 @@ DRAIN = [
     _one("spec.worker.drainSeconds", 86401, "less than or equal to 86400"),
 ]
 RESUME_FROM = [
-    _one("spec.resumeFrom", {}, "exactly one of trainJob and checkpoint is needed"),
+    _one("spec.resumeFrom", {}, "exactly one of trainJob and checkpoint must be set"),
     _one("spec.resumeFrom", {"trainJob": "a", "checkpoint": "/runs/a/c"}, "exactly one of trainJob and checkpoint"),
     _one("spec.resumeFrom", {"checkpoint": "/c", "best": True}, "needs trainJob", at="spec.resumeFrom.best"),
     _one("spec.resumeFrom", {"trainJob": "A/b"}, "should match", at="spec.resumeFrom.trainJob"),
     _one("spec.resumeFrom", {"checkpoint": "runs/c"}, "should match", at="spec.resumeFrom.checkpoint"),
-    _one("spec.resumeFrom", {"checkpoint": "/runs/../etc"}, "must not have . or ..", at="spec.resumeFrom.checkpoint"),
+    _one(
+        "spec.resumeFrom", {"checkpoint": "/runs/../etc"}, "must not contain . or ..", at="spec.resumeFrom.checkpoint"
+    ),
     _one(
         "spec.resumeFrom",
         {"checkpoint": "s3://key:secret@bucket/c"},
-        "must not hold credentials",
+        "must not contain credentials",
         at="spec.resumeFrom.checkpoint",
     ),
     _unknown("spec.resumeFrom.namespace", "other"),

@@ -49,9 +49,7 @@ def test_an_older_crd_is_refused_in_a_sentence_and_a_newer_one_is_waited_for(kub
     operator.launch()
     assert operator.wait() == 1
     said = operator.log.read_text()
-    assert (
-        "is older than this operator needs (spec.env: gone; status.phase: 'Restarting' is no choice any more)" in said
-    )
+    assert "is older than this operator needs (spec.env: missing; status.phase: 'Restarting' is not allowed)" in said
     assert "kubectl apply --server-side -f crds/" in said
     assert "Traceback" not in said
     operator.launch()

@@ -18,7 +18,7 @@ class Backend(Model):
     name: Literal["gloo", "nccl", "rabit"] | None = Field(
         default=None,
         description="How workers communicate. Torch: gloo or nccl; default nccl with GPUs, gloo without. "
-        "XGBoost: rabit, the default. Other frameworks have no choice.",
+        "XGBoost: rabit, the default. Other frameworks have no such option.",
     )
     timeout_seconds: int | None = Field(
         default=None,
@@ -49,7 +49,7 @@ BACKEND_RULES = (
             f"(self.trainer.backend.name in ['gloo', 'nccl'] && {_IS_TORCH}) || "
             f"(self.trainer.backend.name == 'rabit' && {_IS_XGBOOST})",
         ),
-        "Torch has gloo and nccl, XGBoost has rabit, and other frameworks have no choice; remove it",
+        "Torch supports gloo and nccl, XGBoost supports rabit, other frameworks have no such option; remove it",
     ),
     (
         ".trainer.backend.name",
@@ -59,11 +59,11 @@ BACKEND_RULES = (
     (
         ".trainer.backend.timeoutSeconds",
         _only("timeoutSeconds", _IS_TORCH),
-        "only Torch has it; remove it",
+        "only Torch supports it; remove it",
     ),
     (
         ".trainer.backend.initMethod",
         _only("initMethod", _IS_TORCH),
-        "only Torch has it; remove it",
+        "only Torch supports it; remove it",
     ),
 )

@@ -1,4 +1,4 @@
-"""What all models of the resource share: frozen, camelCase, no unknown fields, bounds."""
+"""What all models of the resource share: frozen, camelCase, strict about unknown fields, bounded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Model(BaseModel):
-    """A part of the spec. Unknown fields are errors, so that a typing error is no surprise later."""
+    """A part of the spec. Unknown fields are errors, so that a typo is found at once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, alias_generator=to_camel)
 
@@ -21,21 +21,21 @@ class StatusModel(BaseModel):
 
 
 def planned(description: str) -> Any:
-    """A field whose behaviour is not there yet: known by name, absent from the CRD, refused by the parser."""
+    """A field that is not implemented yet: a known name, absent from the CRD, rejected by the parser."""
     return Field(default=None, description=description, json_schema_extra={"planned": True})
 
 
 def time_limit(description: str, *, least: int = 1) -> Any:
-    """Seconds, a year at most; none when absent. Stands in `crd.MUTABLE_FIELDS` too."""
-    words = f"{description} May be changed at any time."
-    return Field(default=None, ge=least, le=31_536_000, description=words)
+    """Seconds, at most a year; no limit when absent. Must be in `crd.MUTABLE_FIELDS` too."""
+    text = f"{description} May be changed at any time."
+    return Field(default=None, ge=least, le=31_536_000, description=text)
 
 
 def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
     """CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
 
-    The path starts with a dot and is relative to where the rules stand; empty means that very
-    place. The API server puts the whole path before the message, so the message leaves it out.
+    The path starts with a dot and is relative to the object that has the rules; empty means that
+    object. The API server prefixes the message with the full path, so the message omits it.
     """
     validations = [
         {"rule": rule, "message": message, **({"fieldPath": path} if path else {})} for path, rule, message in checks
@@ -58,7 +58,7 @@ FreeObject = dict[str, Any]
 
 
 def free(description: str, *, max_properties: int = 64) -> Any:
-    """A free-form object: kept as it is, checked by whom it is meant for."""
+    """A free-form object: kept unchanged, validated by its consumer."""
     return Field(
         default=None,
         description=description,

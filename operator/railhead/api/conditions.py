@@ -1,6 +1,6 @@
 """Conditions of a TrainJob, in the form of metav1.Condition.
 
-`Reconciling` and `Stalled` stand in the list only while they are True; a failed job has
+`Reconciling` and `Stalled` are in the list only while they are True; a failed job has
 both `Failed` and `Stalled`, because generic tools know only the latter.
 """
 
@@ -30,10 +30,10 @@ class Condition(StatusModel):
 
     type: str = Field(max_length=316, description="CamelCase name of the condition.")
     status: Literal["True", "False", "Unknown"] = Field(description="True, False or Unknown.")
-    reason: str = Field(max_length=128, description="CamelCase word for the last change.")
-    message: str = Field(default="", max_length=4096, description="A sentence for people.")
+    reason: str = Field(max_length=128, description="CamelCase reason for the last change.")
+    message: str = Field(default="", max_length=4096, description="Human-readable message.")
     observed_generation: int = Field(
-        default=0, description="Generation that the condition is about.", json_schema_extra={"format": "int64"}
+        default=0, description="Generation that the condition was set for.", json_schema_extra={"format": "int64"}
     )
     last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
 
@@ -41,10 +41,10 @@ class Condition(StatusModel):
 def merge_conditions(
     old: Iterable[Condition], new: Iterable[Condition], *, remove: Collection[str] = ()
 ) -> list[Condition]:
-    """The old conditions with the new ones in the place of those of their types, without the types to remove.
+    """The old conditions, replaced by the new ones of the same type, without the types to remove.
 
     A condition keeps its transition time while its status does not change. Ours come first, in `ORDER`; those of
-    other controllers keep their places behind them, as many as there is room for.
+    other controllers follow in their order, up to `MAX_CONDITIONS`.
     """
     before = {condition.type: condition for condition in old}
     merged = {type_: condition for type_, condition in before.items() if type_ not in remove}

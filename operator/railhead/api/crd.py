@@ -16,7 +16,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 
 LABELS = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/version": __version__}
-LIMIT_BYTES = 262_144  # beyond it a plain `kubectl apply` fails
+LIMIT_BYTES = 262_144  # above it a plain `kubectl apply` fails
 FILE_NAME = f"{names.GROUP}_{names.PLURAL}.yaml"
 HEADER = "# Generated from operator/railhead/api by `make generate`; do not edit.\n"
 
@@ -30,17 +30,17 @@ def _column(name: str, path: str, *, type_: str = "string", is_wide: bool = Fals
 
 COLUMNS = [
     _column("Phase", ".status.phase", description="Summary of the conditions."),
-    _column("Workers", ".status.workers.ready", type_="integer", description="Worker pods that run."),
-    _column("Attempt", ".status.attempt", type_="integer", description="Lives of the head pod."),
+    _column("Workers", ".status.workers.ready", type_="integer", description="Running worker pods."),
+    _column("Attempt", ".status.attempt", type_="integer", description="Current attempt."),
     _column("Checkpoint", ".status.checkpoint.index", type_="integer", description="Newest committed checkpoint."),
-    _column("Age", ".metadata.creationTimestamp", type_="date", description="Since the job was created."),
+    _column("Age", ".metadata.creationTimestamp", type_="date", description="Time since the job was created."),
     _column("Loss", ".status.progress.metrics.loss", is_wide=True, description="Metric named loss."),
     _column("Head", ".status.head.pod", is_wide=True, description="Head pod of the current attempt."),
     _column("URI", ".status.checkpoint.uri", is_wide=True, description="Newest committed checkpoint."),
 ]
 
 
-# What may change while the job runs: fields of the spec, and of a field of it.
+# What may change while the job runs: fields of the spec, and subfields of one.
 MUTABLE_FIELDS = frozenset(
     {
         "suspend",
@@ -55,9 +55,9 @@ MUTABLE = {"scaling": {"desiredWorkers"}}
 
 
 def immutability_rules(schema: Schema, *, path: str = "") -> list[dict[str, str]]:
-    """One rule per field: its value and its presence stay as they were when the job was created.
+    """One rule per field: its value and presence must not change after creation.
 
-    A field with mutable parts gets a rule for each of the others instead.
+    A field with mutable subfields gets a rule for each of its other subfields instead.
     """
     rules = []
     for field, inner in schema["properties"].items():
@@ -79,7 +79,7 @@ def immutability_rules(schema: Schema, *, path: str = "") -> list[dict[str, str]
 
 def build_spec_schema() -> Schema:
     spec = build_schema(TrainJobSpec)
-    for field in ("scaling", "head", "worker"):  # so that defaults inside apply when the object is left out
+    for field in ("scaling", "head", "worker"):  # so that the defaults inside apply when the object is omitted
         inner = spec["properties"][field]["properties"]
         spec["properties"][field]["default"] = {n: p["default"] for n, p in inner.items() if "default" in p}
     for check in immutability_rules(spec):
@@ -88,7 +88,7 @@ def build_spec_schema() -> Schema:
 
 
 def build_status_schema() -> Schema:
-    """The status: nothing in it is required and nothing has a default of its own."""
+    """The status: none of its fields is required or has its own default."""
     status: Schema = _without_defaults(build_schema(JobStatus))
     status["default"] = {"observedGeneration": -1, "attempt": 0, "round": 0}
     status["properties"]["phase"]["enum"] = [p for p in status["properties"]["phase"]["enum"] if p]
@@ -106,7 +106,7 @@ def _without_defaults(node: Any) -> Any:
 
 
 def build_crd() -> dict[str, Any]:
-    """The whole CustomResourceDefinition."""
+    """The complete CustomResourceDefinition."""
     root = {
         "type": "object",
         "description": "A distributed training run with Ray Train, from its code to its checkpoints.",
@@ -116,7 +116,7 @@ def build_crd() -> dict[str, Any]:
                 "rule": f"size(self.metadata.name) <= {names.MAX_JOB_NAME} && "
                 "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
                 "message": f"metadata.name: at most {names.MAX_JOB_NAME} lower-case letters, digits and -, "
-                "beginning with a letter, for pods and a Service are named after it",
+                "starting with a letter, because pods and a Service are named after it",
             }
         ],
         "properties": {
@@ -161,7 +161,7 @@ def render() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Writes the CRD, or checks that the file is fresh.")
+    parser = argparse.ArgumentParser(description="Writes the CRD, or checks that the file is up to date.")
     parser.add_argument("file", type=Path)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""spec.env and spec.envFrom: Kubernetes' EnvVar and EnvFromSource, typed so that errors show at once."""
+"""spec.env and spec.envFrom: Kubernetes' EnvVar and EnvFromSource, typed so that errors are found at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import ConfigDict, Field
 from railhead.api.base import Model, Name, rules
 
 ENV_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# How operator and driver speak to each other and to Ray: a user's value there breaks the job in ways hard to read.
+# Used between operator, driver and Ray: a user's value would break the job in ways that are hard to diagnose.
 RESERVED = (
     "{0}.startsWith('RAILHEAD_') || {0}.startsWith('RAY_AUTH_') || {0}.startsWith('RAY_OVERRIDE_') || "
     "{0} in ['RAY_ADDRESS', 'RAY_TRAIN_CALLBACKS', 'PYTHONPATH', 'CUDA_VISIBLE_DEVICES', 'NVIDIA_VISIBLE_DEVICES']"
 )
-RESERVED_WORDS = (
+RESERVED_MESSAGE = (
     "RAILHEAD_*, RAY_AUTH_*, RAY_OVERRIDE_*, RAY_ADDRESS, RAY_TRAIN_CALLBACKS, PYTHONPATH, CUDA_VISIBLE_DEVICES and "
     "NVIDIA_VISIBLE_DEVICES are reserved"
 )
@@ -67,8 +67,8 @@ class EnvVar(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            (".name", f"!({RESERVED.format('self.name')})", RESERVED_WORDS),
-            ("", "!(has(self.value) && has(self.valueFrom))", "value and valueFrom exclude each other"),
+            (".name", f"!({RESERVED.format('self.name')})", RESERVED_MESSAGE),
+            ("", "!(has(self.value) && has(self.valueFrom))", "value and valueFrom are mutually exclusive"),
         )
     )
     name: str = Field(min_length=1, max_length=256, pattern=ENV_NAME, description="Name of the variable.")
@@ -77,7 +77,7 @@ class EnvVar(Model):
 
 
 class EnvSource(Model):
-    """A whole ConfigMap or Secret of the same namespace."""
+    """All keys of a ConfigMap or Secret of the same namespace."""
 
     name: Name = Field(description="Name of the ConfigMap or Secret.")
     optional: bool | None = Field(default=None, description="Whether the pod may start without it.")
@@ -96,7 +96,7 @@ class EnvFrom(Model):
         )
     )
     prefix: str | None = Field(
-        default=None, max_length=256, pattern=ENV_NAME, description="Put before each key to make the variable's name."
+        default=None, max_length=256, pattern=ENV_NAME, description="Prefix of the variables' names."
     )
     config_map_ref: EnvSource | None = Field(default=None, description="All keys of a ConfigMap.")
     secret_ref: EnvSource | None = Field(default=None, description="All keys of a Secret.")

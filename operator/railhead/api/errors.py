@@ -1,10 +1,10 @@
-"""What a user is told when a TrainJob cannot be understood."""
+"""The error for a TrainJob with an invalid spec."""
 
 from __future__ import annotations
 
 
 class InvalidSpec(ValueError):
-    """A TrainJob whose spec cannot be acted on.
+    """A TrainJob whose spec is invalid.
 
     Attributes:
         field: the path of the field at fault, as the user wrote it (`spec.scaling.numWorkers`).

@@ -1,4 +1,4 @@
-"""A TrainJob as one value, and the parser that makes it of the API server's JSON."""
+"""The key of a TrainJob, and the parser of its spec from the API server's JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railhead.api.spec import TrainJobSpec
 
 @dataclass(frozen=True)
 class JobKey:
-    """Which job: the key of the work queue."""
+    """Identifies a job: the key of the work queue."""
 
     namespace: str
     name: str
@@ -25,7 +25,7 @@ def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
     """The spec of a stored TrainJob.
 
     Raises:
-        InvalidSpec: for an object stored under another schema, with the field at fault.
+        InvalidSpec: the object was stored under another schema; names the field at fault.
     """
     if len(name) > MAX_JOB_NAME:
         raise InvalidSpec("metadata.name", f"longer than {MAX_JOB_NAME} characters; choose a shorter name")
@@ -49,7 +49,7 @@ def _first_error(error: ValidationError) -> InvalidSpec:
 
 
 def _planned_in_use(model: type[BaseModel], raw: Any, path: str) -> Iterator[str]:
-    """Asked before the values are checked: what is wrong with such a field is that it is there."""
+    """Checked before the values: such a field must not be set at all."""
     if not isinstance(raw, dict):
         return
     for field, info in model.model_fields.items():

@@ -1,7 +1,7 @@
-"""Names of a job's children, as pure functions of what they stand for.
+"""Names of a job's children, as pure functions of their identity.
 
-Doing a thing twice does it once because the second create meets the first one's name. All
-names stay within 63 characters, so that they also serve as labels and host names.
+This makes creates idempotent: the second create fails on the first one's name. All names
+stay within 63 characters, so that they also serve as labels and host names.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_ATTEMPT = 9999
 
 
 def tag(uid: str) -> str:
-    """Six characters of the uid: a new job of an old name gets names of its own."""
+    """Six characters of the uid: a new job with an old name gets its own child names."""
     return uid.replace("-", "")[:6]
 
 
@@ -62,7 +62,7 @@ def worker_name(job: str, uid: str, *, attempt: int, slot: int, round_: int) -> 
 
 
 def head_host(job: str, uid: str, *, namespace: str, attempt: int) -> str:
-    """DNS name of one attempt's head: another attempt's head has another name."""
+    """DNS name of one attempt's head; each attempt has its own."""
     return f"{head_name(job, uid, attempt)}.{service_name(job, uid)}.{namespace}.svc"
 
 
@@ -83,7 +83,7 @@ def run_name(job: str, uid: str, wanted: str | None) -> str:
 
 
 def child_labels(job: str, uid: str) -> dict[str, str]:
-    """Labels of every child. Nothing is copied from the TrainJob: GitOps tools would claim it."""
+    """Labels of every child. Copies none from the TrainJob: GitOps tools would claim the child."""
     return {
         "app.kubernetes.io/name": "railhead",
         "app.kubernetes.io/component": "training",

@@ -1,7 +1,7 @@
-"""podTemplate: a PodTemplateSpec of which only the parts that Railhead touches are typed.
+"""podTemplate: a PodTemplateSpec with schemas only for the parts that Railhead touches.
 
-The whole PodSpec would make the CRD too large for a plain `kubectl apply`; the rest is
-kept as it is and checked by the API server when the pod is made.
+The full PodSpec would make the CRD too large for a plain `kubectl apply`; the rest is
+kept unchanged and validated by the API server when the pod is created.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 
 from railhead.api.base import rules
-from railhead.api.env import RESERVED, RESERVED_WORDS
+from railhead.api.env import RESERVED, RESERVED_MESSAGE
 from railhead.api.names import CONTAINER
 from railhead.api.pod_limits import CONTAINER_RULES, check_ray_resources
 from railhead.api.quantities import QUANTITY
@@ -41,44 +41,44 @@ def _amounts(description: str) -> dict[str, Any]:
 
 
 _CONTAINER = {
-    "image": _text("Image of a further container; the one named ray has spec.image.", 512),
-    "command": _list("Command of a further container.", {"type": "string", "maxLength": 4096}, 64),
-    "args": _list("Arguments of a further container.", {"type": "string", "maxLength": 4096}, 64),
+    "image": _text("Image of an additional container; the one named ray has spec.image.", 512),
+    "command": _list("Command of an additional container.", {"type": "string", "maxLength": 4096}, 64),
+    "args": _list("Arguments of an additional container.", {"type": "string", "maxLength": 4096}, 64),
     "env": _named("Environment of the container.", 128, {}),
     "resources": {
         "type": "object",
-        "description": "Resources of a further container; of the one named ray only limits.cpu and huge pages.",
-        "properties": {"requests": _amounts("What is asked for."), "limits": _amounts("What is granted at most.")},
+        "description": "Resources of an additional container; for the one named ray only limits.cpu and huge pages.",
+        "properties": {"requests": _amounts("Requested amounts."), "limits": _amounts("Maximum amounts.")},
         **FREE,
     },
 }
 _CONTAINERS = _named(
-    "The container named ray, to change it, and further ones.",
+    "The container named ray, to change it, and additional ones.",
     16,
     _CONTAINER,
     **rules(
         (
             "",
             "self.name != 'ray' || !(has(self.image) || has(self.command) || has(self.args))",
-            "the container named ray has its image from spec.image, and its command and args from Railhead",
+            "the container named ray gets its image from spec.image, and its command and args from Railhead",
         ),
         (
             "",
             f"self.name != 'ray' || !has(self.env) || self.env.all(e, !({RESERVED.format('e.name')}))",
-            f"env of the container named ray: {RESERVED_WORDS}",
+            f"env of the container named ray: {RESERVED_MESSAGE}",
         ),
         *CONTAINER_RULES,
-        ("", "self.name == 'ray' || has(self.image)", "a container beside the one named ray needs an image"),
+        ("", "self.name == 'ray' || has(self.image)", "every container except the one named ray needs an image"),
     ),
 )
 _SET_BY_RAILHEAD = ("hostname", "subdomain", "restartPolicy")
 _SPEC = {
     "type": "object",
-    "description": "PodSpec: what is not named here is kept as it is.",
+    "description": "PodSpec: fields not listed here are kept unchanged.",
     **FREE,
     "properties": {
         "containers": _CONTAINERS,
-        "volumes": _named("Further volumes.", 64, {}),
+        "volumes": _named("Additional volumes.", 64, {}),
         **{name: _text("Set by Railhead.", 253) for name in _SET_BY_RAILHEAD},
     },
     **rules(
@@ -86,7 +86,7 @@ _SPEC = {
         (
             ".volumes",
             "!has(self.volumes) || self.volumes.all(v, !v.name.startsWith('railhead-'))",
-            "names that begin with railhead- are reserved",
+            "names that start with railhead- are reserved",
         ),
     ),
 }
@@ -102,7 +102,7 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
                     **_MAP,
                     "description": "Labels of the pods.",
                     "additionalProperties": {"type": "string", "maxLength": 63},
-                    **rules(("", "self.all(k, !k.startsWith('railhead.dev/'))", "keys of railhead.dev are reserved")),
+                    **rules(("", "self.all(k, !k.startsWith('railhead.dev/'))", "keys in railhead.dev/ are reserved")),
                 },
                 "annotations": {
                     **_MAP,
@@ -117,26 +117,26 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
 
 
 def check_pod_template(template: dict[str, Any]) -> dict[str, Any]:
-    """What the builders rely on, for objects that were stored under an older schema.
+    """Checks what the builders rely on, for objects stored under an older schema.
 
     Raises:
-        ValueError: with the part at fault.
+        ValueError: names the part at fault.
     """
     for key, value in template.items():
         if key not in ("metadata", "spec"):
-            raise ValueError(f"{key}: only metadata and spec are known")
+            raise ValueError(f"{key}: only metadata and spec are supported")
         if not isinstance(value, dict):
             raise ValueError(f"{key}: must be an object")
     for key in ("labels", "annotations"):
         values = template.get("metadata", {}).get(key) or {}
         if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-            raise ValueError(f"metadata.{key}: must map text to text")
+            raise ValueError(f"metadata.{key}: must map strings to strings")
     for key in ("containers", "initContainers", "volumes"):
         items = template.get("spec", {}).get(key, [])
         if not isinstance(items, list) or not all(
             isinstance(i, dict) and isinstance(i.get("name"), str) for i in items
         ):
-            raise ValueError(f"spec.{key}: must be a list of objects with a name each")
+            raise ValueError(f"spec.{key}: must be a list of objects, each with a name")
     for container in template.get("spec", {}).get("containers", []):
         if container["name"] == CONTAINER and container.get("resources") is not None:
             check_ray_resources(container["resources"])

@@ -1,4 +1,4 @@
-"""spec.head, spec.worker, spec.imagePullSecrets: what the pods look like beside the training itself."""
+"""spec.head, spec.worker, spec.imagePullSecrets: the pods, apart from the training itself."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class HeadConfig(Model):
         description="Resources of the head pod. Default: cpu 2 and memory 4Gi, with spec.datasets 8Gi.",
     )
     pod_template: PodTemplate | None = Field(
-        default=None, description="PodTemplateSpec that goes over spec.podTemplate for the head pod."
+        default=None, description="PodTemplateSpec merged over spec.podTemplate for the head pod."
     )
 
 
 class Worker(Model):
-    """The worker pods, beside resourcesPerWorker."""
+    """The worker pods, apart from resourcesPerWorker."""
 
     extra_resources: AddedResources | None = Field(
         default=None,
-        description="CPU and memory per pod beside the workers, for Ray Data's tasks and those of the user's own. "
+        description="CPU and memory per pod in addition to the workers', for tasks of Ray Data and of your own code. "
         "Default with spec.datasets or trainer.validationFunction: cpu 1.",
     )
     overhead: AddedResources | None = Field(
@@ -40,21 +40,21 @@ class Worker(Model):
     )
     shared_memory: Quantity = Field(
         default="512Mi",
-        description="Size of /dev/shm beside the object store; it counts towards the pod's memory.",
+        description="Size of /dev/shm in addition to the object store; it counts towards the pod's memory.",
         json_schema_extra=rules(at_least("1Mi", why="a number without a unit is in bytes")),
     )
     object_store: Quantity | None = Field(
         default=None,
         description="Ray's object store in each worker pod, at least 80Mi. Default: 256Mi, with spec.datasets 1Gi.",
-        json_schema_extra=rules(at_least("80Mi", why="Ray starts with no less")),
+        json_schema_extra=rules(at_least("80Mi", why="Ray does not start with less")),
     )
     pod_template: PodTemplate | None = Field(
-        default=None, description="PodTemplateSpec that goes over spec.podTemplate for the worker pods."
+        default=None, description="PodTemplateSpec merged over spec.podTemplate for the worker pods."
     )
     drain_seconds: int | None = Field(
         default=None,
         ge=1,
         le=86400,
-        description="How long a worker pod that is asked to end (a drain, an eviction, a spot instance) trains on: "
-        "ray.train.get_preemption_info() tells train_func, which may take a last checkpoint. Default: it ends at once.",
+        description="How long a worker pod keeps training after SIGTERM (a drain, an eviction, a spot instance): "
+        "train_func sees it in ray.train.get_preemption_info() and may save a checkpoint. Default: it exits at once.",
     )

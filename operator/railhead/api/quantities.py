@@ -1,4 +1,4 @@
-"""Amounts of resources as a user writes them, and the rules that catch wrong units at `kubectl apply`."""
+"""Resource amounts as a user writes them, and the rules that catch wrong units at `kubectl apply`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=RESOUR
 
 
 def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
-    """A rule for one quantity. A bare number is in bytes, which is hardly ever what was meant."""
+    """A rule for one quantity. A bare number is in bytes, which is hardly ever intended."""
     return "", f"quantity(string(self)).compareTo(quantity('{amount}')) >= 0", f"must be at least {amount}: {why}"
 
 
@@ -33,7 +33,7 @@ NO_NEGATIVE = ("", "self.all(k, !string(self[k]).startsWith('-'))", "no amount m
 MORE_THAN_NOTHING = (
     "",
     "self.all(k, string(self[k]).matches('[1-9]'))",
-    "every amount must be more than 0; leave a resource out for its default",
+    "every amount must be greater than 0; remove a resource to use its default",
 )
 CPU = (
     "",
@@ -48,7 +48,7 @@ MEMORY = (
 COMPUTE_KEYS = (
     "",
     "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'])",
-    "a key must be cpu, memory or ephemeral-storage; other resources belong to scaling.resourcesPerWorker",
+    "a key must be cpu, memory or ephemeral-storage; set other resources in scaling.resourcesPerWorker",
 )
 ANY_KEYS = (
     "",
@@ -63,7 +63,7 @@ WHOLE_DEVICES = (
 
 
 def _check_devices(resources: dict[str, str]) -> dict[str, str]:
-    """For objects that were stored under an older schema: no part of a GPU has a place in a pod or in Ray's view."""
+    """For objects stored under an older schema: pods and Ray's node resources need whole devices."""
     for name, amount in resources.items():
         if "/" in name and not amount.isdecimal():
             raise ValueError(f"{name}: {WHOLE_DEVICES[2]}")

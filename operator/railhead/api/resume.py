@@ -1,4 +1,4 @@
-"""spec.resumeFrom: what the first attempt begins from when the run has no checkpoint of its own."""
+"""spec.resumeFrom: what the first attempt starts from when the run has no checkpoint yet."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class ResumeFrom(Model):
 
     model_config = ConfigDict(
         json_schema_extra=rules(
-            ("", "has(self.trainJob) != has(self.checkpoint)", "exactly one of trainJob and checkpoint is needed"),
+            ("", "has(self.trainJob) != has(self.checkpoint)", "exactly one of trainJob and checkpoint must be set"),
             (".best", "!self.best || has(self.trainJob)", "needs trainJob"),
         )
     )
     train_job: Name | None = Field(
         default=None,
-        description="Name of a TrainJob of the same namespace, which must have ended. Its newest checkpoint is taken.",
+        description="Name of a finished TrainJob of the same namespace. Its newest checkpoint is used.",
     )
     checkpoint: CheckpointLocation | None = Field(
         default=None, description="Path or URI of a checkpoint's folder, which all pods can read."
     )
-    best: bool = Field(default=False, description="Takes status.bestCheckpoint of trainJob instead of the newest.")
+    best: bool = Field(default=False, description="Uses status.bestCheckpoint of trainJob instead of the newest.")

@@ -8,13 +8,13 @@ from pydantic import ConfigDict, Field
 
 from railhead.api.base import Function, Model, Name, rules
 
-# Where the pods' own volumes and the image's system stand.
+# Folders of the pods' own volumes and of the image's system.
 OWN_FOLDERS = "bin|boot|dev|etc|lib|lib64|opt/railhead|proc|run|sbin|sys|tmp/railhead|usr|var/run"
 
-# An absolute path, or a URI that pyarrow knows: of storagePath, of datasets and of a checkpoint to begin from.
+# An absolute path, or a URI that pyarrow supports: for storagePath, datasets and a checkpoint to start from.
 LOCATION = r"^(/[^/\s]\S*|(s3|gs|gcs|abfs|abfss|hdfs|viewfs)://\S+)$"
-NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not have . or .. as a part")
-# A password, or for S3 any user, before the host; an `@` of the path is none. A secret may hold slashes.
+NO_DOTS = ("", "!self.matches('(^|/)[.][.]?(/|$)')", "must not contain . or .. as a path segment")
+# A password, or for S3 any user, before the host; an `@` in the path does not count. A secret may contain slashes.
 URI_SECRET = "^((s3|gs|gcs|abfs|abfss)://[^/?@]*:.*@|s3://[^/?]*@|(hdfs|viewfs)://[^/?@]*:[^/?@]*@)"
 QUERY_SECRET = (
     "(?i)[?&](access_key|access_key_id|secret_key|secret_access_key|session_token|account_key|sas_token|sig"
@@ -23,7 +23,7 @@ QUERY_SECRET = (
 NO_CREDENTIALS = (
     "",
     f"!self.matches('{URI_SECRET}') && !self.matches('{QUERY_SECRET}')",
-    "must not hold credentials, for everybody can read them here; put them into a Secret and name it in spec.envFrom",
+    "must not contain credentials, because they can be read here; put them into a Secret and name it in spec.envFrom",
 )
 
 
@@ -49,7 +49,7 @@ class CheckpointConfig(Model):
             (
                 ".scoreOrder",
                 "!has(self.scoreOrder) || has(self.scoreAttribute)",
-                "needs scoreAttribute, the metric that is compared",
+                "needs scoreAttribute, the metric to compare",
             )
         )
     )
@@ -57,7 +57,7 @@ class CheckpointConfig(Model):
         default=None,
         ge=1,
         le=10000,
-        description="How many checkpoints are kept; Ray is told at least 2. Default: all.",
+        description="How many checkpoints to keep; Ray is configured with at least 2. Default: all.",
     )
     score_attribute: str | None = Field(
         default=None, min_length=1, max_length=128, description="Metric by which checkpoints are ranked."
@@ -87,12 +87,12 @@ class Run(Model):
             (
                 ".storageVolume",
                 "!has(self.storageVolume) || self.storagePath.startsWith('/')",
-                "storagePath must be an absolute path when a volume is mounted there; remove one of both",
+                "storagePath must be an absolute path when a volume is mounted there; change it or remove the volume",
             ),
             (
                 ".storagePath",
                 f"!has(self.storageVolume) || !self.storagePath.matches('^/({OWN_FOLDERS})(/|$)')",
-                "a volume cannot be mounted over a folder of the system or of Railhead; choose another path",
+                "a volume cannot be mounted over a system folder or one of Railhead's; choose another path",
             ),
         )
     )
@@ -101,7 +101,7 @@ class Run(Model):
         min_length=1,
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="Name of the Ray Train run. Default: job name and uid. A fixed name goes on where an "
+        description="Name of the Ray Train run. Default: job name and uid. A fixed name continues where an "
         "earlier job of that name stopped.",
     )
     storage_path: str = Field(
@@ -124,13 +124,13 @@ class Run(Model):
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] | None = Field(
         default=None,
-        description="Level of Ray Train's own log lines (LoggingConfig.log_level); not of the code's. Needs Ray 2.56. "
+        description="Level of Ray Train's own log lines (LoggingConfig.log_level); not of your code's. Needs Ray 2.56. "
         "Default: INFO.",
     )
     callbacks: list[Function] | None = Field(
         default=None,
         min_length=1,
         max_length=16,
-        description="module:Class of callbacks derived from ray.train.UserCallback, made without arguments. "
+        description="module:Class of subclasses of ray.train.UserCallback, instantiated without arguments. "
         "They run in the head pod.",
     )

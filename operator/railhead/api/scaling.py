@@ -1,4 +1,4 @@
-"""spec.scaling: Ray Train's ScalingConfig and how its workers are spread over pods."""
+"""spec.scaling: Ray Train's ScalingConfig, and how its workers are distributed over pods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.api.base import Model, rules
 from railhead.api.quantities import WorkerResources
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-# As Ray has it: value, !value, in(a, b), !in(a, b). An empty value chooses nothing, so it is refused.
+# Ray's syntax: value, !value, in(a, b), !in(a, b). An empty value matches nothing, so it is rejected.
 LabelKey = Annotated[str, Field(min_length=1, max_length=253, pattern=rf"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?{_LABEL}$")]
 LabelValue = Annotated[
     str, Field(min_length=1, max_length=1024, pattern=rf"^!?({_LABEL}|in\({_LABEL}(, ?{_LABEL})*\))$")
@@ -18,26 +18,26 @@ LabelValue = Annotated[
 LABELS_OF_RAY = (
     "",
     "self.all(k, !k.startsWith('ray.io/'))",
-    "labels of ray.io are Ray's own; name a label of the nodes in Kubernetes, or use acceleratorType",
+    "labels of ray.io are reserved by Ray; use a label of the Kubernetes nodes, or acceleratorType",
 )
 START_WAIT_SECONDS = 120  # default of startWaitSeconds
 RESIZE_INTERVAL_SECONDS = 60  # default of elasticResizeMonitorIntervalSeconds, as in Ray Train
 
 
 class Scaling(Model):
-    """How many workers and what each of them gets: a fixed number, or between a least and a greatest one."""
+    """The workers and the resources of each: a fixed number of them, or between a minimum and a maximum."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
                 ".minWorkers",
                 "has(self.minWorkers) == has(self.maxWorkers)",
-                "minWorkers and maxWorkers are set together; a fixed number of workers is numWorkers",
+                "minWorkers and maxWorkers must be set together; use numWorkers for a fixed number of workers",
             ),
             (
                 ".numWorkers",
                 "!has(self.numWorkers) || !has(self.minWorkers)",
-                "must not be set beside minWorkers and maxWorkers",
+                "must not be set together with minWorkers and maxWorkers",
             ),
             (
                 ".maxWorkers",
@@ -53,7 +53,7 @@ class Scaling(Model):
             (
                 ".startWaitSeconds",
                 "!has(self.startWaitSeconds) || has(self.minWorkers)",
-                "needs minWorkers and maxWorkers; a fixed number of workers is always waited for",
+                "needs minWorkers and maxWorkers; with numWorkers the job always waits for all workers",
             ),
             (
                 ".elasticResizeMonitorIntervalSeconds",
@@ -76,7 +76,7 @@ class Scaling(Model):
             (
                 ".useGPU",
                 "self.useGPU || !has(self.resourcesPerWorker) || !('nvidia.com/gpu' in self.resourcesPerWorker)",
-                "must be true when resourcesPerWorker asks for nvidia.com/gpu",
+                "must be true when resourcesPerWorker requests nvidia.com/gpu",
             ),
             (
                 ".acceleratorType",
@@ -92,7 +92,7 @@ class Scaling(Model):
             (
                 ".placementStrategy",
                 "self.placementStrategy != 'STRICT_SPREAD' || self.workersPerPod == 1",
-                "STRICT_SPREAD puts each worker on a node of its own, so workersPerPod must be 1",
+                "STRICT_SPREAD puts each worker on its own node, so workersPerPod must be 1",
             ),
         )
     )
@@ -100,16 +100,16 @@ class Scaling(Model):
         default=None,
         ge=1,
         le=4096,
-        description="Number of Ray Train workers, each runs train_func once. Default: 1.",
+        description="Number of Ray Train workers; each runs train_func once. Default: 1.",
     )
     min_workers: int | None = Field(
         default=None,
         ge=1,
         le=4096,
-        description="Elastic training: with so many workers training begins and goes on. Needs Ray 2.55.",
+        description="Elastic training: the minimum number of workers to start and to keep training. Needs Ray 2.55.",
     )
     max_workers: int | None = Field(
-        default=None, ge=1, le=4096, description="Elastic training: there are never more workers than this."
+        default=None, ge=1, le=4096, description="Elastic training: the maximum number of workers."
     )
     desired_workers: int | None = Field(
         default=None,
@@ -122,14 +122,14 @@ class Scaling(Model):
         default=None,
         ge=0,
         le=86400,
-        description="Elastic training: how long the first start waits for all desired workers; then it begins "
-        "with those that are there, at least minWorkers. Default: 120.",
+        description="Elastic training: how long the first start waits for all desired workers; then it starts "
+        "with those available, at least minWorkers. Default: 120.",
     )
     elastic_resize_monitor_interval_seconds: int | None = Field(
         default=None,
         ge=0,
         le=86400,
-        description="Elastic training: a worker group is not resized before it has run for so long. Default: 60.",
+        description="Elastic training: a worker group is not resized before it has run for that long. Default: 60.",
     )
     use_gpu: bool = Field(
         default=False,
@@ -147,17 +147,17 @@ class Scaling(Model):
     )
     placement_strategy: Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"] = Field(
         default="PACK",
-        description="PACK: worker pods near each other, on the same node, else in the same zone, as far as there is "
-        "room. SPREAD: over nodes, as far as there are some. STRICT_PACK: all workers in one pod. STRICT_SPREAD: each "
-        "worker on a node of its own.",
+        description="PACK: worker pods close together, on the same node, else in the same zone, as far as "
+        "possible. SPREAD: across nodes, as far as possible. STRICT_PACK: all workers in one pod. STRICT_SPREAD: each "
+        "worker on its own node.",
     )
     accelerator_type: str | None = Field(
         default=None,
         min_length=1,
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="Type of GPU that each worker must have, in Ray's words, for example H100. A node with another "
-        "one fails the job; choose nodes with labelSelector or worker.podTemplate.",
+        description="Type of GPU that each worker needs, as Ray names it, for example H100. A node with another "
+        "type fails the job; select nodes with labelSelector or worker.podTemplate.",
     )
     label_selector: (
         Annotated[
@@ -185,5 +185,5 @@ class Scaling(Model):
 
     @property
     def least_workers(self) -> int:
-        """Without fewer than these there is no training."""
+        """With fewer than these there is no training."""
         return self.min_workers or self.num_workers or 1

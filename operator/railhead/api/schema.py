@@ -1,7 +1,7 @@
-"""pydantic's JSON schema -> the structural schema that the API server accepts.
+"""Converts pydantic's JSON schema into the structural schema that the API server accepts.
 
-References are inlined, nulls and titles dropped, free objects keep what they are given,
-and fields whose behaviour is not there yet are left out.
+Inlines references, drops nulls and titles, lets free-form objects keep unknown fields, and
+omits fields that are not implemented yet.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ DROPPED = frozenset({"title", "examples", "default_factory", "propertyNames", "c
 
 def build_schema(model: type[BaseModel]) -> Schema:
     """The structural schema of a model."""
-    whole = model.model_json_schema(by_alias=True, mode="validation")
-    return _convert(whole, whole.get("$defs") or {})
+    schema = model.model_json_schema(by_alias=True, mode="validation")
+    return _convert(schema, schema.get("$defs") or {})
 
 
 def _convert(node: Schema, defs: Schema) -> Schema:
@@ -49,7 +49,7 @@ def _convert(node: Schema, defs: Schema) -> Schema:
 
 
 def _resolve(node: Schema, defs: Schema) -> Schema:
-    """Follows a reference and drops the null of an optional field; what the field says wins."""
+    """Resolves a reference and drops the null of an optional field; the field's own keywords win."""
     for key in ("anyOf", "allOf", "oneOf"):
         options = [o for o in node.get(key) or [] if o.get("type") != "null"]
         if key in node and len(options) == 1:
@@ -64,7 +64,7 @@ def _resolve(node: Schema, defs: Schema) -> Schema:
 
 
 def _free(out: Schema) -> Schema:
-    is_of_any_form = out.get("anyForm", False)  # also a list or a text
+    is_of_any_form = out.get("anyForm", False)  # also a list or a string
     kept: Schema = {"x-kubernetes-preserve-unknown-fields": True, **({} if is_of_any_form else {"type": "object"})}
     kept.update({k: out[k] for k in ("description", "maxProperties") if k in out})
     return kept
@@ -81,7 +81,7 @@ def _convert_properties(out: Schema, defs: Schema) -> None:
 
 
 def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
-    """A map with a pattern for its keys: the API server knows that only as a rule."""
+    """A map with a pattern for its keys, which the API server supports only as a rule."""
     checks = out.setdefault(RULES, [])
     keys = node.get("propertyNames") or {}
     values = out.get("additionalProperties")
@@ -93,6 +93,6 @@ def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
         checks.append({"rule": rule, "message": f"a key must match {keys['pattern']}"})
     if "maxLength" in keys:
         rule = f"self.all(k, size(k) <= {keys['maxLength']})"
-        checks.append({"rule": rule, "message": f"a key has at most {keys['maxLength']} characters"})
+        checks.append({"rule": rule, "message": f"a key may have at most {keys['maxLength']} characters"})
     if not checks:
         del out[RULES]

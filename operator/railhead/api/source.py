@@ -13,7 +13,7 @@ Text = Annotated[str, Field(max_length=262144)]
 FileName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$")]
 
 
-# As a kubelet takes it: relative, and no part of it is "." or ".." or begins with "..".
+# As the kubelet requires: relative, and no segment is "." or ".." or starts with "..".
 RELATIVE_PATH = r"^(\.?[-A-Za-z0-9_][-A-Za-z0-9_.]*/)*\.?[-A-Za-z0-9_][-A-Za-z0-9_.]*$"
 RelativePath = Annotated[str, Field(min_length=1, max_length=512, pattern=RELATIVE_PATH)]
 
@@ -35,7 +35,7 @@ class ConfigMapSource(Model):
         default=None,
         min_length=1,
         max_length=128,
-        description="Which keys become which files; other keys are left out.",
+        description="Which keys become which files; other keys are omitted.",
         json_schema_extra={
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["path"],
@@ -43,62 +43,62 @@ class ConfigMapSource(Model):
                 (
                     "",
                     "self.all(a, !self.exists(b, b.path.startsWith(a.path + '/')))",
-                    "a path cannot be a file and the folder of another one; change one of both",
+                    "a path cannot be both a file and the folder of another one; change one of them",
                 )
             ),
         },
     )
 
 
-# Nothing that git could take for an option or for a program to run, and no credentials.
+# Excludes anything that git could read as an option or as a program to run, and credentials.
 _HOST, _PATH = r"[A-Za-z0-9][-A-Za-z0-9.]*", r"[-A-Za-z0-9._~%+@/]+"
 REPOSITORY = (
     rf"^(https://{_HOST}(:[0-9]+)?/{_PATH}"
     rf"|ssh://([A-Za-z0-9_][-A-Za-z0-9_.]*@)?{_HOST}(:[0-9]+)?/{_PATH}"
     rf"|[A-Za-z0-9_][-A-Za-z0-9_.]*@{_HOST}:[A-Za-z0-9._~/]{_PATH})$"
 )
-REPOSITORY_WORDS = "must be https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password"
+REPOSITORY_MESSAGE = "must be https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH, without a password"
 REVISION = r"^([0-9a-f]{40}|[0-9a-f]{64})$"
-REVISION_WORDS = (
-    "must be a full commit hash of 40 or 64 digits, which `git rev-parse HEAD` prints; "
-    "what a branch or tag names may change between attempts"
+REVISION_MESSAGE = (
+    "must be a full commit hash of 40 or 64 digits, as printed by `git rev-parse HEAD`; "
+    "a branch or tag could move between attempts"
 )
 
 
-def _matching(pattern: str, words: str) -> Any:
-    """A text of this form. As a rule and not as the schema's pattern, so that the refusal is in words."""
+def _matching(pattern: str, message: str) -> Any:
+    """Validates a pattern. Also a CEL rule, not the schema's pattern, so that the rejection has a clear message."""
 
     def check(text: str) -> str:
         if not re.match(pattern, text):
-            raise ValueError(words)
+            raise ValueError(message)
         return text
 
     return AfterValidator(check)
 
 
 class GitSource(Model):
-    """User code in a commit of a git repository, fetched by an init container of each pod."""
+    """User code from a commit of a git repository, fetched by an init container of each pod."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
             (
                 ".secretName",
                 "has(self.secretName) || self.repository.startsWith('https://')",
-                "ssh needs a Secret with a private key, of the type kubernetes.io/ssh-auth",
+                "ssh needs a Secret with a private key, of type kubernetes.io/ssh-auth",
             )
         )
     )
-    repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_WORDS)] = Field(
+    repository: Annotated[str, _matching(REPOSITORY, REPOSITORY_MESSAGE)] = Field(
         min_length=1,
         max_length=1024,
         description="URL of the repository: https://HOST/PATH, ssh://USER@HOST/PATH or USER@HOST:PATH.",
-        json_schema_extra=rules(("", f"self.matches(r'{REPOSITORY}')", REPOSITORY_WORDS)),
+        json_schema_extra=rules(("", f"self.matches(r'{REPOSITORY}')", REPOSITORY_MESSAGE)),
     )
-    revision: Annotated[str, _matching(REVISION, REVISION_WORDS)] = Field(
+    revision: Annotated[str, _matching(REVISION, REVISION_MESSAGE)] = Field(
         min_length=1,
         max_length=64,
-        description="Full hash of the commit, so that all attempts see the same code.",
-        json_schema_extra=rules(("", f"self.matches(r'{REVISION}')", REVISION_WORDS)),
+        description="Full hash of the commit, so that all attempts run the same code.",
+        json_schema_extra=rules(("", f"self.matches(r'{REVISION}')", REVISION_MESSAGE)),
     )
     path: RelativePath | None = Field(
         default=None, description="Folder of the repository with the modules. Default: its root."
@@ -108,24 +108,24 @@ class GitSource(Model):
         description="Secret with credentials: username and password, or ssh-privatekey and known_hosts; and ca.crt.",
     )
     image: Image | None = Field(
-        default=None, description="Image that fetches, with git and python3. Default: spec.image."
+        default=None, description="Image of the init container, with git and python3. Default: spec.image."
     )
 
 
 class ImageSource(Model):
-    """User code in an image of its own, mounted read-only in each pod (Kubernetes' image volumes)."""
+    """User code in a separate image, mounted read-only in each pod (a Kubernetes image volume)."""
 
-    reference: Image = Field(description="The image; its content is mounted, nothing in it is run.")
+    reference: Image = Field(description="The image; its content is mounted, nothing in it is executed.")
     path: RelativePath | None = Field(
         default=None, description="Folder of the image with the modules. Default: its root."
     )
     pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
-        default=None, description="When the image is pulled, as in a pod. imagePullSecrets are for it as well."
+        default=None, description="When the image is pulled, as in a pod. imagePullSecrets apply to it as well."
     )
 
 
 class Source(Model):
-    """Where the code of train_func comes from. Without it the code is in the image."""
+    """Where the code of train_func comes from. Default: the image."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -140,12 +140,12 @@ class Source(Model):
         default=None,
         min_length=1,
         max_length=32,
-        description="File name to content, for example {train.py: ...}. For small code: 262144 characters in all.",
+        description="File name to content, for example {train.py: ...}. For small code: 262144 characters in total.",
         json_schema_extra=rules(
             (
                 "",
                 "self.map(k, size(self[k])).sum() <= 262144",
-                "at most 262144 characters in all; put more code into the image or a ConfigMap",
+                "at most 262144 characters in total; put larger code into the image or a ConfigMap",
             )
         ),
     )

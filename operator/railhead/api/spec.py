@@ -1,4 +1,4 @@
-"""spec of a TrainJob: the whole of what a user asks for."""
+"""spec of a TrainJob: everything that a user can request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TrainJobSpec(Model):
         )
     )
     image: Image = Field(
-        description="Container image of head and workers: Ray 2.52 or newer and the framework, nothing of Railhead.",
+        description="Container image of head and workers: Ray 2.52 or newer and the framework, no part of Railhead.",
     )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = Field(
         default=None, description="When the image is pulled, as in a pod."
@@ -55,7 +55,7 @@ class TrainJobSpec(Model):
         default=None,
         min_length=1,
         max_length=16,
-        description="Ray Data datasets by name; train_func gets its part by ray.train.get_dataset_shard(name).",
+        description="Ray Data datasets by name; train_func gets its shard with ray.train.get_dataset_shard(name).",
     )
     env: list[EnvVar] | None = Field(
         default=None, max_length=128, description="Environment of both roles.", json_schema_extra=NAMED_LIST
@@ -70,7 +70,7 @@ class TrainJobSpec(Model):
     )
     pod_template: PodTemplate | None = Field(
         default=None,
-        description="PodTemplateSpec for both roles: node selectors, tolerations, volumes, further containers. "
+        description="PodTemplateSpec for both roles: node selectors, tolerations, volumes, additional containers. "
         "The main container is named ray.",
     )
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
@@ -79,50 +79,50 @@ class TrainJobSpec(Model):
         default=3,
         ge=0,
         le=900,
-        description="How many attempts may be lost to errors of the application, and how many in a row to "
-        "anything while no checkpoint is committed, before the job fails.",
+        description="How many attempts may be lost to errors of the application, and how many in a row for "
+        "any cause without a committed checkpoint, before the job fails.",
     )
     managed_by: str = Field(
         default="railhead.dev/operator",
         min_length=1,
         max_length=253,
         pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._/-]+$",
-        description="Which controller runs the job. Another value than the default keeps this operator's hands off.",
+        description="Which controller runs the job. This operator ignores jobs with any value other than the default.",
     )
     suspend: bool = Field(
         default=False,
-        description="The job gives its pods back and rests; false again lets it go on from its last checkpoint. "
+        description="Suspends the job, which releases its pods; with false it resumes from its last checkpoint. "
         "May be changed at any time.",
     )
     suspend_grace_seconds: int = Field(
         default=60,
         ge=0,
         le=86400,
-        description="How long a driver that is asked to end (suspend, a drain of the head's node) waits for one more "
-        "committed checkpoint.",
+        description="How long the driver waits for one more committed checkpoint after SIGTERM (suspend, a drain of "
+        "the head's node).",
     )
     resume_from: ResumeFrom | None = Field(
         default=None,
-        description="A TrainJob or a checkpoint to begin from. It is only read; the job's own run starts beside it.",
+        description="A TrainJob or a checkpoint to start from. It is only read; the job writes to its own run.",
     )
     scheduling: Any | None = planned("Queue and gang scheduling.")
     start_deadline_seconds: int | None = time_limit(
-        "From the start, or from a resume, until training runs. Then all pods are given back and the next attempt "
-        "backs off."
+        "Limit from the start, or from a resume, until training runs. After it all pods are released and the next "
+        "attempt backs off."
     )
     restart_deadline_seconds: int | None = time_limit(
-        "From a loss until training runs again. Then all pods are given back and the next attempt backs off."
+        "Limit from a loss until training runs again. After it all pods are released and the next attempt backs off."
     )
     progress_deadline_seconds: int | None = time_limit(
-        "While training runs: from one report of all ranks to the next, or from the start of the worker group to the "
-        "first. Then the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer than an epoch "
-        "with its checkpoint's upload."
+        "Limit while training runs: from one report of all ranks to the next, or from the start of the worker group "
+        "to the first. After it the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer "
+        "than an epoch and the upload of its checkpoint."
     )
     active_deadline_seconds: int | None = time_limit(
-        "From the first start, without suspended time, until the job fails because it has not finished."
+        "Limit from the first start, without suspended time. After it an unfinished job fails."
     )
     ttl_seconds_after_finished: int | None = time_limit(
-        "From the end of the job until its head pod and its other children are removed. The TrainJob and what is in "
-        "storage stay.",
+        "Time from the end of the job until its head pod and its other children are deleted. The TrainJob and its "
+        "data in storage stay.",
         least=0,
     )

@@ -1,4 +1,4 @@
-"""status of a TrainJob: what the operator and the driver have found out.
+"""status of a TrainJob: what the operator and the driver have observed.
 
 Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head,
 workers, failure and the times; the report endpoint owns progress, checkpoint, bestCheckpoint,
@@ -31,13 +31,13 @@ def _metrics(description: str) -> Any:
 
 
 class Restarts(StatusModel):
-    """How often the job had to begin again, by cause."""
+    """How often the job had to restart, by cause."""
 
     application: int = Field(default=0, description="Attempts lost to the application.")
     infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
     without_progress: int = Field(default=0, description="Attempts in a row that committed no checkpoint.")
     startup: int = Field(
-        default=0, description="Attempts given up before training ran: by a deadline, or because pods were refused."
+        default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
 
 
@@ -57,70 +57,70 @@ class WorkersStatus(StatusModel):
 
 
 class DriverWarning(StatusModel):
-    """Something that the user should change, though training runs."""
+    """Something that the user should fix although training runs."""
 
-    reason: str = _text("One CamelCase word.", 64)
+    reason: str = _text("CamelCase reason.", 64)
     message: str = _text("What it is, and what to do.", MAX_MESSAGE)
 
 
 class Resize(StatusModel):
-    """An elastic job that is to lose worker pods, right after the next committed checkpoint."""
+    """An elastic job's planned removal of worker pods, right after the next committed checkpoint."""
 
-    worker_pods: int = Field(default=0, description="Worker pods that will be left.")
+    worker_pods: int = Field(default=0, description="Worker pods that will remain.")
     after_checkpoint: int = Field(
         default=-1,
-        description="Index of the newest checkpoint when it was decided, -1 = none; the next one lets them go.",
+        description="Index of the newest checkpoint when it was decided, -1 = none; the next one releases them.",
     )
 
 
 class Waiting(StatusModel):
-    """Training does not run, and is awaited."""
+    """The job waits for training to run."""
 
-    since: str = _text("The begin of the attempt, or the loss (RFC 3339).", MAX_TIME)
+    since: str = _text("Start of the attempt, or time of the loss (RFC 3339).", MAX_TIME)
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
 class ProgressStatus(StatusModel):
-    """The latest word of the driver of one attempt."""
+    """The latest report of one attempt's driver."""
 
-    attempt: int = Field(default=0, description="Attempt that the words are about.")
+    attempt: int = Field(default=0, description="Attempt that the report is about.")
     state: str = _text("STARTING, SCHEDULING, RUNNING, RESTARTING, FINISHED or ERRORED.", 32)
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
-    workers: int = Field(default=0, description="Ray Train workers of the present worker group.")
+    workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
-    update_time: str = _text("When the driver took them (RFC 3339).", MAX_TIME)
+    update_time: str = _text("When the driver recorded them (RFC 3339).", MAX_TIME)
     warning: DriverWarning | None = Field(
         default=None,
-        description="What the user should know, though training runs; conditions Resumable, CheckpointFallback.",
+        description="What the user should fix although training runs; conditions Resumable, CheckpointFallback.",
     )
 
 
 class CheckpointStatus(StatusModel):
     """A committed checkpoint."""
 
-    uri: str = _text("Where it is.", MAX_URI)
-    index: int = Field(default=0, description="Number of the commit, counted over all attempts from 0.")
+    uri: str = _text("Its location.", MAX_URI)
+    index: int = Field(default=0, description="Number of the commit, counted from 0 over all attempts.")
     time: str = _text("When it was committed (RFC 3339).", MAX_TIME)
     metrics: Metrics = _metrics("Metrics reported with it, as text.")
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
 
 class InitialCheckpoint(StatusModel):
-    """The checkpoint that spec.resumeFrom meant when the job started."""
+    """The checkpoint that spec.resumeFrom resolved to when the job started."""
 
-    uri: str = _text("Where it is.", MAX_URI)
-    train_job: str = _text("TrainJob that it was taken from; empty when the spec named a checkpoint.", 253)
+    uri: str = _text("Its location.", MAX_URI)
+    train_job: str = _text("TrainJob that it comes from; empty when the spec named a checkpoint.", 253)
 
 
 class ResumedFromStatus(StatusModel):
-    """The checkpoint that the current attempt began from."""
+    """The checkpoint that the current attempt started from."""
 
-    uri: str = _text("Where it is.", MAX_URI)
+    uri: str = _text("Its location.", MAX_URI)
 
 
 class FailureStatus(StatusModel):
-    """The last failure; it stays when a new attempt begins."""
+    """The last failure; a new attempt does not clear it."""
 
     class_: str = Field(
         default="",
@@ -128,14 +128,14 @@ class FailureStatus(StatusModel):
         max_length=32,
         description="; ".join(f"{kind}: {policy.meaning}" for kind, policy in POLICIES.items()) + ".",
     )
-    reason: str = _text("One CamelCase word.", 128)
+    reason: str = _text("CamelCase reason.", 128)
     message: str = _text("What happened, in a sentence.", 4096)
     attempt: int = Field(default=0, description="Attempt that it ended.")
-    pod: str = _text("Pod where it was seen.", 253)
+    pod: str = _text("Pod where it was observed.", 253)
     node: str = _text("Node of that pod.", 253)
-    container: str = _text("Container where it was seen.", 253)
-    exit_code: int | None = Field(default=None, description="Exit code of the container, when there was one.")
-    time: str = _text("When the operator saw it (RFC 3339).", MAX_TIME)
+    container: str = _text("Container where it was observed.", 253)
+    exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
+    time: str = _text("When the operator observed it (RFC 3339).", MAX_TIME)
 
 
 class JobStatus(StatusModel):
@@ -143,7 +143,7 @@ class JobStatus(StatusModel):
 
     observed_generation: int = Field(
         default=-1,
-        description="Generation that the status is about; -1 = not seen yet.",
+        description="Generation that the status is about; -1 = not observed yet.",
         json_schema_extra={"format": "int64"},
     )
     phase: Phase = Field(
@@ -157,18 +157,22 @@ class JobStatus(StatusModel):
         description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback; "
         "those of other controllers are kept.",
     )
-    attempt: int = Field(default=0, description="Current attempt, from 1: one life of the head pod.")
+    attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
-    restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to begin again.")
+    restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
     start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
-    suspended_seconds: int = Field(default=0, description="How long the job was suspended, without a present rest.")
-    waiting: Waiting | None = Field(default=None, description="Since when training is awaited; absent while it runs.")
+    suspended_seconds: int = Field(
+        default=0, description="How long the job was suspended, without a current suspension."
+    )
+    waiting: Waiting | None = Field(
+        default=None, description="Since when the job waits for training; absent while it runs."
+    )
     completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
     clean_up_time: str = _text("When spec.ttlSecondsAfterFinished removed the job's children (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
-    resize: Resize | None = Field(default=None, description="Elastic training: worker pods that are about to go.")
-    progress: ProgressStatus = Field(default_factory=ProgressStatus, description="Latest word of the driver.")
+    resize: Resize | None = Field(default=None, description="Elastic training: a planned removal of worker pods.")
+    progress: ProgressStatus = Field(default_factory=ProgressStatus, description="Latest report of the driver.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="Newest committed checkpoint.")
     best_checkpoint: CheckpointStatus | None = Field(
         default=None, description="Committed checkpoint with the best run.checkpoint.scoreAttribute, of all attempts."
@@ -177,15 +181,15 @@ class JobStatus(StatusModel):
         default="", alias="runURI", max_length=MAX_URI, description="Where the run keeps its checkpoints."
     )
     resumed_from: ResumedFromStatus | None = Field(
-        default=None, description="Checkpoint that the current attempt began from."
+        default=None, description="Checkpoint that the current attempt started from."
     )
     initial_checkpoint: InitialCheckpoint | None = Field(
-        default=None, description="What spec.resumeFrom meant when the job started; the same for all attempts."
+        default=None, description="What spec.resumeFrom resolved to when the job started; the same for all attempts."
     )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
 
     def reason_of(self, type_: str) -> str | None:
-        """Why a condition stands as it does, or None when there is no such condition."""
+        """The reason of a condition, or None when there is no such condition."""
         return next((c.reason for c in self.conditions if c.type == type_), None)
 
     def has_condition(self, type_: str) -> bool:
@@ -197,7 +201,7 @@ class JobStatus(StatusModel):
 
 
 def parse_status(raw: Any) -> JobStatus:
-    """The status; a part that makes no sense counts as absent, because a status must never stop a job."""
+    """The status; an invalid part counts as absent, because a status must never stop a job."""
     values = dict(raw) if isinstance(raw, dict) else {}
     for _ in range(len(values) + 1):
         try:

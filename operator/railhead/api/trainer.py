@@ -1,4 +1,4 @@
-"""spec.trainer: what is trained, by which of Ray Train's trainers."""
+"""spec.trainer: what to train, with which of Ray Train's trainers."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from railhead.api.base import FreeObject, Function, Model, free, rules
 Argument = Annotated[str, Field(min_length=1, max_length=4096)]
 
 _IS_SCRIPT = "has(self.trainer.entrypoint)"
-# Rules of the whole spec: what a script decides itself would be accepted and ignored.
+# Rules on the spec: fields that a script decides itself would otherwise be accepted and ignored.
 SCRIPT_RULES = (
     (
         ".run.checkpoint",
         f"!{_IS_SCRIPT} || !has(self.run.checkpoint)",
-        "does not go with trainer.entrypoint; give a CheckpointConfig to the RunConfig of the script",
+        "cannot be combined with trainer.entrypoint; pass a CheckpointConfig to the RunConfig in the script",
     ),
     (
         ".run.failure",
         f"!{_IS_SCRIPT} || !has(self.run.failure)",
-        "does not go with trainer.entrypoint; give a FailureConfig to the RunConfig of the script",
+        "cannot be combined with trainer.entrypoint; pass a FailureConfig to the RunConfig in the script",
     ),
     (
         ".run.logLevel",
         f"!{_IS_SCRIPT} || !has(self.run.logLevel)",
-        "does not go with trainer.entrypoint; give a LoggingConfig to the RunConfig of the script",
+        "cannot be combined with trainer.entrypoint; pass a LoggingConfig to the RunConfig in the script",
     ),
     (
         ".datasets",
         f"!{_IS_SCRIPT} || !has(self.datasets)",
-        "does not go with trainer.entrypoint; read the data in the script",
+        "cannot be combined with trainer.entrypoint; read the data in the script",
     ),
     (
         ".runtimeEnv",
         f"!{_IS_SCRIPT} || !has(self.runtimeEnv)",
-        "does not go with trainer.entrypoint; give it to ray.init or to the RunConfig of the script",
+        "cannot be combined with trainer.entrypoint; pass it to ray.init or to the RunConfig in the script",
     ),
     (
         ".scaling.minWorkers",
         f"!{_IS_SCRIPT} || !has(self.scaling.minWorkers)",
-        "does not go with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",
+        "cannot be combined with trainer.entrypoint; use numWorkers, or trainer.build for an elastic job",
     ),
 )
 
 
 class TrainerConfig(Model):
-    """The Ray Train trainer: made from trainFunc, or by the user's own code."""
+    """The Ray Train trainer: built from trainFunc, or by the user's own code."""
 
     model_config = ConfigDict(
         json_schema_extra=rules(
@@ -60,22 +60,22 @@ class TrainerConfig(Model):
             (
                 ".trainLoopConfig",
                 "!has(self.trainLoopConfig) || !has(self.entrypoint)",
-                "goes with trainFunc or build; a script takes arguments in entrypoint, or variables in spec.env",
+                "requires trainFunc or build; pass arguments to a script in entrypoint, or variables in spec.env",
             ),
             (
                 ".framework",
                 "!has(self.framework) || has(self.trainFunc)",
-                "goes with trainFunc only; the trainer that build or a script makes is a framework's already",
+                "requires trainFunc; with build or a script, the trainer class determines the framework",
             ),
             (
                 ".validationFunction",
                 "!has(self.validationFunction) || has(self.trainFunc)",
-                "goes with trainFunc only; give a ValidationConfig to the trainer that build or the script makes",
+                "requires trainFunc; pass a ValidationConfig to the trainer that build or the script creates",
             ),
             (
                 ".backend",
                 "!has(self.backend) || has(self.trainFunc)",
-                "goes with trainFunc only; give the options to the trainer that build or the script makes",
+                "requires trainFunc; pass the options to the trainer that build or the script creates",
             ),
         )
     )
@@ -90,17 +90,17 @@ class TrainerConfig(Model):
         description="module:function that runs once per worker, as in Ray Train's train_loop_per_worker.",
     )
     train_loop_config: FreeObject | None = free(
-        "Free-form object that is handed to trainFunc as its config argument, or to build as train_loop_config."
+        "Free-form object passed to trainFunc as its config argument, or to build as train_loop_config."
     )
     backend: Backend | None = Field(default=None, description="Options of the framework's config in Ray Train.")
     validation_function: Function | None = Field(
         default=None,
-        description="module:function of Ray Train's ValidationConfig: gets a checkpoint and returns metrics, for "
-        "reports with validation. It runs as a task beside the workers. Needs Ray 2.54.",
+        description="module:function of Ray Train's ValidationConfig: takes a checkpoint and returns metrics, for "
+        "reports with validation. It runs as a task next to the workers. Needs Ray 2.54.",
     )
     build: Function | None = Field(
         default=None,
-        description="module:function that is called in the head pod with scaling_config, run_config, "
+        description="module:function called in the head pod with scaling_config, run_config, "
         "train_loop_config and datasets, and returns one of Ray Train's trainers.",
     )
     entrypoint: list[Argument] | None = Field(
@@ -113,7 +113,7 @@ class TrainerConfig(Model):
 
     @model_validator(mode="after")
     def _has_one_way(self) -> TrainerConfig:
-        """For an object that was stored under another schema."""
+        """Checks an object stored under another schema."""
         if [self.train_func, self.build, self.entrypoint].count(None) != 2:
             raise ValueError("exactly one of trainFunc, build and entrypoint must be set")
         return self

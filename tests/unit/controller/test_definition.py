@@ -69,7 +69,7 @@ async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
     ("answer", "words"),
     [
         (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the CRD of"),
-        (make_document("env", "run"), "is older than this operator needs (spec.run: gone; "),
+        (make_document("env", "run"), "is older than this operator needs (spec.run: missing; "),
         ({"components": {}}, "is older than this operator needs"),
     ],
 )
