@@ -1,12 +1,12 @@
-# `make help` lists the targets. Everything is installed into .venv; nothing outside the
-# checkout is touched but the user's caches.
+# `make help` lists the targets. Everything is installed into .venv; outside the checkout only
+# the user's caches change.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
-# Ray starts many Python processes, each of which would compile all that it imports again.
+# Ray starts many Python processes, each of which would recompile all its imports.
 unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,11 +20,11 @@ EXAMPLES := $(wildcard manifests/examples/*.yaml)
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(READY) ## Create .venv with everything that tests and the demo need
+setup: $(READY) ## Create .venv with everything that the tests and the demo need
 
 $(READY): constraints.txt pyproject.toml
-	@echo "== making $(VENV) (Ray and torch come along: some GB the first time)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
+	@echo "== creating $(VENV) (with Ray and torch: a few GB the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required; set PYTHON=")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes --requirement constraints.txt
@@ -55,19 +55,19 @@ generate: $(READY) ## Write the generated files: the CRD, the chart's table of v
 manifests: $(READY) ## Render the kustomize overlays and install.yaml from the chart (part of generate)
 	$(BIN)/python -m tools.manifests
 
-constraints.txt: ## (by hand: make -B constraints.txt) pins what tests and the demo run with
+constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of the tests and the demo
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--extra test pyproject.toml -o $@
 
-test-unit: $(READY) ## The pure layers, and the operator in a simulated cluster: a minute
+test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
-# Two processes of pytest keep two processors busy; each has a cluster of its own. The slowest tests and the total
-# come last. See ORDER in tests/conftest.py.
-# One job of Ray's has some twenty processes and keeps two processors busy by itself: one at a time.
+# Two pytest processes keep two processors busy; each has its own cluster. The slowest tests and the total time
+# are printed last. See ORDER in tests/conftest.py.
+# One Ray job has about twenty processes and keeps two processors busy by itself: one at a time.
 RAY_TESTS := tests/ray tests/e2e tests/install tests/local
 PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
-test: $(READY) ## Everything that a commit must pass
+test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
 	$(MAKE) --no-print-directory check; \
@@ -76,30 +76,30 @@ test: $(READY) ## Everything that a commit must pass
 	echo "== tests with Ray"; \
 	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
 
-test-all: test ## Also the slow tests, an older Kubernetes, and the digits job and contract tests with older Rays [MATRIX_ARGS="--versions 2.52.1"]
+test-all: test ## Plus the slow tests, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
 	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
 	$(BIN)/pytest -q tests/api tests/chart/test_grid.py --kubernetes 1.34
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
-test-gpu: $(READY) ## A real NCCL job, on a machine with an NVIDIA GPU; elsewhere it prints a notice and exits 0
+test-gpu: $(READY) ## Run a real NCCL job on a machine with an NVIDIA GPU; elsewhere print a notice and exit 0
 	$(BIN)/pytest -q tests/gpu
 
 E2E_CLUSTER = --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
 	$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \
 	$(if $(VOLUME_FOLDER),--volume-folder "$(VOLUME_FOLDER)")
 e2e e2e-install: $(READY)
-	@test -n "$(KUBECONFIG)" -a -n "$(JOB_IMAGE)" || { echo "KUBECONFIG= and JOB_IMAGE= are needed"; exit 2; }
+	@test -n "$(KUBECONFIG)" -a -n "$(JOB_IMAGE)" || { echo "KUBECONFIG= and JOB_IMAGE= are required"; exit 2; }
 	$(BIN)/pytest -q $(if $(filter e2e,$@),tests/e2e,tests/install) $(E2E_CLUSTER) $(E2E_ARGS)
 
-e2e: ## End-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
-e2e-install: ## What helm does, on such a cluster without Railhead in it: install, upgrade, roll back, uninstall
+e2e: ## Run the end-to-end tests on the cluster of KUBECONFIG= with OPERATOR_IMAGE= JOB_IMAGE= [VOLUME_FOLDER=] [KUBECTL=]
+e2e-install: ## Test helm on such a cluster without Railhead in it: install, upgrade, roll back, uninstall
 
-e2e-node: $(READY) ## What differs on a real kubelet and containerd, started on this machine where it allows that [E2E_ARGS= for all]
+e2e-node: $(READY) ## Test what differs on a real kubelet and containerd, started on this machine where possible [E2E_ARGS= for all]
 	@$(BIN)/python tools/e2e_node.py $(if $(filter undefined,$(origin E2E_ARGS)),-m node,$(E2E_ARGS))
 
-coverage: $(READY) ## Percentage of lines that the tests without cluster and Ray run, per package
+coverage: $(READY) ## Print the percentage of lines that the tests without cluster and Ray run, per package
 	@rm -f .coverage .coverage.*
 	@$(BIN)/coverage run -m pytest -q -n auto tests/unit tests/architecture tests/model
 	@$(BIN)/coverage combine -q
@@ -108,35 +108,35 @@ coverage: $(READY) ## Percentage of lines that the tests without cluster and Ray
 	done
 	@printf '%-12s %s %%\n' all "$$($(BIN)/coverage report --format=total)"
 
-mutants: $(READY) ## Seeded defects in planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
+mutants: $(READY) ## Seed defects into planner and executor, each of which a test must catch [MUTANTS_ARGS="--only WORD"]
 	$(BIN)/python -m tools.mutants $(MUTANTS_ARGS)
 
-demo: $(READY) ## Train the digits example on a cluster on this machine, and prove what came out
+demo: $(READY) ## Train the digits example on a cluster on this machine, and verify its result
 	$(BIN)/python tools/demo.py
 
-bench-start: $(READY) ## Time from kubectl apply to Succeeded, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+bench-start: $(READY) ## Time from kubectl apply to Succeeded, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.start $(BENCH_ARGS)
 
-bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+bench-data: $(READY) ## Rows per second of a dataset in a TrainJob, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.data $(BENCH_ARGS)
 
-bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, beside Ray's own [BENCH_ARGS="--rounds 5"]
+bench-elastic: $(READY) ## Time from the loss of a worker to training with fewer, compared with Ray's own [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.elastic $(BENCH_ARGS)
 
-bench-worker-loss: $(READY) ## Time from the SIGKILL of a worker to training again, beside a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
+bench-worker-loss: $(READY) ## Time from the SIGKILL of a worker to training again, compared with a Ray cluster started by hand [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.worker_loss $(BENCH_ARGS)
 
-bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again, beside that of a fresh job [BENCH_ARGS="--rounds 5"]
+bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again, compared with a fresh job [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.head_loss $(BENCH_ARGS)
 
-image: $(READY) ## The operator's image, by docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
+image: $(READY) ## Build the operator's image with docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
 	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"
 
-sbom: $(READY) ## What is in that image beside its base, into dist/ as CycloneDX
+sbom: $(READY) ## Write the image's contents on top of its base into dist/, as CycloneDX
 	@$(BIN)/python -m tools.sbom
 
-release: $(READY) ## Wheel, chart, install.yaml, CRD, image, SBOM and checksums into dist/ [IMAGE_ARGS=...]
+release: $(READY) ## Build wheel, chart, install.yaml, CRD, image, SBOM and checksums into dist/ [IMAGE_ARGS=...]
 	@$(BIN)/python -m tools.release --image-args="$(IMAGE_ARGS)"
 
-clean: ## Remove .venv and caches of the checkout
+clean: ## Remove .venv and the checkout's caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -36,7 +36,7 @@ from tests.chart.chart import Chart, Refused
         ({"service": {"port": 0}}, "at '/service/port': minimum: got 0, want 1"),
         ({"podLabels": {"a": 1}}, "at '/podLabels/a': got number, want string"),
         ({"livenessProbe": {"period": 1}}, "at '/livenessProbe': additional properties 'period' not allowed"),
-        ({"serviceAccount": {"create": False}}, "serviceAccount.name is needed with serviceAccount.create=false"),
+        ({"serviceAccount": {"create": False}}, "serviceAccount.name is required with serviceAccount.create=false"),
     ],
     ids=json.dumps,
 )

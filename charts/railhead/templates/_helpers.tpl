@@ -1,4 +1,4 @@
-{{/* The beginning of all names. */}}
+{{/* The prefix of all names. */}}
 {{- define "railhead.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
 {{- if .Values.fullnameOverride -}}
@@ -13,7 +13,7 @@
 {{- define "railhead.operator" -}}{{ include "railhead.fullname" . }}-operator{{- end -}}
 {{- define "railhead.reports" -}}{{ include "railhead.fullname" . }}-reports{{- end -}}
 
-{{/* Several releases may watch namespaces of their own, so what they have beside their namespaces says whose it is. */}}
+{{/* Several releases may watch different namespaces, so the names of cluster-scoped objects include the release's namespace. */}}
 {{- define "railhead.clusterName" -}}
 {{- include "railhead.operator" . -}}{{- if .Values.watchNamespaces -}}-{{ .Release.Namespace }}{{- end -}}
 {{- end -}}
@@ -22,7 +22,7 @@
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "railhead.operator" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- required "serviceAccount.name is needed with serviceAccount.create=false: the account that the operator runs as" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.name is required with serviceAccount.create=false: the account that the operator runs as" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 

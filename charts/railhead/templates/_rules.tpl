@@ -1,4 +1,4 @@
-{{/* What the operator does with jobs: in the whole cluster, or in each of watchNamespaces. */}}
+{{/* Rights for jobs: in the whole cluster, or in each of watchNamespaces. */}}
 {{- define "railhead.jobRules" -}}
 - apiGroups: [railhead.dev]
   resources: [trainjobs]
@@ -16,38 +16,38 @@
 - apiGroups: [""]
   resources: [services, configmaps, secrets]
   verbs: [create, delete]
-# The ConfigMap that spec.source.configMap names is read once, to copy it.
+# To copy the ConfigMap of spec.source.configMap once.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, get, list, patch]
-# Also without jobNetworkPolicies: spec.ttlSecondsAfterFinished removes those of a time when they were switched on.
+# Also without jobNetworkPolicies: spec.ttlSecondsAfterFinished removes policies created while it was enabled.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}delete]
 {{- end -}}
 
-{{/* What has no namespace. */}}
+{{/* Cluster-scoped objects. */}}
 {{- define "railhead.clusterRules" -}}
-# Whose token a report carries.
+# To authenticate the token of a report.
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
 {{- end -}}
 
-{{/* What the operator keeps in its own namespace. */}}
+{{/* Rights in the operator's own namespace. */}}
 {{- define "railhead.ownRules" -}}
 {{- if not .Values.certManager.enabled }}
-# The report endpoint's certificate survives restarts of the operator in this one Secret.
+# This Secret keeps the report endpoint's certificate across restarts of the operator.
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [railhead-report-tls]
   verbs: [get, patch]
 {{- end }}
 {{- if .Values.leaderElection.enabled }}
-# Who of several replicas leads. A create has no name yet that a rule could compare.
+# Leader election. A create request has no name that a rule could restrict.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [create]
@@ -57,7 +57,7 @@
   verbs: [get, patch]
 {{- end }}
 {{- if and .Values.watchNamespaces (not .Values.certManager.enabled) }}
-# To make the certificate's Secret; the role for jobs allows that in their namespaces only.
+# To create the certificate's Secret; the role for jobs allows that in their namespaces only.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

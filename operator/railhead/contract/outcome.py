@@ -1,7 +1,7 @@
 """The termination message of the head pod: how an attempt ended, within 4 KiB of JSON.
 
 The driver writes it to the file that `terminationMessagePath` names; the operator reads it
-from the pod's status. A job becomes `Succeeded` only if this says so.
+from the pod's status. A job becomes `Succeeded` only through this message.
 """
 
 from __future__ import annotations
