@@ -49,4 +49,4 @@ def test_a_folder_without_a_ca_is_refused_in_words(operator: RunningOperator, fo
         assert mine.wait() == 1
     finally:
         mine.stop()
-    assert "ca.crt is empty; drivers need the CA that signed the certificate" in mine.log.read_text()
+    assert "ca.crt is empty; mount a Secret with it (drivers need the CA)" in mine.log.read_text()
