@@ -1,4 +1,4 @@
-"""Begins an attempt: the intent in the status, then everything that the attempt consists of."""
+"""Starts an attempt: the intent goes into the status first, then the children are created."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from railhead.planning.status_change import UNSET, Requirement
 
 
 def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: bool = False) -> Decision:
-    """Raises the attempt and creates its children. `again`: training has run since the job was started or resumed."""
+    """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
     attempt = min(attempt, MAX_ATTEMPT)
     workers = job.wanted_workers
-    message = f"Attempt {attempt}: 1 head pod and {workers} worker pods are being started"
+    message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     status = replace(
         stand_still(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
@@ -42,27 +42,27 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
 
 
 def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
-    """The one after the present attempt, of which nothing acts any more; `reason` is the event's."""
+    """Starts the attempt after the current one, which can no longer act; `reason` is the event's."""
     attempt = job.attempt + 1
     origin = f" from checkpoint {job.status.checkpoint.index}" if job.status.checkpoint else ""
     event = Event("Normal", reason, f"Starting attempt {attempt}{origin}")
     decision = begin_attempt(job, attempt=attempt, event=event, phase=phase, again=again)
     return replace(
         decision,
-        status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # for a head that was not seen
+        status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
         events=(*_report_abandoned_pods(job), *decision.events),
     )
 
 
 def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
-    """Somebody has to look at the node; the job does not wait for that."""
+    """The node needs attention; the job does not wait for it."""
     left = job.abandoned_pods
     if not left:
         return ()
     pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in left[:3])
     message = (
-        f"{len(left)} pods did not end within their grace period and are left behind: {pods}. If a head still runs "
-        "there, it commits and deletes nothing more (.railhead/ in the run's folder names the later attempt)"
+        f"{len(left)} pods did not terminate within their grace period and are left behind: {pods}. A head that still "
+        "runs there can no longer commit or delete anything (.railhead/ in the run's folder names the later attempt)"
     )
     return (Event("Warning", "PodsLeftBehind", message),)

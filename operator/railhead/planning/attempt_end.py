@@ -1,7 +1,7 @@
-"""The end of an attempt without success: its failure is written down before anything is deleted.
+"""Ends an attempt without success: its failure is recorded before anything is deleted.
 
-Counting is left to the write that begins the next attempt, so that asking twice gives the
-same answer.
+The counters change in the write that starts the next attempt, so that deciding twice gives
+the same result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from railhead.planning.status_change import UNSET, Requirement, StatusChange
 
 
 def lose_attempt(job: Job, failure: FailureStatus, *, outcome: Outcome | None = None) -> Decision:
-    """The attempt is over; the next one follows, or the job fails. `outcome`: the head's termination message."""
+    """The attempt is over: the next one follows, or the job fails. `outcome`: the head's termination message."""
     status = _conclude(job, failure, outcome)
     committed = job.has_committed or status.checkpoint is not UNSET
     spent = find_spent_budget(job, FailureClass.parse(failure.class_), committed=committed)
@@ -39,7 +39,7 @@ def lose_attempt(job: Job, failure: FailureStatus, *, outcome: Outcome | None = 
     )
     return Decision(
         status=status,
-        # An ended pod costs nothing and is evidence: it goes when the next attempt begins.
+        # A terminated pod holds no resources and is evidence: it stays until the next attempt starts.
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
         events=(Event("Warning", "Restarting", message),),
         wake_at=next_attempt_at(job, failure, committed=committed),
@@ -47,26 +47,26 @@ def lose_attempt(job: Job, failure: FailureStatus, *, outcome: Outcome | None = 
 
 
 def fail_job(job: Job, failure: FailureStatus) -> Decision:
-    """No attempt follows, though budgets are left."""
+    """No attempt follows, although restart budgets are left."""
     return _fail(job, failure, None, because=FailureClass.parse(failure.class_).policy.final)
 
 
 def find_spent_budget(job: Job, kind: FailureClass, *, committed: bool) -> str:
-    """Why the job must fail now, or nothing. `committed`: the lost attempt has committed a checkpoint."""
+    """Why the job must fail now, or an empty string. `committed`: the lost attempt has committed a checkpoint."""
     limit, restarts, policy = job.spec.backoff_limit, job.status.restarts, kind.policy
     if policy.final:
         return policy.final
     if policy.payer is Payer.APPLICATION and restarts.application >= limit:
-        return f"backoffLimit {limit} is used up"
+        return f"backoffLimit {limit} is reached"
     if not committed and policy.counts_progress and restarts.without_progress >= limit:
         return f"{restarts.without_progress + 1} attempts in a row committed no checkpoint (backoffLimit {limit})"
     if job.attempt >= names.MAX_ATTEMPT:
-        return f"{names.MAX_ATTEMPT} attempts were made"
+        return f"the maximum of {names.MAX_ATTEMPT} attempts is reached"
     return ""
 
 
 def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because: str) -> Decision:
-    """The pods are left to `decide_finished`."""
+    """`decide_finished` deletes the pods."""
     message = f"{failure.class_}: {failure.message} ({because})"
     reason = failure.reason or failure.class_
     status = replace(
@@ -83,6 +83,6 @@ def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because:
 
 
 def _conclude(job: Job, failure: FailureStatus, outcome: Outcome | None) -> StatusChange:
-    """The failure and the last checkpoints. An attempt ends once and for one cause: all pods must have been seen."""
+    """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
     change = replace(stand(), failure=failure).requiring(Requirement.FRESH_PODS)
     return change_by_outcome(change, job.status, outcome, job.now)

@@ -1,6 +1,6 @@
-"""Which children a job has, as one list: what creates them, what removes them and what the rights are tested with.
+"""The children of a job as one list, used to create them, to delete them and to test the operator's RBAC rules.
 
-A new kind is one row here, one in `kube/kinds.py` and its rights in the chart.
+A new kind is one row here, one in `kube/kinds.py` and its RBAC rules in the chart.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Child:
     """A child that the pods of a job refer to.
 
     Attributes:
-        name: of the object, from name and uid of the job.
-        create: how it is created.
+        name: the object's name, from the job's name and uid.
+        create: builds what creates it.
         is_wanted: whether a new attempt needs it.
-        may_exist: whether it is removed with the job's children: also what an operator with other settings created.
+        may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
     """
 
     kind: ChildKind
@@ -45,7 +45,7 @@ def _copies_source(job: Job) -> bool:
 
 
 def _copy_source(job: Job) -> CopyConfigMap:
-    """A change of the user's ConfigMap must not change a running job, nor give two attempts different code."""
+    """A change to the user's ConfigMap must not affect a running job, nor give two attempts different code."""
     assert job.spec.source is not None and job.spec.source.config_map is not None
     source = job.spec.source.config_map
     keys = tuple(item.key for item in source.items or [])
@@ -71,22 +71,22 @@ CHILDREN = (
 
 
 def prerequisites(job: Job) -> tuple[Create | CopyConfigMap, ...]:
-    """What every pod of the job refers to; it comes with every pod, idempotent by name: after an upgrade the driver
-    has another name, and somebody may have deleted a child of a job that runs.
+    """The objects that every pod of the job refers to. They are created with every pod, idempotent by name: after an
+    upgrade the driver bundle has another name, and somebody may have deleted a child of a running job.
 
-    The bundle belongs to the namespace and stays when the job goes.
+    The bundle belongs to the namespace and outlives the job.
     """
     bundle = Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace))
     return (bundle, *(child.create(job) for child in CHILDREN if child.is_wanted(job)))
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
-    """All children but the pods."""
+    """All children except the pods."""
     return tuple(Remove(child.kind, child.name(job.name, job.uid)) for child in CHILDREN if child.may_exist(job))
 
 
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
-    """`workers`: worker pods that there are to be."""
+    """`workers`: the desired number of worker pods."""
     body = build_head_pod(
         job.ref,
         job.spec,

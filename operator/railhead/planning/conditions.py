@@ -1,4 +1,4 @@
-"""Conditions as decisions set them. Of those that say where a job stands, only the ones that are set remain."""
+"""Conditions as decisions set them. A new state replaces all state conditions of the job (`STANDING`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
 
-# They exclude each other but for what one decision sets together; warnings live beside them.
+# Mutually exclusive, except for those that one decision sets together; warnings are independent of them.
 STANDING = frozenset({types.RECONCILING, types.STALLED, types.RUNNING, types.SUSPENDED, types.COMPLETE, types.FAILED})
 
 
@@ -27,12 +27,12 @@ def make_condition(observed: Observed, type_: str, *, reason: str, message: str,
 
 
 def stand(*conditions: Condition) -> StatusChange:
-    """Where the job stands now: these, and no other standing condition."""
+    """The job's state now: these conditions, and no other of `STANDING`."""
     return StatusChange().without_conditions(STANDING).with_conditions(*conditions)
 
 
 def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
-    """A condition that says why training does not run, and that it does not."""
+    """The condition that explains why training does not run, together with Running=False."""
     return stand(
         make_condition(observed, type_, reason=reason, message=message),
         make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),
@@ -40,7 +40,7 @@ def stand_still(observed: Observed, type_: str, *, reason: str, message: str) ->
 
 
 def await_again(observed: Observed, change: StatusChange) -> StatusChange:
-    """The change of a job that trained until now; one that waits already has waited since then."""
+    """Adds that the job waits for training again since now; a job that already waits keeps its start time."""
     if observed.status.waiting is not None:
         return change
     return replace(change, waiting=Waiting(since=format_time(observed.now), again=True))

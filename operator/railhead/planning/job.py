@@ -1,4 +1,4 @@
-"""A job whose spec is understood: what decisions are made from."""
+"""A job with a valid spec: the input of every decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railhead.resources.owner import JobRef
 
 @dataclass(frozen=True)
 class Job(Observed):
-    """`Observed`, and the questions that need its spec. Numbers of workers are numbers of pods."""
+    """`Observed` plus the queries that need the spec. All worker counts are numbers of pods."""
 
     spec: TrainJobSpec
 
@@ -33,22 +33,22 @@ class Job(Observed):
 
     @property
     def wanted_workers(self) -> int:
-        """What the spec asks for now."""
+        """The number that the spec requests now."""
         return self._pods_for(self.spec.scaling.wanted_workers)
 
     @property
     def most_workers(self) -> int:
-        """There may be so many; their slots are 0 to this."""
+        """The maximum. Slots are numbered from 0 up to, not including, this."""
         return self._pods_for(self.spec.scaling.most_workers)
 
     @property
     def least_workers(self) -> int:
-        """Without so many there is no training."""
+        """The minimum for training to run."""
         return self._pods_for(self.spec.scaling.least_workers)
 
     @property
     def desired_workers(self) -> int:
-        """Of the current attempt. An elastic job's follow the spec by `decide_resize`."""
+        """The number for the current attempt. For an elastic job `decide_resize` brings it in line with the spec."""
         decided = self.status.workers.desired
         if not self.is_elastic or self.attempt == 0 or decided <= 0:
             return self.wanted_workers
@@ -59,7 +59,7 @@ class Job(Observed):
 
     @cached_property
     def workers(self) -> WorkerPods:
-        """The pods of the current attempt and the stale ones, each in one set."""
+        """The worker pods of the current attempt, each in one set."""
         return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers)
 
     @property
@@ -69,12 +69,12 @@ class Job(Observed):
 
     @property
     def empty_slots(self) -> tuple[int, ...]:
-        """As many free slots as worker pods are missing."""
+        """Free slots, one for each missing worker pod."""
         return self.workers.free_slots[: max(self.desired_workers - len(self.workers.live), 0)]
 
     @property
     def surplus_workers(self) -> tuple[PodView, ...]:
-        """Live worker pods beyond those that are desired: first those that do not run."""
+        """Live worker pods beyond the desired number; pods that do not run are surplus first."""
         ranked = sorted(self.workers.live, key=lambda pod: (not pod.is_up, pod.slot))
         return tuple(ranked[self.desired_workers :])
 
@@ -88,16 +88,16 @@ class Job(Observed):
 
     @property
     def are_enough_up(self) -> bool:
-        """All, or for an elastic job so many that it can train."""
+        """All pods, or for an elastic job enough of them to train."""
         if not self.is_elastic:
             return self.are_all_up
         return self.head is not None and self.head.is_up and self.workers_up >= self.least_workers
 
     @property
     def were_all_up(self) -> bool:
-        """The status or the driver says so; a pod that is missing now was lost, not merely not created yet.
+        """By the status or the driver's report: a pod that is missing now was lost, not just not created yet.
 
-        The driver's report may be older than a later round, or than a resize.
+        The driver's report may predate a later round or a resize.
         """
         is_first_group = self.status.round == 0 and not self.is_elastic
         known = max(self.status.workers.ready, self.joined if is_first_group else 0)
@@ -111,5 +111,5 @@ class Job(Observed):
 
     @property
     def startup_problem(self) -> tuple[PodView, Problem] | None:
-        """The first pod that cannot start."""
+        """The first pod that cannot start, and why."""
         return next(((pod, pod.problem) for pod in self.not_started if pod.problem is not None), None)

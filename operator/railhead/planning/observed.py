@@ -1,7 +1,8 @@
-"""What one pass has seen of one job, as a frozen value with questions to ask of it.
+"""What one reconcile pass sees of one job, as a frozen value with queries.
 
-Made once per pass by `controller/store.py`; `now` is one of its fields. Children of another
-job, also of an older one of the same name, are never in it. What needs the spec is asked of `Job`.
+`controller/store.py` builds it once per pass; `now` is one of its fields. It never contains
+children of another job, not even of an older one with the same name. Queries that need the
+spec are in `Job`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from railhead.resources.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class Rejection:
-    """The API server would not have a child of this attempt; remembered until all that is wanted could be made.
+    """The API server rejected a child of this attempt; kept until every wanted child could be created.
 
     Attributes:
-        tries: how often in a row.
-        at: the last time.
+        tries: rejections in a row.
+        at: time of the last rejection.
     """
 
     problem: Problem
@@ -34,7 +35,7 @@ class Rejection:
 
 @dataclass(frozen=True)
 class AnnouncedCommit:
-    """The newest commit that has an event; index -1 = none, `at` None = by an operator before this one."""
+    """The newest commit that has an event; index -1 = none, `at` None = sent by an earlier operator process."""
 
     index: int
     at: datetime | None = None
@@ -45,10 +46,10 @@ class Observed:
     """One job and its pods at one moment.
 
     Attributes:
-        spec: the spec, or why it cannot be understood.
+        spec: the spec, or why it is invalid.
         version: resourceVersion of the job.
-        led_since: when the operator that plans began to lead; None = no other one led before.
-        source: status of the job that spec.resumeFrom.trainJob names, while there is such a job.
+        led_since: when this operator became the leader; None = no other one led before.
+        source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
     """
 
     now: datetime
@@ -77,34 +78,34 @@ class Observed:
 
     @property
     def head(self) -> PodView | None:
-        """The head of the current attempt; its name tells it from any other."""
+        """The head of the current attempt, identified by its name."""
         wanted = names.head_name(self.name, self.uid, self.attempt)
         return next((pod for pod in self.pods if pod.role == names.HEAD and pod.name == wanted), None)
 
     @property
     def acting_pods(self) -> tuple[PodView, ...]:
-        """Those that may still do something and are waited for, of whichever attempt."""
+        """Pods of any attempt that may still act; the job waits for them."""
         return tuple(pod for pod in self.pods if not pod.is_over and not pod.is_out_of_reach(self.now))
 
     @property
     def abandoned_pods(self) -> tuple[PodView, ...]:
-        """Those that nobody waits for any more."""
+        """Pods that the job no longer waits for."""
         return tuple(pod for pod in self.pods if pod.is_out_of_reach(self.now))
 
     @property
     def next_out_of_reach(self) -> datetime | None:
-        """When that will be so of another pod."""
+        """When the next pod goes out of reach."""
         times = (pod.out_of_reach_at for pod in self.acting_pods)
         return min((at for at in times if at is not None), default=None)
 
     @property
     def was_head_up(self) -> bool:
-        """The status or the driver says so; a head that is missing now was lost, not merely not created yet."""
+        """By the status or the driver's report: a head that is missing now was lost, not just not created yet."""
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
 
     @property
     def joined(self) -> int:
-        """Worker pods that are part of Ray, by the driver's last report in this attempt."""
+        """Worker pods that have joined Ray, by the driver's last report in this attempt."""
         progress = self.status.progress
         return progress.joined if progress.attempt == self.attempt else 0
 
@@ -115,12 +116,12 @@ class Observed:
 
     @property
     def is_attempt_lost(self) -> bool:
-        """The status already says how the current attempt ended."""
+        """The status already records how the current attempt ended."""
         return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
 
     @property
     def is_restart(self) -> bool:
-        """Training has run since the job was started or resumed."""
+        """Training has run since the job started or resumed."""
         waiting = self.status.waiting
         return waiting.again if waiting is not None else self.attempt > 1
 

@@ -1,7 +1,7 @@
-"""A plan: what one pass wants to be done, as frozen values. `controller/executor.py` does it.
+"""A plan: the actions of one pass, as frozen values. `controller/executor.py` executes it.
 
-The status write is the intent and comes first; when it does not succeed, nothing else of
-the plan is done. Creates are idempotent by name, deletes name the uid that they mean.
+The status write is the intent and comes first; if it fails, the executor skips the rest of
+the plan. Creates are idempotent by name, deletes carry the uid of their pod.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
 @dataclass(frozen=True)
 class Create:
-    """One child to make; it is fine when it already exists."""
+    """One child to create; it may already exist."""
 
     kind: ChildKind
     body: Mapping[str, Any]
@@ -31,13 +31,13 @@ class Create:
 
 @dataclass(frozen=True)
 class CopyConfigMap:
-    """A child with the data that a ConfigMap of the user has now; once it exists it is never made again.
+    """A child with the current data of a user's ConfigMap; once it exists, it is not updated.
 
     Attributes:
         source: name of the user's ConfigMap.
-        keys: which keys; empty = all.
+        keys: the keys to copy; empty = all.
         body: the child without its data.
-        field: of the spec, for words about a source that is not there.
+        field: the field of the spec, for the message about a missing source.
     """
 
     source: str
@@ -53,7 +53,7 @@ class CopyConfigMap:
 
 @dataclass(frozen=True)
 class Delete:
-    """One pod to remove: exactly this uid, or nothing."""
+    """One pod to delete: exactly this uid, or nothing."""
 
     name: str
     uid: str
@@ -61,26 +61,26 @@ class Delete:
 
 @dataclass(frozen=True)
 class Remove:
-    """One child other than a pod to remove, by its name, in which the job's uid is; it is fine when it is gone."""
+    """One child to delete that is not a pod, by its name, which includes the job's uid; it may already be gone."""
 
     kind: ChildKind
     name: str
 
 
 def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
-    """These pods, without those that are on their way out."""
+    """Deletes these pods, except those that are already being deleted."""
     return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
 
 
 @dataclass(frozen=True)
 class StatusWrite:
-    """Fields of the status to set, and what must still be true of the object for it.
+    """Status fields to set, and what must still hold for the object.
 
     Attributes:
-        fields: top-level status key -> JSON value; None takes the key away.
+        fields: top-level status key -> JSON value; None removes the key.
         tests: JSON pointer -> value that the object must have (compare-and-set).
-        pods: uids of the job's pods as they were seen, when something ends or begins for what is or is not among
-            them: the API server must know of no others. None = no matter.
+        pods: uids of the job's pods in the view, when the write depends on which pods exist: the API server must
+            have no others. None = not checked.
     """
 
     fields: Mapping[str, Any]
@@ -90,10 +90,10 @@ class StatusWrite:
 
 @dataclass(frozen=True)
 class Event:
-    """A Kubernetes event about the TrainJob. The same words again are counted in the same event.
+    """A Kubernetes event about the TrainJob. A repeated message raises the count of the same event.
 
     Attributes:
-        is_series: there is one for all events of the reason, with the newest message.
+        is_series: one event for all messages of the reason, with the newest message.
     """
 
     type: Literal["Normal", "Warning"]
@@ -104,12 +104,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Effects:
-    """What a pass wants beside the status.
+    """The actions of a pass other than the status write.
 
     Attributes:
-        wake_at: when the job is looked at again although nothing changes.
-        announced: the commit that its events tell of.
-        look_up_events_of: the pod whose events may tell why it does not start.
+        wake_at: when to reconcile the job again even if nothing changes.
+        announced: the commit that its events announce.
+        look_up_events_of: the pod whose events may explain why it does not start.
     """
 
     creates: tuple[Create | CopyConfigMap, ...] = ()
@@ -123,25 +123,25 @@ class Effects:
 
 @dataclass(frozen=True)
 class Decision(Effects):
-    """What a decision answers and amendments complete. An empty one means: nothing to do until something changes.
+    """The result of a decision, completed by amendments. An empty one means: nothing to do until something changes.
 
     Attributes:
-        status: the intent, before anything else is done.
-        last: when all else is done; what cannot be seen afterwards is remembered so.
+        status: the intent, written before anything else is done.
+        last: written when everything else is done; it records what cannot be observed afterwards.
     """
 
     status: StatusChange | None = None
     last: StatusChange | None = None
 
     def waking(self, at: datetime | None) -> Decision:
-        """At the latest then."""
+        """Wakes the job at this time at the latest."""
         times = [each for each in (self.wake_at, at) if each is not None]
         return replace(self, wake_at=min(times, default=None))
 
 
 @dataclass(frozen=True)
 class Plan(Effects):
-    """A decision whose status changes have become writes; what changes nothing is not in it."""
+    """A decision with its status changes turned into writes; changes without effect are left out."""
 
     status: StatusWrite | None = None
     last: StatusWrite | None = None

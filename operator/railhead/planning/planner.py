@@ -1,7 +1,7 @@
-"""`plan()`: one pass over one job. The first decision that answers counts; then every amendment completes it.
+"""`plan()`: one pass over one job. The first decision that applies wins; then every amendment completes it.
 
-Total: for any observed state it returns a plan. What is decided here is done by
-`controller/executor.py` and seen again only through the watch.
+Total: it returns a plan for any observed state. `controller/executor.py` executes the plan;
+its effects come back only through the watch.
 """
 
 from __future__ import annotations
@@ -39,47 +39,47 @@ from railhead.planning.plan import Decision, Plan
 from railhead.planning.status_write import build_status_write
 
 # The order is the rule; each line says why it comes before the next.
-# tests/unit/planning/test_order.py has, for each adjacent pair, a job in which both answer, or why there is none.
+# tests/unit/planning/test_order.py has, for each adjacent pair, a job in which both apply, or why there is none.
 DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
-    decide_clean_up,  # takes the ended head too, which decide_finished keeps
-    decide_finished,  # nothing else applies to a job that is over
-    decide_active_deadline,  # the limit of the whole job holds also for one that is to rest
-    decide_suspend,  # a job that is to rest needs no checkpoint to begin from
-    decide_resume_source,  # nothing begins without the checkpoint that it is to begin from
+    decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
+    decide_finished,  # nothing else applies to a finished job
+    decide_active_deadline,  # the deadline also applies to a job that is to be suspended
+    decide_suspend,  # a job that is to be suspended needs no checkpoint to start from
+    decide_resume_source,  # nothing starts without the checkpoint that it is to start from
     decide_resume,  # the attempt of a suspended job is over: neither its pods nor its failure count
     decide_first_attempt,  # the attempt must be known before pods are compared with it
     decide_stale_pods,  # never two heads: pods of earlier attempts end before anything else is decided
-    decide_next_attempt,  # the failure of an attempt is written once; its pods say nothing new
-    decide_success,  # a head that ended well is no loss
-    decide_loss,  # what really happened explains more than a limit that fell due meanwhile
-    decide_startup_deadline,  # the user's limit, before the operator's own patience with rejected pods
+    decide_next_attempt,  # the failure of an attempt is recorded once; its pods add nothing
+    decide_success,  # a head that succeeded is not a loss
+    decide_loss,  # the actual cause explains more than a deadline that passed meanwhile
+    decide_startup_deadline,  # the user's deadline, before the operator's own patience with rejected pods
     decide_partial_gang,  # an attempt that is given up is not resized
     decide_resize,  # the number of workers must be decided before missing ones are counted
-    decide_replacement,  # a lost pod is counted, and its name is not used again
-    decide_uncreated_pods,  # what is not there has no progress to show
+    decide_replacement,  # a lost pod is counted, and its name is not reused
+    decide_uncreated_pods,  # missing pods have no progress to show
     show_progress,
 )
 
-# Each is applied to whatever was decided, in this order.
+# All of them apply to every decision, in this order.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
-    hold_back_creates,  # may put another status change in the decision's place, which the others complete
-    add_warning,  # rides along with a status change
-    look_up_pod_events,  # of pods for which nothing else is done
+    hold_back_creates,  # may replace the decision by another status change, which the others complete
+    add_warning,  # joins a status change
+    look_up_pod_events,  # for pods without any other action
     wake_for_limits,
-    acknowledge_generation,  # after the warning: it adds a change that is only for the generation
-    announce_commit,  # of the checkpoint that the status will have
+    acknowledge_generation,  # after the warning: may add a change just for the generation
+    announce_commit,  # for the checkpoint that the status will have
 )
 
 
 def plan(observed: Observed) -> Plan:
-    """What to do now about this job."""
+    """The actions for this job now."""
     if observed.is_deleting:
         return Plan()  # garbage collection does the rest
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or decide_invalid(observed, observed.spec)
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
-        return Plan()  # another controller's
+        return Plan()  # managed by another controller
     job = Job.of(observed, observed.spec)
     decision = next(decided for decide in DECISIONS if (decided := decide(job)) is not None)
     for amend in AMENDMENTS:

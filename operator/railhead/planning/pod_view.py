@@ -1,4 +1,4 @@
-"""The facts of one pod, as a frozen value with questions to ask of it. Made by `controller/observe.py`."""
+"""The facts about one pod, as a frozen value with queries. Built by `controller/observe.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class PodEvents:
-    """What the events about a pod say; the problem is None when they name none."""
+    """What a pod's events report; the problem is None if they name none."""
 
     problem: Problem | None
     at: datetime
@@ -30,7 +30,7 @@ class PodEvents:
 
 @dataclass(frozen=True)
 class PodView:
-    """The facts of one pod that decisions are made from."""
+    """The facts about one pod that decisions use."""
 
     name: str
     uid: str
@@ -47,23 +47,23 @@ class PodView:
     message: str = ""
     finished_at: datetime | None = None
     problem: Problem | None = None
-    container: str = names.CONTAINER  # whose end the exit code and the message are
+    container: str = names.CONTAINER  # the one that the exit code and message belong to
     created_at: datetime | None = None
-    events_read_at: datetime | None = None  # when the events about it were last read
-    gone_by: datetime | None = None  # of a pod that is being deleted: when its grace period is over, and a little more
+    events_read_at: datetime | None = None  # when its events were last read
+    gone_by: datetime | None = None  # of a pod being deleted: the end of its grace period plus a margin
 
     @property
     def is_over(self) -> bool:
-        """All its containers have ended: nothing of it can act any more."""
+        """All its containers have terminated: the pod can no longer act."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def has_ended(self) -> bool:
-        """Our container has. The phase follows a second later, or never while a sidecar runs."""
+        """Our own container has terminated. The phase follows a second later, or not at all while a sidecar runs."""
         return self.is_over or self.exit_code is not None
 
     def explain(self, events: PodEvents | None) -> PodView:
-        """With the problem that its events name, if it does not run and its status names none."""
+        """Adds the problem that its events name, if it does not run and its status names none."""
         if events is None:
             return self
         problem = self.problem or (None if self.is_running else events.problem)
@@ -82,24 +82,24 @@ class PodView:
         return Outcome.from_json(self.message) if self.message else None
 
     def may_still_end(self, now: datetime) -> bool:
-        """Asked to go, and its grace period is not over: a driver may still commit a checkpoint."""
+        """Being deleted and within its grace period: a driver may still commit a checkpoint."""
         return self.is_deleting and not self.has_ended and self.gone_by is not None and now < self.gone_by
 
     @property
     def out_of_reach_at(self) -> datetime | None:
-        """From when on nobody waits for it: told to go, and not gone long after its grace period."""
+        """When the job stops waiting for it: being deleted, and not gone well after its grace period."""
         if not self.is_deleting or self.is_over or self.gone_by is None:
             return None
         return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
 
     def is_out_of_reach(self, now: datetime) -> bool:
-        """Its node does not answer. A head may go on there; the fence in the run's storage lets it commit nothing."""
+        """Its node does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
         at = self.out_of_reach_at
         return at is not None and now >= at
 
     @property
     def last_words(self) -> str:
-        """Why it is not there any more, in a few words: the cluster's, else its own, else its exit code."""
+        """Why it is gone, in brief: the cluster's reason, else its exit code and last line."""
         if self.reason:
             return self.reason
         lines = self.outcome.message if self.outcome else self.message
@@ -109,5 +109,5 @@ class PodView:
 
     @property
     def has_succeeded(self) -> bool:
-        """Only by its own word: exit code 0 and a final report that says so."""
+        """Only if it reports so itself: exit code 0 and a final report of success."""
         return self.exit_code == 0 and self.outcome is not None and self.outcome.has_succeeded

@@ -24,7 +24,7 @@ from railhead.api.status import (
 
 
 class Unset(Enum):
-    """Of a field that a change leaves as it is."""
+    """Marks a field that a change leaves as it is."""
 
     UNSET = "unset"
 
@@ -33,23 +33,23 @@ UNSET: Final = Unset.UNSET
 
 
 class Requirement(Enum):
-    """What must still hold beside uid, attempt, round and phase, or nothing is written and nothing else is done."""
+    """What must still hold besides uid, attempt, round and phase; otherwise the pass does nothing at all."""
 
-    FRESH_PODS = "the API server has no pod of the job that was not seen, and the job is as it was seen"
-    SAME_SPEC = "the spec is the one that was seen"
-    SAME_DESIRED_WORKERS = "the desired number of worker pods is the one that was seen"
+    FRESH_PODS = "the API server has no pod of the job that the view lacks, and the job is unchanged"
+    SAME_SPEC = "the spec is unchanged"
+    SAME_DESIRED_WORKERS = "the desired number of worker pods is unchanged"
 
 
 @dataclass(frozen=True)
 class StatusChange:
-    """Fields of `JobStatus` to set; one that is `UNSET` stays, one that is None is taken away.
+    """Fields of `JobStatus` to set; `UNSET` keeps a field, None removes it.
 
     Attributes:
-        set_conditions: each takes the place of the one of its type.
-        remove_conditions: types of conditions to take away. All others stay, also those of other controllers.
-        requires: what must still hold beside the usual.
-        is_guard: changes nothing, and is compared all the same: before pods are made or removed that no change of
-            the status announces, so that an old view makes and removes none.
+        set_conditions: each replaces the one of its type.
+        remove_conditions: types of conditions to remove. All others stay, including those of other controllers.
+        requires: what must still hold besides the usual.
+        is_guard: changes nothing, but is still compared: used before pods are created or deleted without a change
+            of the status, so that a stale view creates and deletes none.
     """
 
     phase: Phase | Unset = UNSET
@@ -80,7 +80,7 @@ class StatusChange:
         return replace(self, requires=self.requires.union(requirements))
 
     def with_conditions(self, *conditions: Condition) -> StatusChange:
-        """These in the place of those of their types."""
+        """These replace the ones of their types."""
         types = {condition.type for condition in conditions}
         kept = tuple(condition for condition in self.set_conditions if condition.type not in types)
         return replace(self, set_conditions=(*kept, *conditions), remove_conditions=self.remove_conditions - types)

@@ -1,7 +1,7 @@
-"""A status change becomes a write: the fields that really change, and the compare that guards them.
+"""Turns a status change into a write: the fields that actually change, and the compare-and-set that guards them.
 
-The one place where status fields become JSON. The compare names uid, attempt, round and phase.
-The report endpoint's fields are not in it, so that progress never makes a decision fail.
+The only place where status fields become JSON. The compare covers uid, attempt, round and
+phase, but not the report endpoint's fields: progress never makes a decision fail.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from railhead.planning.status_change import STATUS_FIELDS, UNSET, Requirement, S
 
 
 def changes_anything(observed: Observed, change: StatusChange) -> bool:
-    """Whether the status differs from this, its generation included."""
+    """Whether the change alters the status, observedGeneration included."""
     return bool(_changed(observed, change))
 
 
 def build_status_write(observed: Observed, change: StatusChange | None) -> StatusWrite | None:
-    """The write that brings the status to this, or None when it is there already."""
+    """The write for the change, or None if the status already has it."""
     if change is None:
         return None
     fields = {} if change.is_guard else _changed(observed, change)
@@ -37,7 +37,7 @@ def build_status_write(observed: Observed, change: StatusChange | None) -> Statu
 
 
 def build_fields(status: JobStatus, change: StatusChange) -> dict[str, Any]:
-    """The fields that the change alters, by their key in the status, as JSON; conditions are not among them."""
+    """The fields that the change alters, by their key in the status, as JSON; without conditions."""
     fields: dict[str, Any] = {}
     for name in STATUS_FIELDS:
         value = getattr(change, name)
@@ -58,7 +58,7 @@ def _changed(observed: Observed, change: StatusChange) -> dict[str, Any]:
 
 
 def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Status fields as operations of a JSON Patch; the value None takes a field away, whether it is there or not."""
+    """Status fields as JSON Patch operations; None removes a field, whether or not it exists."""
     operations: list[dict[str, Any]] = []
     for field, value in fields.items():
         path = f"/status/{field}"
@@ -78,7 +78,7 @@ def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:
     if status.phase:
         tests["/status/phase"] = status.phase
     if Requirement.FRESH_PODS in change.requires:
-        # The driver is quiet then, so that its reports do not often make the compare fail.
+        # The driver is quiet at that point, so its reports rarely make the compare fail.
         tests["/metadata/resourceVersion"] = str(observed.version)
     if Requirement.SAME_SPEC in change.requires:
         tests["/metadata/generation"] = observed.generation

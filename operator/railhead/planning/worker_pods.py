@@ -1,13 +1,13 @@
-"""The worker pods of the current attempt, divided once per pass: each is in exactly one set.
+"""The worker pods of the current attempt, partitioned once per pass: each is in exactly one set.
 
 | set | which pods |
 |---|---|
-| live | not ended and not being deleted, of a slot that the job has; of a slot with several, the latest round |
-| duplicates | as live, but its slot has a live pod of a later round (two operators, of which one had seen less) |
-| lost | ended, or being deleted |
-| out_of_range | as live, of a slot that the job does not have |
+| live | neither terminated nor being deleted, in a slot of the job; of several in a slot, the latest round |
+| duplicates | like live, but the slot has a live pod of a later round (two operators, one with a stale view) |
+| lost | terminated, or being deleted |
+| out_of_range | like live, but in a slot that the job does not have |
 
-Pods of other attempts and heads are in none of them.
+Pods of other attempts and heads are in no set.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from railhead.planning.pod_view import PodView
 
 @dataclass(frozen=True)
 class WorkerPods:
-    """The sets; `live` is in the order of its slots.
+    """The sets; `live` is ordered by slot.
 
     Attributes:
-        free_slots: those that no live pod has, in their order.
+        free_slots: slots without a live pod, in order.
     """
 
     live: tuple[PodView, ...]
@@ -35,7 +35,7 @@ class WorkerPods:
 
     @staticmethod
     def of(pods: Iterable[PodView], *, attempt: int, slots: int) -> WorkerPods:
-        """`slots`: how many the job has at most."""
+        """`slots`: the maximum number of slots of the job."""
         newest: dict[int, PodView] = {}
         duplicates, lost, out_of_range = [], [], []
         for pod in pods:

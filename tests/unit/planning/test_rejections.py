@@ -80,7 +80,7 @@ def test_it_is_past_when_all_could_be_made() -> None:
     sim.later(5)
     sim.settle()
     assert len(sim.pods) == 3
-    assert said(sim) == ("Pending", "All pods of attempt 1 have been made and are starting")
+    assert said(sim) == ("Pending", "All pods of attempt 1 are created and starting")
     sim.run_until_training()
     assert sim.status["phase"] == "Running" and not sim.check_condition("Reconciling")
 

@@ -61,7 +61,7 @@ def failure(pod: PodView, kind: str, *, exit_code: int) -> dict[str, Any]:
 
 def test_the_first_attempt() -> None:
     wanted, creates = decide()
-    message = "Attempt 1: 1 head pod and 2 worker pods are being started"
+    message = "Attempt 1: starting 1 head pod and 2 worker pods"
     assert wanted == Plan(
         status=StatusWrite(
             fields={
@@ -200,7 +200,7 @@ def test_the_next_attempt() -> None:
     lost = ended(HEAD, "Application")
     known = {**failure(lost, "Application", exit_code=64), "time": "2026-01-01T11:59:00Z"}
     status = {**RUNNING_STATUS, "phase": "Restarting", "failure": known, "checkpoint": {"uri": "/c", "index": 7}}
-    message = "Attempt 2: 1 head pod and 2 worker pods are being started"
+    message = "Attempt 2: starting 1 head pod and 2 worker pods"
     wanted, creates = decide(lost, status=status)
     assert wanted == Plan(
         status=StatusWrite(
@@ -225,7 +225,7 @@ def test_the_next_attempt() -> None:
 
 
 def test_a_suspension_tells_the_head_alone() -> None:
-    message = "The driver is told to end after one more committed checkpoint, within 60 s; then the pods go"
+    message = "The driver ends after one more committed checkpoint, within 60 s; then the pods are deleted"
     assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
         Plan(
             status=StatusWrite(

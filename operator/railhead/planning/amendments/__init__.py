@@ -1,1 +1,1 @@
-"""What a pass adds to any decision; planner.py has their order."""
+"""What a pass adds to any decision; `planner.py` has the order."""

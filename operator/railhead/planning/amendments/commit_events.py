@@ -1,7 +1,7 @@
-"""CheckpointCommitted: at most one event a minute for each job, and one for its last commit when it ends or rests.
+"""CheckpointCommitted: at most one event a minute per job, and one for the last commit when it ends or is suspended.
 
-Which commit was announced last is the operator's own memory. An operator that starts takes what
-it finds for announced.
+The operator keeps the last announced commit in memory. When it starts, it treats every commit
+that it finds as announced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENDS = ("Succeeded", "Failed", "Suspended")
 
 
 def announce_commit(job: Job, decision: Decision) -> Decision:
-    """The decision with the event when a commit is to be announced, or with the time when it will be."""
+    """Adds the event if a commit is due to be announced, else the time when it will be."""
     change = decision.status or StatusChange()
     found = job.status.checkpoint if change.checkpoint is UNSET else change.checkpoint
     if job.announced is None or found is None or found.index <= job.announced.index:

@@ -1,7 +1,7 @@
-"""A rejected child: reported at once by the condition Reconciling, and created again after 5, 10, 20, 30, 30 ... s,
-while other pods wait for it after 5, 10, 10 ... s.
+"""Backoff after a rejected child: the condition Reconciling reports it at once, and the create is retried after
+5, 10, 20, 30, 30 ... s, or after 5, 10, 10 ... s while other pods wait for it.
 
-Nothing at all is created for the job until then, whatever the pass has decided. No restart is
+Until then nothing is created for the job, whatever the pass has decided. No restart is
 counted: nothing was lost.
 """
 
@@ -21,7 +21,7 @@ from railhead.planning.status_write import changes_anything
 
 
 def hold_back_creates(job: Job, decision: Decision) -> Decision:
-    """The decision without what it would create, while the API server's last rejection is young."""
+    """Drops the creates of the decision during the backoff after the API server's last rejection."""
     rejection = job.rejection
     if rejection is None or not decision.creates:
         return decision
@@ -32,14 +32,14 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
     if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
         held = replace(decision, creates=())  # the next pass reports why
     elif job.is_elastic and job.are_enough_up:
-        held = replace(show_progress(job), deletes=decision.deletes)  # it trains all the same
+        held = replace(show_progress(job), deletes=decision.deletes)  # it keeps training
     else:
         held = replace(_report(job, rejection.problem), deletes=decision.deletes)
     return held.waking(at).waking(due)
 
 
 def _report(job: Job, problem: Problem) -> Decision:
-    """Once, and again when it is something else."""
+    """Reports a problem once, and again when it changes."""
     reason, message = problem.reason, problem.message
     if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
         return Decision()

@@ -1,4 +1,4 @@
-"""A changed spec is acknowledged also when nothing else changes: tools wait for status.observedGeneration."""
+"""Acknowledges a changed spec even if nothing else changes: tools wait for status.observedGeneration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.planning.status_change import StatusChange
 
 
 def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
-    """The decision with a status change, in which every write has the generation."""
+    """Adds a status change without fields: every write includes the generation."""
     if decision.status is not None or observed.status.observed_generation == observed.generation:
         return decision
     return replace(decision, status=StatusChange())

@@ -1,7 +1,7 @@
-"""Pods that have a node, do not run and do not report why: the kubelet does so in an event about the pod only.
+"""Pods that have a node, do not run and do not report why: the kubelet reports the cause only in an event.
 
-That event is looked up after 15 s, and again after twice the time, at most every 5 minutes,
-for one pod of the job.
+The operator looks up that event after 15 s, then whenever the time has doubled, and at least
+every 5 minutes, for one pod of the job.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_SECONDS, MOST_SECONDS = 15, 300
 
 
 def look_up_pod_events(job: Job, decision: Decision) -> Decision:
-    """The decision with the look-up, or with the time when it is due. Of pods that are about to go nobody asks."""
+    """Adds the look-up, or the time when it is due. A pass that creates or deletes pods looks nothing up."""
     if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
         return decision
     pod = _find_unexplained(job)

@@ -1,4 +1,4 @@
-"""When a job is looked at again although nothing changes: a user's limit, or a pod whose node does not answer."""
+"""Reconciles a job again although nothing changes: for a user's limit, or a pod whose node does not respond."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from railhead.planning.plan import Decision
 
 
 def wake_for_limits(job: Job, decision: Decision) -> Decision:
-    """The decision with the earliest of these times."""
+    """Adds the earliest of these times."""
     decision = decision.waking(next_due(job))
     return decision if job.status.is_finished else decision.waking(job.next_out_of_reach)

@@ -1,8 +1,8 @@
-"""What the driver warns of, as a condition: Resumable is False while the run is not the job's own, and
+"""The driver's warning as a condition: Resumable is False while the run is not the job's own, and
 CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost.
 
-Training continues meanwhile. The condition rides along with every status change of the job, and
-one event is sent when it comes.
+Training continues meanwhile. Every status change of the job carries the condition, and one
+event is sent when it appears.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 
 
 def add_warning(job: Job, decision: Decision) -> Decision:
-    """The decision whose status change, whatever it is for, brings the condition and its event, or takes it away."""
+    """Adds the condition to the decision's status change, with an event if it is new, or removes it."""
     if decision.status is None or decision.status.is_guard:
         return decision
     warning = _find_warning(job)
@@ -34,7 +34,7 @@ def add_warning(job: Job, decision: Decision) -> Decision:
 
 
 def _find_warning(job: Job) -> DriverWarning | None:
-    """The driver's, of this attempt; that of the attempt before until this one's fit() has begun."""
+    """The driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
     progress = job.status.progress
     if progress.attempt == job.attempt and (progress.warning or progress.state not in _NOT_KNOWN_YET):
         return progress.warning

@@ -1,7 +1,7 @@
-"""spec.ttlSecondsAfterFinished: the children of a finished job go, the TrainJob stays.
+"""spec.ttlSecondsAfterFinished: deletes the children of a finished job and keeps the TrainJob.
 
-A GitOps tool that still has the TrainJob in its repository would make a deleted one again, and it
-would train again; so only what it has never heard of is removed.
+A GitOps tool that still has the TrainJob in its repository would recreate a deleted one, and it
+would train again; so only objects that the tool does not know are deleted.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from railhead.planning.status_change import StatusChange
 
 
 def decide_clean_up(job: Job) -> Decision | None:
-    """Once, after the time: what is not seen again, such as Secrets, is remembered as removed when it is."""
+    """Once, after the TTL. The status records it: the operator does not watch all children, such as Secrets."""
     due = clean_up_due(job)
     if due is None or due > job.now:
         return None
     head = job.head
     if head is not None and (may_commit(job, head) or find_last_checkpoint(job)):
-        return None  # its last report comes first
+        return None  # record its last report first
     deletes = delete_all(job.pods)
     if job.status.clean_up_time:
         return Decision(deletes=deletes)

@@ -1,4 +1,4 @@
-"""The limits that a user has set: of the whole job, of its start, and of a restart."""
+"""The user's deadlines: for the whole job, for its start and for a restart."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from railhead.planning.plan import Decision
 
 
 def decide_active_deadline(job: Job) -> Decision | None:
-    """Is the time of the whole job over? Then it fails; `decide_finished` tells its head first."""
+    """Fails a job after spec.activeDeadlineSeconds; `decide_finished` then terminates its head first."""
     due = active_due(job)
     if due is None or due > job.now:
         return None
     if job.head is not None and job.head.has_succeeded:
-        return None  # it has finished in time
+        return None  # it finished in time
     limit = job.spec.active_deadline_seconds
-    message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) and had not finished"
+    message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) without finishing"
     failure = Failure(FailureClass.DEADLINE_EXCEEDED, "ActiveDeadlineExceeded", message)
     return fail_job(job, explain_decision(job, failure))
 
 
 def decide_startup_deadline(job: Job) -> Decision | None:
-    """Has training been awaited for too long? Then all pods are given back, and the next attempt backs off."""
+    """Ends an attempt that does not train in time: all pods are released, and the next attempt backs off."""
     due = startup_due(job)
     if due is None or due > job.now:
         return None
@@ -32,7 +32,7 @@ def decide_startup_deadline(job: Job) -> Decision | None:
     field = "restartDeadlineSeconds" if waiting and waiting.again else "startDeadlineSeconds"
     found = job.startup_problem
     why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})" if found else ""
-    message = f"Training did not run within spec.{field}{why}"
+    message = f"Training did not start within spec.{field}{why}"
     reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, reason, message), pod=found[0] if found else None)
     return lose_attempt(job, failure, outcome=job.head.outcome if job.head else None)

@@ -1,4 +1,4 @@
-"""A finished job holds no worker pods. Its ended head pod stays for its log, unless a sidecar runs on in it."""
+"""A finished job holds no worker pods. Its terminated head pod stays for the log, unless a sidecar still runs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from railhead.planning.plan import Decision, delete_all
 from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import StatusChange
 
-SIDECAR_SECONDS = 60  # for the other containers of a head to end after its driver
+SIDECAR_SECONDS = 60  # for a head's other containers to end after its driver
 
 
 def decide_finished(observed: Observed) -> Decision | None:
-    """Deletes what is left; also of a job whose spec cannot be understood any more."""
+    """Deletes what is left, even if the spec is no longer valid."""
     if not observed.status.is_finished:
         return None
     head = observed.head
@@ -36,7 +36,7 @@ def decide_finished(observed: Observed) -> Decision | None:
 
 
 def may_commit(observed: Observed, head: PodView) -> bool:
-    """Told to end by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
+    """Terminated by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
     failure = observed.status.failure
     if failure is None or failure.class_ != FailureClass.DEADLINE_EXCEEDED or head.has_ended:
         return False
@@ -44,7 +44,7 @@ def may_commit(observed: Observed, head: PodView) -> bool:
 
 
 def find_last_checkpoint(observed: Observed) -> StatusChange | None:
-    """The checkpoints in the termination message of an ended head, when the status lacks them."""
+    """The checkpoints in the termination message of a terminated head, if the status lacks them."""
     head = observed.head
     if head is None or not head.has_ended:
         return None

@@ -1,4 +1,4 @@
-"""Begins a job's first attempt, or takes up again the one that its pods are in."""
+"""Starts a job's first attempt, or resumes the one that its pods belong to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from railhead.planning.plan import Decision, Event
 
 
 def decide_first_attempt(job: Job) -> Decision | None:
-    """A job that was never started begins its first attempt.
+    """Starts the first attempt of a job that never ran.
 
-    When somebody wiped the status of a running job or set it back, its pods tell which attempt it is
-    in: that one is taken up again, and its children are found by their names. When the view of the
-    job is merely old, the compare refuses that, and nothing is done.
+    If somebody wiped the status of a running job or set it back, its pods show which attempt it is
+    in: that attempt is resumed, and its children are found by their names. If the view of the job is
+    just stale, the compare fails, and nothing is done.
     """
     alive = job.acting_pods
     later = max((pod.attempt for pod in alive), default=0) > job.attempt

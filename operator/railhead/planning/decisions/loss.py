@@ -1,4 +1,4 @@
-"""The loss of the head, and of workers that no replacement would help."""
+"""The loss of the head, and of workers that a replacement would not fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROUNDS_PER_ATTEMPT = 20
 
 
 def decide_loss(job: Job) -> Decision | None:
-    """Is the attempt lost, and does that end the job?"""
+    """Ends an attempt that is lost, and with it possibly the job."""
     head = job.head
     if head is None:
         if job.was_head_up:
@@ -28,12 +28,12 @@ def decide_loss(job: Job) -> Decision | None:
 
 
 def _find_hopeless_worker(job: Job) -> PodView | None:
-    """A lost one whose replacement would end alike: a configuration error, or too many rounds."""
+    """A lost worker whose replacement would fail the same way: a configuration error, or too many rounds."""
     lost = job.workers.lost
-    refused = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
-    if refused is None and lost and job.empty_slots and job.status.round >= ROUNDS_PER_ATTEMPT:
+    misconfigured = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
+    if misconfigured is None and lost and job.empty_slots and job.status.round >= ROUNDS_PER_ATTEMPT:
         return lost[0]
-    return refused
+    return misconfigured
 
 
 def _is_configuration(pod: PodView) -> bool:

@@ -1,4 +1,4 @@
-"""Begins the next attempt once the backoff is over and nothing of the lost one can act any more."""
+"""Starts the next attempt once the backoff is over and no pod of the lost one can act."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
 
 ENDING_SECONDS = 5  # from a container's end to its pod's
-PATIENCE_SECONDS = 30  # for pods to end; longer is reported
+PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
 
 
 def decide_next_attempt(job: Job) -> Decision | None:
     """Waits, or raises the attempt and its counters in one write.
 
-    The next attempt waits until no pod of the lost one may still run: never two heads. A pod whose node does
-    not answer is waited for until its grace period is over and `UNANSWERED_SECONDS` more; if it is a head that
-    lives on, the fence in the run's storage keeps it from committing.
+    The next attempt waits until no pod of the lost one may still run: never two heads. For a pod whose node does
+    not respond, it waits until `UNANSWERED_SECONDS` after the grace period; if that pod is a head that still
+    runs, the fence in the run's storage keeps it from committing.
     """
     failure = job.status.failure
     if failure is None or not job.is_attempt_lost:
@@ -43,7 +43,7 @@ def decide_next_attempt(job: Job) -> Decision | None:
 
 
 def _count(job: Job, failure: FailureStatus) -> Restarts:
-    """status.restarts with the lost attempt."""
+    """status.restarts including the lost attempt."""
     restarts = job.status.restarts
     policy = FailureClass.parse(failure.class_).policy
     return Restarts(
@@ -55,19 +55,19 @@ def _count(job: Job, failure: FailureStatus) -> Restarts:
 
 
 def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:
-    """Deletes what remains, and reports what it waits for."""
+    """Deletes the remaining pods, and reports a long wait."""
     since = min(since, job.now)
     over_at, reported_at = since + timedelta(seconds=ENDING_SECONDS), since + timedelta(seconds=PATIENCE_SECONDS)
-    # A pod whose container has ended ends by itself, and is evidence.
+    # A pod whose container has terminated ends by itself, and is evidence.
     deletes = delete_all(pod for pod in remains if not pod.has_ended or job.now >= over_at)
     if job.now < reported_at:
         return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
     if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
-        return Decision(deletes=deletes)  # reported already; which pods they are may change with every look
+        return Decision(deletes=deletes)  # already reported; the list of pods may change in every pass
     pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in remains[:3])
     message = (
-        f"Attempt {job.attempt + 1} waits until {len(remains)} pods of attempt {job.attempt} "
-        f"have ended: {pods}; where a node does not answer at most {UNANSWERED_SECONDS} s longer than the grace period"
+        f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "
+        f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"
     )
     status = stand(make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
     return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))

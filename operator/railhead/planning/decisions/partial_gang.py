@@ -1,7 +1,7 @@
-"""Pods of an attempt that is not whole: when the API server rejects the others, nobody's GPUs are held for them.
+"""An incomplete attempt: while the API server rejects some of its pods, the others must not hold GPUs for long.
 
-All pods of the attempt are given back. The next attempt follows with a growing delay, and no budget
-counts it; of two jobs that each hold half of a quota, one will find all that it needs.
+All pods of the attempt are released. The next attempt follows with a growing delay, and no budget
+counts it; of two jobs that each hold half of a quota, one then gets everything it needs.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from railhead.planning.plan import Decision
 
 
 def decide_partial_gang(job: Job) -> Decision | None:
-    """Has the attempt waited long enough for a pod that was rejected?"""
+    """Ends an attempt that has waited long enough for a rejected pod."""
     due = give_up_due(job)
     if due is None or due > job.now or job.rejection is None:
         return None
     problem = job.rejection.problem
     held = sum(pod.attempt == job.attempt for pod in job.acting_pods)
-    message = f"{problem.message}; the {held} pods that there are were given back after {HOLD_SECONDS} s"
+    message = f"{problem.message}; the {held} pods that exist were released after {HOLD_SECONDS} s"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, problem.reason, message))
     return lose_attempt(job, failure, outcome=job.head.outcome if job.head else None)

@@ -1,7 +1,7 @@
 """Phase and conditions of a live attempt: Pending, Starting, Running, Restarting.
 
-Counts of ready pods alone cause no write where the number of workers is fixed; they ride
-along with the next one. Of an elastic job they are what a user wants to see.
+With a fixed number of workers, ready counts alone cause no write; the next one carries
+them. For an elastic job they are what a user wants to see.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railhead.planning.status_change import StatusChange
 
 
 def show_progress(job: Job) -> Decision:
-    """What the live attempt looks like, without anything to do."""
+    """Reports the state of the live attempt; there is nothing else to do."""
     if job.were_all_up or job.are_enough_up:
         return _training(job) if job.is_training else _starting(job)
     return _pending(job)
@@ -33,7 +33,7 @@ def _pending(job: Job) -> Decision:
         return _show_that_problem_is_past(job)
     pod, problem = found
     if job.status.reason_of(types.RECONCILING) == problem.reason:
-        return Decision()  # the message may change with every try; one write per reason is enough
+        return Decision()  # the message may change with every retry; one write per reason is enough
     message = f"Pod {pod.name} cannot start: {problem.message[:800]}"
     status = stand_still(job, types.RECONCILING, reason=problem.reason, message=message)
     event = Event("Warning", problem.reason, message, is_series=True)
@@ -41,11 +41,11 @@ def _pending(job: Job) -> Decision:
 
 
 def _show_that_problem_is_past(job: Job) -> Decision:
-    """Of a pod that has found its place, or could be created after all; the others show it by coming up."""
+    """For a pod that was scheduled, or created after all; other pods show it by coming up."""
     if job.status.reason_of(types.RECONCILING) not in THAT_PASS:
         return Decision()
     phase: Phase = job.status.phase or "Pending"
-    message = f"All pods of attempt {job.attempt} have been made and are starting"
+    message = f"All pods of attempt {job.attempt} are created and starting"
     return Decision(status=replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase))
 
 
@@ -59,13 +59,13 @@ def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
 
 
 def _starting(job: Job) -> Decision:
-    """Enough pods are up; Ray and the worker group are coming up (again)."""
+    """Enough pods are up; Ray and the worker group are starting (again)."""
     was_running = job.status.phase == "Running"
     again = was_running or job.is_restart or job.status.round > 0
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
-        return Decision()  # the driver's end is near or its report is old; the pods will tell
+        return Decision()  # the driver is about to end or its report is stale; the pods will show which
     phase: Phase = "Restarting" if again else "Starting"
-    message = "The worker group is being formed again" if again else _describe_start(job)
+    message = "The worker group is restarting" if again else _describe_start(job)
     status = replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
@@ -96,13 +96,13 @@ def _training(job: Job) -> Decision:
 
 
 def _wait_for_workers(job: Job) -> list[Condition]:
-    """An elastic job trains, and still wants more pods, or fewer."""
+    """The condition of an elastic job that trains and still waits for more pods, or for fewer."""
     if not job.is_elastic:
         return []
     resize = job.status.resize
     if resize is not None:
         leaving = job.desired_workers - resize.worker_pods
-        message = f"{leaving} worker pods go right after the next committed checkpoint"
+        message = f"{leaving} worker pods leave right after the next committed checkpoint"
         return [make_condition(job, types.RECONCILING, reason="Resizing", message=message)]
     missing = job.desired_workers - job.workers_up
     if missing <= 0:
@@ -111,5 +111,5 @@ def _wait_for_workers(job: Job) -> list[Condition]:
     why = f": pod {found[0].name} cannot start: {found[1].reason}" if found else ""
     if job.rejection is not None:
         why = f": {job.rejection.problem.reason}: {job.rejection.problem.message[:600]}"
-    message = f"{missing} worker pods are still awaited{why}; they join right after a committed checkpoint"
+    message = f"Waiting for {missing} worker pods{why}; they join right after a committed checkpoint"
     return [make_condition(job, types.RECONCILING, reason="WaitingForWorkers", message=message)]

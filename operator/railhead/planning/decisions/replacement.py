@@ -1,7 +1,7 @@
-"""Fills the slots of lost workers under a new round.
+"""Fills the slots of lost workers in a new round.
 
 A deleted pod leaves no trace to count, so the round is raised in the status before the
-replacement is created, and the replacement's name carries it.
+replacement is created, and the replacement's name contains it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railhead.planning.status_change import Requirement, StatusChange
 
 
 def decide_replacement(job: Job) -> Decision | None:
-    """A worker slot without a live pod, although one was created: replaced in the same attempt."""
+    """Replaces, in the same attempt, worker pods that were created but are no longer alive."""
     slots = job.empty_slots
     if not slots:
         return None
@@ -29,7 +29,7 @@ def decide_replacement(job: Job) -> Decision | None:
         return None
     at = replacement_at(job)
     if at > job.now:
-        # An elastic job may well train meanwhile.
+        # An elastic job may train meanwhile.
         return (show_progress(job) if job.is_elastic else Decision()).waking(at)
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
@@ -53,7 +53,7 @@ def decide_replacement(job: Job) -> Decision | None:
 
 
 def _stand(job: Job, message: str) -> StatusChange:
-    """The group of an elastic job may continue without them: its driver reports, and `show_progress` shows it."""
+    """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
     if job.is_elastic:
         return StatusChange()
     return replace(stand_still(job, types.RECONCILING, reason="WorkerLost", message=message), phase="Restarting")

@@ -1,8 +1,8 @@
-"""Brings the number of worker pods of an elastic job to what the spec wants now.
+"""Brings the number of worker pods of an elastic job in line with the spec.
 
-More pods are created at once; the driver takes them into the group right after a committed
-checkpoint. Fewer: the pods go right after a committed checkpoint, because the group loses
-what it has trained since the last one. Until then the intent is in the status.
+Scaling up creates pods at once; the driver adds them to the group right after a committed
+checkpoint. Scaling down deletes pods right after a committed checkpoint, because the group
+loses what it has trained since the last one. Until then the intent is in the status.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from railhead.planning.status_change import GUARD, Requirement, StatusChange
 
 
 def decide_resize(job: Job) -> Decision | None:
-    """Does spec.scaling.desiredWorkers want another number than the attempt has?"""
+    """Resizes an attempt whose number of workers differs from spec.scaling.desiredWorkers."""
     if not job.is_elastic or job.attempt == 0:
         return None
     surplus = delete_all(job.surplus_workers)
@@ -33,15 +33,15 @@ def decide_resize(job: Job) -> Decision | None:
 
 
 def _apply(job: Job, wanted: int) -> Decision:
-    """Only the status: pods are created and removed by what it says, in the passes that follow."""
+    """Changes only the status: the following passes create and delete pods accordingly."""
     workers = WorkersStatus(desired=wanted, ready=job.status.workers.ready, joined=job.status.workers.joined)
-    message = f"From {job.desired_workers} to {wanted} worker pods (spec.scaling.desiredWorkers)"
+    message = f"Resizing from {job.desired_workers} to {wanted} worker pods (spec.scaling.desiredWorkers)"
     status = StatusChange(workers=workers, resize=None).requiring(Requirement.SAME_SPEC)
     return Decision(status=status, events=(Event("Normal", "Resized", message),))
 
 
 def _announce(resize: Resize | None) -> Decision:
-    """An older spec than the present one must not take pods away."""
+    """An outdated spec must not remove pods."""
     return Decision(status=StatusChange(resize=resize).requiring(Requirement.SAME_SPEC))
 
 

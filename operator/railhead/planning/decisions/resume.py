@@ -1,4 +1,4 @@
-"""A job that was suspended continues: with a new attempt, which no budget counts."""
+"""Resumes a suspended job with a new attempt, which no budget counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railhead.planning.status_change import UNSET, Requirement
 
 
 def decide_resume(job: Job) -> Decision | None:
-    """Is a suspended job to continue? `decide_suspend` has answered for one that is to rest."""
+    """Resumes a suspended job; one that stays suspended does not get past `decide_suspend`."""
     if job.status.phase != "Suspended":
         return None
     remains = job.acting_pods
@@ -21,6 +21,6 @@ def decide_resume(job: Job) -> Decision | None:
     decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
     if decision.status is None:
         return decision
-    # An older spec than the present one must not begin anything.
+    # An outdated spec must not start anything.
     status = replace(decision.status, suspended_seconds=count_suspended(job) or UNSET)
     return replace(decision, status=status.requiring(Requirement.SAME_SPEC))

@@ -1,7 +1,7 @@
-"""spec.resumeFrom before the first attempt: why the checkpoint that it means cannot be used.
+"""spec.resumeFrom before the first attempt: why its checkpoint cannot be used.
 
-The one that is found goes into the status with the first attempt, so that all attempts mean the
-same checkpoint, whatever becomes of the other job.
+A checkpoint that can be used goes into the status with the first attempt, so that all attempts
+use the same one, whatever becomes of the other job.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ NOT_FOUND, RUNS, NOTHING = "SourceNotFound", "SourceStillRuns", "SourceHasNoChec
 
 
 def decide_resume_source(job: Job) -> Decision | None:
-    """A job that cannot begin from where it is to begin creates no pods; it is looked at again from time to time."""
+    """A job without its initial checkpoint creates no pods; it is reconciled again every `LOOK_SECONDS`."""
     wanted = job.spec.resume_from
-    if wanted is None or job.attempt > 0 or job.pods:  # with pods it has begun, and its status was wiped
+    if wanted is None or job.attempt > 0 or job.pods:  # with pods it has started, and its status was wiped
         return None
     problem = _find_problem(job, wanted)
     if problem is None:
@@ -39,17 +39,17 @@ def decide_resume_source(job: Job) -> Decision | None:
 
 
 def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
-    """Reason and sentence, or None when it can be used."""
+    """Reason and message, or None if it can be used."""
     if wanted.train_job is None:
         return None
     field = f"spec.resumeFrom.trainJob {wanted.train_job}"
     source = job.source
     if source is None or wanted.train_job == job.name:
-        where = "is this job itself" if wanted.train_job == job.name else "is not there"
-        return NOT_FOUND, f"{field} {where}; name another TrainJob of namespace {job.namespace}, or a checkpoint"
+        where = "is this job itself" if wanted.train_job == job.name else "does not exist"
+        return NOT_FOUND, f"{field} {where}; name another TrainJob in namespace {job.namespace}, or a checkpoint"
     if not source.is_finished:
-        return RUNS, f"{field} has not ended; this job begins when it has, or name one of its checkpoints"
+        return RUNS, f"{field} has not ended; this job starts when it has, or name one of its checkpoints"
     if find_source_checkpoint(job) is None:
         what = "bestCheckpoint (run.checkpoint.scoreAttribute)" if wanted.best else "checkpoint"
-        return NOTHING, f"{field} has ended without a {what} in its status; name another one, or leave resumeFrom out"
+        return NOTHING, f"{field} has ended without a {what} in its status; name another TrainJob, or omit resumeFrom"
     return None

@@ -1,4 +1,4 @@
-"""Pods that have no place in the current attempt."""
+"""Pods that do not belong to the current attempt."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from railhead.planning.plan import Decision, delete_all
 def decide_stale_pods(job: Job) -> Decision | None:
     """Pods of an earlier attempt end before anything else is done: never two heads.
 
-    Those that have ended are only cleared away (the operator was ended before it could), and so is
-    the older of two pods of one slot (two operators, of which one had seen less).
+    Terminated ones are just deleted (the operator stopped before it could), and so is the older of
+    two pods in one slot (two operators, one with a stale view).
     """
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
     deletes = delete_all([*earlier, *job.workers.duplicates])

@@ -1,4 +1,4 @@
-"""The end that everybody hopes for."""
+"""Completes a job whose head has succeeded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railhead.planning.status_change import UNSET, Unset
 
 
 def decide_success(job: Job) -> Decision | None:
-    """The head ended well and reports it: the job is complete. The workers are left to `decide_finished`."""
+    """The head exited 0 and reports success: the job is complete. `decide_finished` deletes the workers."""
     head = job.head
     if head is None or head.outcome is None or not head.has_succeeded:
         return None
@@ -35,7 +35,7 @@ def decide_success(job: Job) -> Decision | None:
 
 
 def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
-    """The final progress, when the driver's last report has not come through (yet)."""
+    """The final progress, if the driver's last report has not arrived (yet)."""
     known = job.status.progress
     is_of_attempt = known.attempt == job.attempt
     if is_of_attempt and known.state == "FINISHED":

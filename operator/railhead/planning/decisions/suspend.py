@@ -1,8 +1,8 @@
-"""spec.suspend: the order of an end without a loss.
+"""spec.suspend: stops a job without losing its progress.
 
-The status comes first. Then the head alone is told: its driver waits for one more committed
-checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is
-Suspended when no pod can act any more. What has begun is finished, whatever the spec says by then.
+The status comes first. Then only the head is deleted: its driver waits for one more committed
+checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is Suspended
+when no pod can act any more. A suspension that has started completes, whatever the spec says by then.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ SUSPENDING, SUSPENDED = "Suspending", "Suspended"
 
 
 def decide_suspend(job: Job) -> Decision | None:
-    """Is the job to rest, or on its way to it?"""
+    """Suspends the job, or completes a suspension that has started."""
     phase = job.status.phase
     if phase == "Suspended":
-        # Nothing runs, also not what was created by an operator that knew less.
+        # Nothing may run, not even pods that an operator with a stale view has created.
         return Decision(deletes=delete_all(job.acting_pods)) if job.spec.suspend else None
     if phase != "Suspending" and not job.spec.suspend:
         return None
     if job.head is not None and job.head.has_succeeded:
-        return None  # it has finished instead
+        return None  # it finished instead
     return _end(job) if phase == "Suspending" else _begin(job)
 
 
 def _begin(job: Job) -> Decision:
-    """Reports it, and tells the head; a job without pods is there already."""
+    """Reports the suspension, and deletes the head; a job without pods is suspended at once."""
     if not job.acting_pods:
         return _rest(job)
     grace = job.spec.suspend_grace_seconds
-    message = f"The driver is told to end after one more committed checkpoint, within {grace} s; then the pods go"
+    message = f"The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return replace(_end(job), status=status.requiring(Requirement.SAME_SPEC))
 
 
 def _end(job: Job) -> Decision:
-    """The head, and when it has ended all others."""
+    """Deletes the head, and when it has ended all other pods."""
     head = job.head
     if head is not None and not head.has_ended and not job.is_attempt_lost:
         if not head.is_deleting:
@@ -59,8 +59,8 @@ def _rest(job: Job) -> Decision:
     """No pod can act any more."""
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
-    then = f"goes on from checkpoint {checkpoint.index}" if checkpoint else "begins from the start"
-    message = f"The job has no pods; when spec.suspend is false it {then}"
+    then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
+    message = f"The job has no pods; once spec.suspend is false, it {then}"
     status = replace(
         stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message),
         checkpoint=last.checkpoint,

@@ -1,4 +1,4 @@
-"""Creates pods that the status intends and that do not exist yet, by the same names as before."""
+"""Creates pods that the status announces and that do not exist yet, under the same names as before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.planning.status_change import GUARD
 
 
 def decide_uncreated_pods(job: Job) -> Decision | None:
-    """Are there pods that nobody has created yet: the operator ended in between, or the API server rejected them?"""
+    """Creates the missing pods: the operator stopped before it created them, or the API server rejected them."""
     if job.were_all_up:
         return None
     is_head_missing = job.head is None and not job.was_head_up

@@ -1,4 +1,4 @@
-"""How long to wait before an attempt, a replacement or a rejected create: longer each time, never for ever."""
+"""How long to wait before an attempt, a replacement or a retried create: longer each time, up to a limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HELD_LIMIT_SECONDS = 10
 
 
 def grow(first: int, times: int, *, limit: int) -> int:
-    """Seconds: twice as long each time, at most the limit."""
+    """Seconds: doubled each time, up to the limit."""
     return min(limit, first << min(max(times, 0), 10))
 
 
@@ -25,20 +25,20 @@ def attempt_delay_seconds(restarts: Restarts, kind: FailureClass, *, committed: 
     """`committed`: the lost attempt has committed a checkpoint."""
     policy = kind.policy
     if committed and policy.backoff.is_skipped_after_commit:
-        return 0  # the cluster took a pod from a job that was doing well
+        return 0  # the cluster took a pod from a job that made progress
     times = {Payer.APPLICATION: restarts.application, Payer.STARTUP: restarts.startup}
     return grow(policy.backoff.first, times.get(policy.payer, restarts.without_progress), limit=policy.backoff.limit)
 
 
 def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bool) -> datetime:
     since = parse_time(failure.time) or observed.now
-    since = min(since, observed.now)  # a time in the future (a jump of a clock) delays nothing
+    since = min(since, observed.now)  # a time in the future (a clock jump) delays nothing
     delay = attempt_delay_seconds(observed.status.restarts, FailureClass.parse(failure.class_), committed=committed)
     return since + timedelta(seconds=delay)
 
 
 def replacement_at(job: Job) -> datetime:
-    """When lost workers may be replaced: at once after a deletion, later after a pod that fails by itself."""
+    """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself."""
     ended = [
         pod.finished_at
         for pod in job.workers.lost
@@ -51,6 +51,6 @@ def replacement_at(job: Job) -> datetime:
 
 
 def rejected_until(observed: Observed, rejection: Rejection, *, is_held: bool) -> datetime:
-    """When what the API server has rejected is tried again; `is_held`: other pods wait for it."""
+    """When to retry what the API server has rejected; `is_held`: other pods wait for it."""
     limit = HELD_LIMIT_SECONDS if is_held else REJECTED_LIMIT_SECONDS
     return min(rejection.at, observed.now) + timedelta(seconds=grow(5, rejection.tries - 1, limit=limit))

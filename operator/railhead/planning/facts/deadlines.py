@@ -1,4 +1,4 @@
-"""When the limits that a user has set are over: of the job, of its start, of a restart, of what it leaves behind.
+"""When the user's limits expire: for the job, its start, a restart, and its children after the end.
 
 All by the API server's clock.
 """
@@ -11,8 +11,8 @@ from railhead.api import conditions as types
 from railhead.contract.times import parse_time
 from railhead.planning.job import Job
 
-REPORT_AGAIN_SECONDS = 20  # twice the longest wait of a driver between two tries of a report
-AWAITED = ("Pending", "Starting", "Restarting")  # phases in which training is
+REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
+AWAITED = ("Pending", "Starting", "Restarting")  # phases in which the job waits for training
 
 
 def active_due(job: Job) -> datetime | None:
@@ -25,18 +25,18 @@ def active_due(job: Job) -> datetime | None:
 
 
 def startup_due(job: Job) -> datetime | None:
-    """spec.startDeadlineSeconds or spec.restartDeadlineSeconds, while training is awaited."""
+    """spec.startDeadlineSeconds or spec.restartDeadlineSeconds, while the job waits for training."""
     waiting = job.status.waiting
     if waiting is None or job.is_attempt_lost or job.status.phase not in AWAITED:
         return None
     if job.is_training and job.are_enough_up:
-        return None  # the next decision writes that it runs
+        return None  # the next decision records that it runs
     since = parse_time(waiting.since)
     limit = job.spec.restart_deadline_seconds if waiting.again else job.spec.start_deadline_seconds
     if since is None or limit is None:
         return None
     due = since + timedelta(seconds=limit)
-    # While nobody led, no report could say that training runs: drivers get the time to repeat it.
+    # Without a leader, no report could arrive that training runs: drivers get the time to repeat it.
     return max(due, job.led_since + timedelta(seconds=REPORT_AGAIN_SECONDS)) if job.led_since else due
 
 
@@ -50,13 +50,13 @@ def clean_up_due(job: Job) -> datetime | None:
 
 
 def next_due(job: Job) -> datetime | None:
-    """When a limit is to be looked at again."""
+    """When the next limit expires."""
     dues = (clean_up_due(job),) if job.status.is_finished else (active_due(job), startup_due(job))
     return min((due for due in dues if due is not None and due > job.now), default=None)
 
 
 def count_suspended(job: Job) -> int:
-    """status.suspendedSeconds with the suspension that ends now."""
+    """status.suspendedSeconds including the suspension that ends now."""
     stamps = [each.last_transition_time for each in job.status.conditions if each.type == types.SUSPENDED]
     since = parse_time(stamps[0]) if stamps and job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0

@@ -1,7 +1,7 @@
 """Turns the facts about a lost head or worker pod into the failure that ends its attempt.
 
-The driver's own report comes first, then the exit code, then what the kubelet says. A pod
-that is simply gone was lost to the infrastructure.
+The driver's own report comes first, then the exit code, then the kubelet's report. A pod
+that is just gone counts as an infrastructure failure.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
 
 
 def classify_pod(pod: PodView) -> Failure:
-    """Why an ended or vanishing pod ended."""
+    """Why a terminated or deleted pod ended."""
     if pod.outcome is not None and pod.outcome.failure is not None:
         return pod.outcome.failure
     if pod.reason == "OOMKilled":
-        message = f"Container {pod.container} of pod {pod.name} was killed for memory; raise its memory"
+        message = f"Container {pod.container} of pod {pod.name} was OOM-killed; raise its memory limit"
         return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", message)
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
-        return Failure(kind, kind.value, pod.message or f"Pod {pod.name} ended with exit code {pod.exit_code}")
+        return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
 
 def _explain(pod: PodView) -> tuple[str, str]:
-    """Reason and sentence of a pod whose driver said nothing."""
+    """Reason and message for a pod whose driver reported nothing."""
     if pod.is_deleting or pod.reason in DISRUPTIONS:
-        return pod.reason or "PodDeleted", f"Pod {pod.name} was taken away"
+        return pod.reason or "PodDeleted", f"Pod {pod.name} was deleted or evicted"
     if pod.exit_code == 0:
-        return "NoFinalReport", f"Pod {pod.name} ended with exit code 0 but without the driver's final report"
+        return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
         return "Killed", f"Pod {pod.name} was killed (exit code {pod.exit_code})"
-    message = pod.message.strip() or f"Pod {pod.name} ended with exit code {pod.exit_code}"
+    message = pod.message.strip() or f"Pod {pod.name} exited with code {pod.exit_code}"
     return pod.reason or "PodFailed", message[:1500]
 
 
@@ -62,7 +62,7 @@ def explain_gone(observed: Observed, name: str) -> FailureStatus:
 
 
 def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | None = None) -> FailureStatus:
-    """A failure that the operator itself decides on. `pod` is the head when it is no other's fault."""
+    """A failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
     seen = pod or observed.head
     return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
 

@@ -1,4 +1,4 @@
-"""Which checkpoint spec.resumeFrom means."""
+"""The checkpoint that spec.resumeFrom refers to."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from railhead.planning.job import Job
 
 
 def find_source_checkpoint(job: Job) -> str | None:
-    """Its URI, by the spec and the other job's status; None while there is none, or without resumeFrom."""
+    """Its URI, from the spec and the other job's status; None while there is none, or without resumeFrom."""
     wanted = job.spec.resume_from
     if wanted is None or wanted.train_job is None:
         return wanted.checkpoint if wanted else None
@@ -16,7 +16,7 @@ def find_source_checkpoint(job: Job) -> str | None:
 
 
 def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
-    """By the status, or while there is no attempt by the spec; None without resumeFrom."""
+    """From the status, or before the first attempt from the spec; None without resumeFrom."""
     wanted = job.spec.resume_from
     if wanted is None or job.attempt > 0:
         return job.status.initial_checkpoint

@@ -1,4 +1,4 @@
-"""How long an attempt that is not whole may hold its pods while the API server rejects the others."""
+"""How long an incomplete attempt may hold its pods while the API server rejects the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons of the condition Reconciling while pods do not start. `controller/` reads them out of answers and events."""
+"""Reasons of the condition Reconciling while pods do not start. `controller/` reads them from responses and events."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
-# The API server's own admission has no codes: the first of these texts in its message counts.
+# The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (
     ("exceeded quota", "QuotaExceeded"),
     ("failed quota", "QuotaExceeded"),
@@ -19,6 +19,6 @@ ADMISSION_TEXTS = (
 REJECTIONS = frozenset(
     {SOURCE_NOT_FOUND, CREATE_REFUSED, POD_INVALID, WEBHOOK_FAILED, *(reason for _, reason in ADMISSION_TEXTS)}
 )
-# The kubelet's and the attach controller's, in events about the pod only; images and configuration are in its status.
+# From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 POD_EVENTS = frozenset({"FailedMount", "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
 THAT_PASS = frozenset({UNSCHEDULABLE, *REJECTIONS, *POD_EVENTS})

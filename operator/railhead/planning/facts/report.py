@@ -1,7 +1,7 @@
-"""What a driver reports, as a change of the status that the CRD's bounds allow.
+"""A driver's report as a change of the status within the CRD's bounds.
 
-It comes from a pod, so it may be anything of the right types; a single value beyond the bounds
-would have the whole status write refused, again and again.
+It comes from a pod, so it may hold anything of the right types; a single value out of bounds
+would make the API server reject the whole status write, again and again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REASON = r"[A-Z][A-Za-z0-9]{0,63}"
 
 
 def change_by_report(report: Report, status: JobStatus) -> StatusChange:
-    """What a report of the job's present attempt changes."""
+    """What a report of the job's current attempt changes."""
     progress = ProgressStatus(
         attempt=report.attempt,
         state=report.state,
@@ -51,7 +51,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
     )
     is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})
     change = StatusChange(
-        progress=progress if is_news else UNSET,  # else it only shows that the driver is there
+        progress=progress if is_news else UNSET,  # else it only shows that the driver is alive
         run_uri=report.run_uri if _is_uri(report.run_uri) else UNSET,
         resumed_from=ResumedFromStatus(uri=report.resumed_from.uri)
         if report.resumed_from and _is_uri(report.resumed_from.uri)
@@ -63,7 +63,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
 
 
 def change_by_outcome(change: StatusChange, status: JobStatus, outcome: Outcome | None, now: datetime) -> StatusChange:
-    """The change with the checkpoints that only the driver's termination message tells of."""
+    """Adds the checkpoints that only the driver's termination message reports."""
     if outcome is None:
         return change
     return with_checkpoints(
@@ -85,7 +85,7 @@ def with_checkpoints(
     attempt: int,
     time: str,
 ) -> StatusChange:
-    """The change with those of a driver's checkpoints that are news; `time` of a commit that has none."""
+    """Adds those of a driver's checkpoints that are new; `time`: for a commit that has none."""
     return replace(
         change,
         checkpoint=_find_newer(newest, status, attempt=attempt, time=time),
@@ -94,7 +94,7 @@ def with_checkpoints(
 
 
 def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
-    """As many as there is room for, of bounded length."""
+    """As many as fit, each of bounded length."""
     items = list(values.items())[:MAX_METRICS]
     return {name[:MAX_METRIC_NAME]: value[:MAX_METRIC_VALUE] for name, value in items}
 
@@ -104,14 +104,14 @@ def cut_count(value: int) -> int:
 
 
 def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
-    """A warning that fits, or None for one without a proper reason."""
+    """The warning, shortened to fit, or None if its reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
     return DriverWarning(reason=warning.reason, message=warning.message[:MAX_MESSAGE])
 
 
 def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, time: str) -> CheckpointStatus | Unset:
-    """The driver's newest commit when the status knows only of earlier ones."""
+    """The driver's newest commit, if the status has only earlier ones."""
     known = status.checkpoint.index if status.checkpoint else -1
     if newest is None or not _is_usable(newest) or newest.index <= known:
         return UNSET
@@ -125,7 +125,7 @@ def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, t
 
 
 def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: int) -> CheckpointStatus | Unset | None:
-    """The best checkpoint when the driver names another one; None when it has none any more."""
+    """The best checkpoint, if the driver names another one; None if it no longer has one."""
     known = status.best_checkpoint
     if best == NO_CHECKPOINT and known is not None:
         return None
@@ -133,7 +133,7 @@ def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: i
         return UNSET
     metrics = cut_metrics(best.metrics)
     if known is not None and (known.uri, known.index) == (best.uri, best.index):
-        metrics = metrics or known.metrics  # a termination message that was too long has none
+        metrics = metrics or known.metrics  # a shortened termination message has none
     found = CheckpointStatus(
         uri=best.uri, index=best.index, time=best.time[:MAX_TIME], metrics=metrics, attempt=best.attempt
     )
@@ -141,7 +141,7 @@ def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: i
 
 
 def _is_usable(checkpoint: Checkpoint) -> bool:
-    """Another number would be another commit's, and a URI that was cut would lead elsewhere: neither is changed."""
+    """Neither is shortened to fit: another index is another commit's, and a cut URI leads elsewhere."""
     return 0 <= checkpoint.index <= MAX_INDEX and _is_uri(checkpoint.uri)
 
 

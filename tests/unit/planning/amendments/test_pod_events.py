@@ -103,7 +103,7 @@ def test_a_group_that_trains_with_fewer_says_what_the_others_wait_for() -> None:
     assert decided.status is not None
     messages = [c["message"] for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert messages == [
-        f"1 worker pods are still awaited: pod {told.name} cannot start: FailedMount; "
+        f"Waiting for 1 worker pods: pod {told.name} cannot start: FailedMount; "
         "they join right after a committed checkpoint"
     ]
     assert wait_of(decided) == 10

@@ -27,7 +27,7 @@ def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() 
     assert wait_until_released(sim) == HOLD_SECONDS
     failure = sim.status["failure"]
     assert (failure["class"], failure["reason"], failure["attempt"]) == ("Startup", "QuotaExceeded", 1)
-    assert failure["message"].endswith(f"{QUOTA}; the 2 pods that there are were given back after 30 s")
+    assert failure["message"].endswith(f"{QUOTA}; the 2 pods that exist were released after 30 s")
     assert sim.status["phase"] == "Restarting"
     sim.refuses = lambda body: ""
     sim.later(5)

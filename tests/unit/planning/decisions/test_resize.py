@@ -57,7 +57,7 @@ def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() 
     assert sim.status["workers"] == {"desired": 4, "ready": 3, "joined": 3}
     told = {c["type"]: c["message"] for c in sim.status["conditions"]}
     assert told["Running"] == "Training runs on 3 of 4 worker pods (attempt 1)"
-    assert f"1 worker pods are still awaited: pod {last} cannot start: Unschedulable" in told["Reconciling"]
+    assert f"Waiting for 1 worker pods: pod {last} cannot start: Unschedulable" in told["Reconciling"]
 
 
 def test_a_lost_worker_is_replaced_while_training_goes_on() -> None:
@@ -115,7 +115,7 @@ def test_fewer_workers_go_only_after_the_next_commit() -> None:
     assert sim.status["resize"] == {"workerPods": 2, "afterCheckpoint": 3}
     assert worker_slots(sim) == [0, 1, 2, 3, 4]
     told = {c["type"]: c["message"] for c in sim.status["conditions"]}
-    assert "3 worker pods go right after the next committed checkpoint" in told["Reconciling"]
+    assert "3 worker pods leave right after the next committed checkpoint" in told["Reconciling"]
     sim.report(checkpoint=4)
     sim.settle()
     assert worker_slots(sim) == [0, 1]

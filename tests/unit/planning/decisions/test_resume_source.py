@@ -30,9 +30,9 @@ def env_of(wanted: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("source", "options", "reason", "words"),
     [
-        (None, {}, "SourceNotFound", "spec.resumeFrom.trainJob other is not there; name another TrainJob of namespace"),
+        (None, {}, "SourceNotFound", "spec.resumeFrom.trainJob other does not exist; name another TrainJob in"),
         (ENDED, {"trainJob": "digits"}, "SourceNotFound", "spec.resumeFrom.trainJob digits is this job itself"),
-        ({"checkpoint": CHECKPOINT}, {}, "SourceStillRuns", "trainJob other has not ended; this job begins when it"),
+        ({"checkpoint": CHECKPOINT}, {}, "SourceStillRuns", "trainJob other has not ended; this job starts when it"),
         (ENDED, {}, "SourceHasNoCheckpoint", "trainJob other has ended without a checkpoint in its status"),
         (
             {**ENDED, "checkpoint": CHECKPOINT},
