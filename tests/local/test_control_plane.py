@@ -124,7 +124,7 @@ def test_server_that_ends_is_quoted(control_plane: ControlPlane, tmp_path: Path)
     (tmp_path / "plane" / "etcd").write_text("")
     plane = ControlPlane(tmp_path / "plane", binaries=control_plane.binaries)
     try:
-        with pytest.raises(NotReady, match=r"(?s)etcd ended with code \d+: .*not a directory"):
+        with pytest.raises(NotReady, match=r"(?s)etcd exited with code \d+: .*not a directory"):
             plane.start(("etcd",))
     finally:
         plane.stop()

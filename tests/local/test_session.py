@@ -162,7 +162,7 @@ def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -
     wait_ended(processes[SUPERVISOR])
     state = session.state()
     assert state.phase == FAILED
-    assert "kube-apiserver ended with code -9" in state.message
+    assert "kube-apiserver exited with code -9" in state.message
     assert_nothing_is_left(session)
 
 

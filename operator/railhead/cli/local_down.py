@@ -1,4 +1,4 @@
-"""End the cluster on this machine, also after a crash. Logs and volumes stay in its folder."""
+"""Stop the cluster on this machine, even after a crash. Logs and volumes stay in its folder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def run(options: argparse.Namespace) -> int:
     with uninterrupted():
         left = session.down()
     if was_up:
-        print(f"ended; logs are in {session.logs}")
+        print(f"stopped; logs are in {session.logs}")
     elif left:
-        print(f"ended what a crashed session had left ({left} processes)")
+        print(f"stopped {left} processes that a crashed session left behind")
     else:
-        print(f"nothing runs in {session.folder}")
+        print(f"no session is running in {session.folder}")
     return 0

@@ -1,4 +1,4 @@
-"""What the local commands share: the session's options, and how they speak."""
+"""Shared by the local commands: the options of the session, and console output."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def add_folder(parser: argparse.ArgumentParser) -> None:
 
 def add_capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--gpus", type=_count, default=0, metavar="N", help="GPUs that the node claims to have (nvidia.com/gpu)"
+        "--gpus", type=_count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
     )
 
 
 def _count(text: str) -> int:
     if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; write 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; use 0 or more")
     return int(text)
 
 
 class Console:
-    """Prints lines, each with the seconds since the command began."""
+    """Prints lines, each with the seconds since the command started."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -42,7 +42,7 @@ class Console:
 
 
 def describe_access(session: Session) -> str:
-    """The lines that make kubectl speak to the session."""
+    """The shell commands that point kubectl at the session."""
     return (
         f"  export KUBECONFIG={shlex.quote(str(session.kubeconfig))}\n"
         f"  export PATH={shlex.quote(str(session.bin))}:$PATH   # kubectl"
@@ -57,7 +57,7 @@ def interrupt_on_termination() -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Cleaning up is not cut short by a second Ctrl-C."""
+    """A second Ctrl-C does not cut the cleanup short."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(sig, signal.SIG_IGN) for sig in signals]
     try:

@@ -1,4 +1,4 @@
-"""Run one job on this machine: bring the cluster up, apply the file, follow the job. Exit code 0 if it succeeds."""
+"""Run one job on this machine: start the cluster, apply the file, follow the job. Exit code 0 if it succeeds."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOG_LINES = 40
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-f", "--file", type=Path, required=True, help="manifests, one TrainJob among them")
-    parser.add_argument("--keep", action="store_true", help="leave the cluster up afterwards")
+    parser.add_argument("-f", "--file", type=Path, required=True, help="manifests, with exactly one TrainJob")
+    parser.add_argument("--keep", action="store_true", help="keep the cluster up afterwards")
     add_folder(parser)
     add_capacity(parser)
 
@@ -37,18 +37,18 @@ def run(options: argparse.Namespace) -> int:
         return _run_in(session, options, job=job, console=console)
     finally:
         if options.keep:
-            print(f"\nThe cluster stays up. To use it:\n{describe_access(session)}\nTo end it:\n  railhead local down")
+            print(f"\nThe cluster stays up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
         else:
             with uninterrupted():
                 session.down()
 
 
 def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, console: Console) -> int:
-    """Applies and follows. An interruption takes back the job, if it was us who created it."""
+    """Applies the file and follows the job. An interruption deletes the job if this command created it."""
     if session.state().gpus < options.gpus:
         raise SessionError(
             f"the session in {session.folder} has {session.state().gpus} GPUs, not {options.gpus}; "
-            "end it by `railhead local down`, or choose another --dir"
+            "stop it with `railhead local down`, or choose another --dir"
         )
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
     applied = kubectl("apply", "-f", str(options.file))
@@ -57,13 +57,13 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
     is_new = any(line.startswith("trainjob") and line.endswith(" created") for line in applied.splitlines())
     try:
         kubeconfig = str(session.kubeconfig)
-        ending = asyncio.run(follow(kubeconfig, namespace=job.namespace, name=job.name, echo=console.echo))
+        result = asyncio.run(follow(kubeconfig, namespace=job.namespace, name=job.name, echo=console.echo))
     except KeyboardInterrupt:
         if is_new and not options.keep:
             with uninterrupted():
                 _delete(kubectl, job)
         raise
-    return _tell(ending, kubectl, job=job, console=console)
+    return _report(result, kubectl, job=job, console=console)
 
 
 def _delete(kubectl: Kubectl, job: JobName) -> None:
@@ -73,10 +73,10 @@ def _delete(kubectl: Kubectl, job: JobName) -> None:
         print(f"the job {job.name} could not be deleted: {error}")
 
 
-def _tell(ending: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
-    for line in ending.lines:
+def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
+    for line in result.lines:
         console.echo(line)
-    if ending.is_success:
+    if result.is_success:
         return 0
     selector = f"railhead.dev/job-name={job.name},railhead.dev/role=head"
     try:

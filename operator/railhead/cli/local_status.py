@@ -1,4 +1,4 @@
-"""Say whether the cluster on this machine is up. Exit code 0 if it is."""
+"""Show whether the cluster on this machine is up. Exit code 0 if it is."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def run(options: argparse.Namespace) -> int:
         return 1
     print(f"{session.folder}: {state.phase}, {state.server}, {state.gpus} GPUs")
     for name, identity in state.processes.items():
-        print(f"  {name:<24} pid {identity.pid:<8} {'runs' if is_alive(identity) else 'has ended'}")
+        print(f"  {name:<24} pid {identity.pid:<8} {'running' if is_alive(identity) else 'exited'}")
     print(describe_access(session))
     return 0

@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_folder(parser)
     add_capacity(parser)
     parser.add_argument(
-        "--without-operator", action="store_true", help="do not install Railhead: for trying its chart or manifests"
+        "--without-operator", action="store_true", help="do not install Railhead, to try its chart or manifests"
     )
 
 
@@ -24,5 +24,5 @@ def run(options: argparse.Namespace) -> int:
     binaries = resolve(console.echo)
     capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
     session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=False, has_operator=has_operator)
-    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo end it:\n  railhead local down")
+    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
     return 0

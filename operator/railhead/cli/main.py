@@ -1,4 +1,4 @@
-"""`railhead`: picks the command, and turns what is known to go wrong into a sentence and an exit code."""
+"""`railhead`: dispatches to the command, and turns known errors into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ def build_parser() -> argparse.ArgumentParser:
 def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: object) -> None:
     text = (command.__doc__ or "").strip()
     parser = commands.add_parser(name, help=text.splitlines()[0], description=text)
-    command.add_arguments(parser)  # type: ignore[attr-defined]  # a module: its interface is in the package's docstring
+    command.add_arguments(parser)  # type: ignore[attr-defined]  # a module: the package's docstring has its interface
     parser.set_defaults(run=command.run)  # type: ignore[attr-defined]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 failed (with a sentence on stderr), 2 bad usage, 130 interrupted."""
+    """The exit code: 0 done, 1 failed (with a message on stderr), 2 bad usage, 130 interrupted."""
     options = build_parser().parse_args(arguments)
     interrupt_on_termination()
     try:
         return int(options.run(options))
-    except BrokenPipeError:  # nobody reads any more, as in `railhead ... | head`
+    except BrokenPipeError:  # the reader is gone, as in `railhead ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Run the operator: watch TrainJobs and do what they need."""
+"""Run the operator: watch TrainJobs and reconcile them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubeconfig",
         default=os.environ.get("KUBECONFIG"),
-        help="default: KUBECONFIG, and without that the pod's own service account",
+        help="default: $KUBECONFIG, else the pod's service account",
     )
-    parser.add_argument("--namespace", default="railhead-system", help="where the operator itself lives")
+    parser.add_argument("--namespace", default="railhead-system", help="namespace of the operator's objects")
     parser.add_argument(
         "--watch-namespace",
         action="append",
         default=[],
         metavar="NAMESPACE",
-        help="run the jobs of this namespace only (may be repeated; default: all)",
+        help="run the jobs of this namespace only (repeatable; default: all namespaces)",
     )
     parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
@@ -32,39 +32,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--report-tls",
         type=Path,
         metavar="FOLDER",
-        help="tls.crt, tls.key and ca.crt of the endpoint, as cert-manager mounts them (default: it makes its own)",
+        help="with the endpoint's tls.crt, tls.key and ca.crt, as in a cert-manager Secret (default: create them)",
     )
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
-    parser.add_argument("--concurrency", type=int, default=8, help="jobs looked at at a time")
+    parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
     parser.add_argument(
-        "--leader-election", action="store_true", help="plan only while holding the Lease of the operator's namespace"
+        "--leader-election", action="store_true", help="plan only while holding the Lease in the operator's namespace"
     )
     parser.add_argument(
         "--lease-seconds",
         type=_lease_seconds,
         default=15,
         metavar="SECONDS",
-        help="with --leader-election: another one takes over so long after the leader's last word",
+        help="with --leader-election: time from the leader's last renewal until another replica takes over",
     )
     parser.add_argument(
         "--job-network-policies",
         action="store_true",
-        help="make a NetworkPolicy for each job: its pods are reached by each other only",
+        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods",
     )
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
 
 def _lease_seconds(text: str) -> int:
-    """At least so long that a request has its time. Raises ArgumentTypeError."""
+    """Long enough for a request to complete. Raises ArgumentTypeError."""
     if not text.isdigit() or int(text) < SHORTEST_LEASE_SECONDS:
-        raise argparse.ArgumentTypeError(f"a number of at least {SHORTEST_LEASE_SECONDS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {SHORTEST_LEASE_SECONDS}")
     return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
     if options.kubeconfig:
-        os.environ["KUBECONFIG"] = options.kubeconfig  # kopf's own login reads it
-    # Imported here, because kopf takes longer to load than the other commands take in all.
+        os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
+    # Imported here, because kopf alone takes longer to load than the other commands take to run.
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
     from railhead.controller.definition import WrongDefinition

@@ -11,7 +11,7 @@ from railhead.resources.bundle import build_bundle, bundle_name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """There is nothing to choose."""
+    """No arguments."""
 
 
 def run(_: argparse.Namespace) -> int:

@@ -1,7 +1,7 @@
-"""Finds the file that is not Python: install.yaml with the CRD and the operator's manifests.
+"""Finds the package's only data file: install.yaml with the CRD and the operator's manifests.
 
-It lies in the checkout's folder manifests; `railhead/data` links to it there, so that an
-installed package carries a copy.
+It is in the checkout's folder manifests; `railhead/data` links to it there, so that an
+installed package contains a copy.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ def find_manifests() -> Path:
     """The file install.yaml.
 
     Raises:
-        MissingAsset: with the place that was looked at.
+        MissingAsset: with the expected path.
     """
     place = Path(railhead.__file__).parent / "data" / "install.yaml"
     if not place.is_file():
-        raise MissingAsset(f"{place} is missing; install Railhead again")
+        raise MissingAsset(f"{place} is missing; reinstall Railhead")
     return place

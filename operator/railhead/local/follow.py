@@ -1,4 +1,4 @@
-"""Follows one job to its end, by watches, and says what happens. The words are `narrate.py`'s."""
+"""Follows one job to its end, through watches, and prints what happens. `narrate.py` writes the lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Echo = Callable[[str], None]
 
 
 async def follow(kubeconfig: str, *, namespace: str, name: str, echo: Echo) -> JobResult:
-    """Says every change of the job and of its pods, until the job has ended or is deleted."""
+    """Prints every change of the job and of its pods, until the job has ended or is deleted."""
     async with connect(kubeconfig) as client:
         try:
             job = await client.get(TRAIN_JOB, name, namespace=namespace)
@@ -59,7 +59,7 @@ async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             if task.done():
-                task.result()  # an informer ends only by an error
+                task.result()  # an informer ends only with an error
         return await ending
     finally:
         for task in tasks:

@@ -1,7 +1,7 @@
 """Installs Railhead into a local cluster with kubectl, from the same manifests as on any cluster.
 
-The operator gets a token of its own service account: a right that the role lacks is
-missed here just as it would be elsewhere. Only what runs as a process here is left out.
+The operator gets a token of its own service account: a permission that its role lacks is
+missing here just as on any other cluster. Only what runs as a process here is left out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 60
 
 
 class KubectlFailed(RuntimeError):
-    """kubectl refused; the text is what it said."""
+    """kubectl failed; the message is its stderr."""
 
 
 class Kubectl:
@@ -45,7 +45,7 @@ class Kubectl:
             check=False,
         )
         if done.returncode:
-            raise KubectlFailed(done.stderr.strip() or f"kubectl {arguments[0]} ended with code {done.returncode}")
+            raise KubectlFailed(done.stderr.strip() or f"kubectl {arguments[0]} exited with code {done.returncode}")
         return done.stdout
 
     def apply(self, documents: Sequence[Any]) -> None:
@@ -53,11 +53,11 @@ class Kubectl:
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
     def has_service_account(self, namespace: str) -> bool:
-        """Without its default account no pod can be made in a namespace; it comes with the controller manager."""
+        """Pods need the namespace's default account, which the controller manager creates."""
         return bool(self("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found", "-o", "name"))
 
     def is_node_ready(self, name: str) -> bool:
-        """False while it is not there yet, or the control plane still keeps pods away from it."""
+        """False while it does not exist, or while the control plane still taints it."""
         node = json.loads(self("get", "node", name, "--ignore-not-found", "-o", "json") or "{}")
         conditions = node.get("status", {}).get("conditions") or []
         is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
@@ -70,13 +70,13 @@ def load_manifests() -> list[Any]:
 
 
 def select_installed(documents: Sequence[Any]) -> list[Any]:
-    """What is installed here, namespaces first: without what runs as a process of the session."""
+    """The objects to install, namespaces first: all but those that run as processes of the session."""
     kept = [d for d in documents if d.get("kind") not in RUN_AS_PROCESSES]
     return sorted(kept, key=lambda d: d["kind"] != "Namespace")
 
 
 def build_node_role(node: str) -> list[Any]:
-    """What the node agent does beyond a kubelet: it provides volumes as folders."""
+    """The permissions that the node agent needs beyond a kubelet's: it provides volumes as folders."""
     name = "railhead:local-volumes"
     group = "rbac.authorization.k8s.io"
     rules = [
@@ -101,18 +101,18 @@ def build_node_role(node: str) -> list[Any]:
 
 
 def allow_node(kubectl: Kubectl, *, node: str) -> None:
-    """Gives the node agent its rights. Raises KubectlFailed."""
+    """Grants the node agent its permissions. Raises KubectlFailed."""
     kubectl.apply(build_node_role(node))
 
 
 def install(kubectl: Kubectl) -> None:
-    """Railhead without what runs as a process. Raises KubectlFailed or MissingAsset."""
+    """Installs Railhead, except for what runs as a process. Raises KubectlFailed or MissingAsset."""
     kubectl.apply(select_installed(load_manifests()))
     kubectl("wait", "--for=condition=Established", "crd/trainjobs.railhead.dev", "--timeout=30s")
 
 
 def service_account_name(documents: Sequence[Any]) -> str:
-    """The name of the operator's service account, as the manifests have it."""
+    """The name of the operator's service account, as in the manifests."""
     return str(next(d["metadata"]["name"] for d in documents if d.get("kind") == "ServiceAccount"))
 
 

@@ -1,4 +1,4 @@
-"""What a file of manifests holds that `railhead local run` cares about: its TrainJobs."""
+"""Finds the TrainJob in a file of manifests, for `railhead local run`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ DEFAULT_NAMESPACE = "default"
 
 
 class BadFile(ValueError):
-    """The file cannot be run; the text says why and what to do."""
+    """The file cannot be run; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class JobName:
-    """Where the job will be."""
+    """Namespace and name that the job will have."""
 
     namespace: str
     name: str
 
 
 def find_job(path: Path) -> JobName:
-    """The one TrainJob of the file; whatever else is in it is applied too.
+    """The only TrainJob of the file, which may contain other objects too.
 
     Raises:
-        BadFile: the file cannot be read, or it does not hold exactly one TrainJob with a name.
+        BadFile: the file cannot be read, or it does not contain exactly one TrainJob with a name.
     """
     try:
         documents = list(yaml.safe_load_all(path.read_text()))
@@ -39,7 +39,7 @@ def find_job(path: Path) -> JobName:
         raise BadFile(f"{path} is not YAML: {error}") from None
     jobs = [d["metadata"] for d in documents if _is_train_job(d)]
     if len(jobs) != 1:
-        raise BadFile(f"{path} holds {len(jobs)} TrainJobs of {names.API_VERSION}; `run` needs exactly one")
+        raise BadFile(f"{path} contains {len(jobs)} TrainJobs of {names.API_VERSION}; `run` needs exactly one")
     name = jobs[0].get("name")
     if not isinstance(name, str) or not name:
         raise BadFile(f"{path}: the TrainJob has no metadata.name; give it one")

@@ -1,6 +1,6 @@
-"""What there is to say about a job that has changed: pure functions of the old and the new object.
+"""Describes what has changed in a job: pure functions of the old and the new object.
 
-Used by whoever follows a job; nothing here reads a clock or talks to anybody.
+Used by whatever follows a job; nothing here reads a clock or does I/O.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def status_of(job: Object) -> JobStatus:
 
 
 def describe_job_change(old: Object, new: Object) -> list[str]:
-    """One line for each thing that a user waits for."""
+    """One line for each change that a user waits for."""
     was, now = status_of(old), status_of(new)
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
-        lines.append(f"attempt {now.attempt} begins" + _reason_for_attempt(now))
+        lines.append(f"attempt {now.attempt} starts" + _reason_for_attempt(now))
     news = [c for c in _troubles(now) if c.message not in {old.message for old in _troubles(was)}]
     if now.phase and now.phase != was.phase:
         about = [c.message for c in news if c.reason == now.phase]
@@ -60,7 +60,7 @@ def describe_metrics(metrics: Mapping[str, str]) -> str:
 
 
 def describe_pod_change(old: Object | None, new: Object | None) -> list[str]:
-    """A line when a pod comes, goes, or is another phase."""
+    """A line when a pod appears, disappears or changes its phase."""
     if new is None:
         return [f"pod {_name(old)} is gone"]
     phase = _pod_phase(new)
@@ -68,7 +68,7 @@ def describe_pod_change(old: Object | None, new: Object | None) -> list[str]:
 
 
 def decide_ending(job: Object) -> JobResult | None:
-    """The result, once there is one. Succeeded is said only because the status says so."""
+    """The result, once there is one. Success comes only from the status."""
     status = status_of(job)
     if status.has_condition("Complete"):
         lines = ["succeeded"]

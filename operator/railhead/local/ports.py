@@ -1,21 +1,21 @@
-"""Ports for servers that are started by their number, and may be started again with it."""
+"""Ports for servers that receive their port number at start, and may be restarted with it."""
 
 from __future__ import annotations
 
 import random
 import socket
 
-# Below what Linux gives to outgoing connections, which could take a server's port before it is started, or is
-# started again; above the ports of Ray's workers and of the jobs' heads (`api.names.head_port`).
+# Below the ephemeral ports of Linux: an outgoing connection could take a server's port before the server starts or
+# restarts. Above the ports of Ray's workers and of the jobs' heads (`api.names.head_port`).
 PORTS = range(30000, 32768)
 TRIES = 100
 
 
 def free_port() -> int:
-    """A port that nobody has on any address: pods here have loopback addresses of their own.
+    """A port that is free on every address: pods here have their own loopback addresses.
 
     Raises:
-        OSError: none of those that were tried is free.
+        OSError: none of the ports tried is free.
     """
     for port in random.sample(PORTS, TRIES):
         with socket.socket() as listener:

@@ -1,9 +1,9 @@
-"""Starts and ends processes by their own pids. A pid is trusted only with its start time.
+"""Starts and ends processes by pid. A pid is trusted only with its start time.
 
-Every process of a session carries the session's marker in its environment, so that also
-what has daemonised itself can be found and ended, and nothing else is. A process that
-renames itself (Ray's agents do) overwrites its environment as the kernel shows it: such
-ones are known by the private folder that they work in, and by their session's leader.
+Every process of a session carries the session's marker in its environment, so that even
+daemonised ones can be found and ended, and nothing else is. A process that renames itself
+(Ray's agents do) overwrites the environment that the kernel shows: such processes are
+identified by their private working folder, and by their session leader.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Identity:
-    """One process for all time: a reused pid has another start time."""
+    """Identifies one process forever: a reused pid has another start time."""
 
     pid: int
     started: str
@@ -47,12 +47,12 @@ def is_alive(identity: Identity) -> bool:
 
 
 def die_with_parent(sig: int = signal.SIGKILL) -> None:
-    """To be called in a child before exec: the kernel sends the signal when the parent's thread ends."""
+    """Call it in a child before exec: the kernel sends the signal when the parent's thread ends."""
     _LIBC.prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)
 
 
 def outlive_parent() -> None:
-    """To be called in the child: what `die_with_parent` asked for holds no longer."""
+    """Call it in the child: cancels `die_with_parent`."""
     _LIBC.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 
@@ -64,7 +64,7 @@ def spawn(
     cwd: Path | None = None,
     parent_death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, its output in a file, that ends when we end."""
+    """A process in its own session, with its output in a file, that ends when this process ends."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -80,15 +80,15 @@ def spawn(
 
 
 def python_command(module: str, options: Mapping[str, object]) -> list[str]:
-    """`python -m module --option value ...`; `module` may bring a subcommand along."""
-    command = [sys.executable, "-P", "-m", *module.split()]  # -P: no module of the user's folder is taken for ours
+    """`python -m module --option value ...`; `module` may include a subcommand."""
+    command = [sys.executable, "-P", "-m", *module.split()]  # -P: modules in the user's folder do not shadow ours
     for option, value in options.items():
         command += [f"--{option}", str(value)]
     return command
 
 
 def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
-    """SIGTERM to all, SIGKILL to those that are still there after the grace; without a grace only that."""
+    """SIGTERM to all, SIGKILL to those still alive after the grace period; without one, only SIGKILL."""
     for identity in identities if grace_seconds > 0 else ():
         _send(identity, signal.SIGTERM)
     deadline = time.monotonic() + grace_seconds
@@ -99,10 +99,10 @@ def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
 
 
 def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Identity]:
-    """All processes of this user that belong to the marker, without ourselves.
+    """All processes of this user that belong to the marker, except this one.
 
     Args:
-        folder: a folder that nobody else works in, by which those are found that hide their environment.
+        folder: a private working folder, to find the processes that hide their environment.
     """
     wanted = f"{marker}={value}".encode()
     pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
@@ -134,7 +134,7 @@ def _session_of(pid: int) -> int:
 
 
 def end_marked(marker: str, value: str, *, folder: Path | None = None) -> int:
-    """Kills every process that belongs to the marker, also those that are forked meanwhile; how many there were."""
+    """Kills every process that belongs to the marker, including those forked meanwhile; returns how many."""
     count = 0
     for _ in range(ROUNDS):
         found = marked(marker, value, folder=folder)

@@ -1,8 +1,8 @@
-"""One session: a folder, what runs in it, and how to begin and to end it.
+"""One session: a folder, what runs in it, and how to start and stop it.
 
-The supervisor writes the state, everybody else reads it. A session is up when its
-supervisor lives, whatever the file says; a pid counts only with its start time, so that
-a reused one is never taken for ours. Nothing is known here of what the supervisor runs.
+The supervisor writes the state, everyone else reads it. A session is up while its
+supervisor is alive, whatever the file says; a pid counts only with its start time, so that
+a reused one is never mistaken for ours. This module does not know what the supervisor runs.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Echo = Callable[[str], None]
 
 
 class SessionError(RuntimeError):
-    """The session cannot do what was asked; the text says why and what to do."""
+    """The session cannot do what was requested; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the node says it has. Nothing is limited by it: it only decides what is scheduled."""
+    """What the node advertises. It limits no process: it only decides what is scheduled."""
 
     cpus: int
     memory: int
@@ -42,7 +42,7 @@ class Capacity:
 
 
 def default_capacity(*, gpus: int = 0) -> Capacity:
-    """More than the machine has: pods here ask for what they would need on a cluster, and use less."""
+    """More than the machine has: pods here request what they would need on a cluster, and use less."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Capacity(cpus=max(16, 4 * (os.cpu_count() or 1)), memory=max(2 * memory, 32 << 30), gpus=gpus)
 
@@ -53,8 +53,8 @@ class State:
 
     Attributes:
         phase: starting, ready, failed or stopped.
-        message: why it failed or stopped, in a sentence.
-        processes: who is who, by component.
+        message: why it failed or stopped.
+        processes: the process of each component.
     """
 
     phase: str = STOPPED
@@ -83,7 +83,7 @@ def default_folder() -> Path:
 
 
 class Session:
-    """Paths of one session, and its life."""
+    """Paths and lifecycle of one session."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.expanduser().resolve()
@@ -92,7 +92,7 @@ class Session:
         self.kubectl = self.bin / "kubectl"
         self.logs = self.folder / "logs"
         self.node = self.folder / "node"
-        self.temp_note = self.node / "temp-folder"  # the agent says there what it keeps outside, for short socket paths
+        self.temp_note = self.node / "temp-folder"  # names the agent's folder elsewhere, for short socket paths
         self.lock = self.folder / "lock"
         self._supervisor: subprocess.Popen[str] | None = None  # the one that this process started
 
@@ -102,7 +102,7 @@ class Session:
 
     @property
     def marker(self) -> str:
-        """The value of the environment variable by which the session's processes are known."""
+        """The value of the environment variable that marks the session's processes."""
         return str(self.folder)
 
     def state(self) -> State:
@@ -112,7 +112,7 @@ class Session:
             return State()
 
     def write_state(self, state: State) -> None:
-        """In one step: a reader sees the old one or the new one."""
+        """Atomically: a reader sees the old state or the new one."""
         new = self.state_file.with_suffix(".new")
         new.write_text(state.to_json())
         new.replace(self.state_file)
@@ -124,16 +124,16 @@ class Session:
     def refuse_if_up(self) -> None:
         """Raises SessionError when it is up."""
         if self.is_up():
-            raise SessionError(f"a session is up in {self.folder}; end it by `railhead local down`, or choose --dir")
+            raise SessionError(f"a session is up in {self.folder}; stop it with `railhead local down`, or set --dir")
 
     def up(
         self, capacity: Capacity, *, binaries: Path, echo: Echo, is_ours_only: bool, has_operator: bool = True
     ) -> None:
-        """Starts the supervisor and waits until everything is ready; an interruption ends it again.
+        """Starts the supervisor and waits until everything is ready; an interruption stops it again.
 
         Args:
-            is_ours_only: the session ends when this process does.
-            has_operator: Railhead is installed and runs; else the cluster is left as Kubernetes makes it.
+            is_ours_only: whether the session ends with this process.
+            has_operator: whether to install and run Railhead; otherwise it is a plain Kubernetes cluster.
 
         Raises:
             SessionError: it is up already, or it did not become ready.
@@ -148,11 +148,11 @@ class Session:
         try:
             assert process.stdout is not None
             with process.stdout as lines:
-                for line in lines:  # until the supervisor closes it, because all is ready, or because it died
+                for line in lines:  # until the supervisor closes it: everything is ready, or it died
                     echo(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():
-                raise SessionError(f"{state.message or 'the supervisor ended'} (logs: {self.logs})")
+                raise SessionError(f"{state.message or 'the supervisor exited'} (logs: {self.logs})")
         except BaseException:
             process.terminate()
             self.down()
@@ -183,12 +183,12 @@ class Session:
                 stderr=log,
                 text=True,
                 env={**os.environ, MARKER: self.marker},
-                start_new_session=True,  # Ctrl-C reaches us only, and we end it in order
-                preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # so that it ends in order, too
+                start_new_session=True,  # Ctrl-C reaches only this process, which stops it in order
+                preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # so that it stops in order, too
             )
 
     def temp_folder(self) -> Path | None:
-        """Where the node agent keeps what its pods work in."""
+        """The folder in which the node agent keeps its pods' files."""
         try:
             folder = Path(self.temp_note.read_text())
         except OSError:
@@ -196,7 +196,7 @@ class Session:
         return folder if folder.is_absolute() and folder.name.startswith(TEMP_PREFIX) else None
 
     def end_left(self) -> int:
-        """Ends what the session's parts have left, and removes their temporary folder; how many processes it were."""
+        """Ends processes that the session left behind, and removes its temporary folder; returns how many."""
         temp = self.temp_folder()
         count = end_marked(MARKER, self.marker, folder=temp)
         if temp is not None and temp.is_dir() and temp.stat().st_uid == os.getuid():
@@ -205,7 +205,7 @@ class Session:
         return count
 
     def down(self) -> int:
-        """Ends the session, also after a crash of its supervisor; how many processes had to be found by their mark."""
+        """Stops the session, even after its supervisor crashed; returns how many processes the marker had to find."""
         supervisor = self.state().processes.get(SUPERVISOR)
         if supervisor is not None:
             end([supervisor], grace_seconds=END_GRACE_SECONDS)
@@ -214,5 +214,5 @@ class Session:
         left = self.end_left()
         state = self.state()
         if state.phase in (STARTING, READY):
-            self.write_state(State(STOPPED, "ended by `railhead local down`", gpus=state.gpus))
+            self.write_state(State(STOPPED, "stopped by `railhead local down`", gpus=state.gpus))
         return left

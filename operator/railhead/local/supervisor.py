@@ -1,11 +1,11 @@
 """The supervisor: the parent of everything that runs in one session.
 
 It starts the control plane, installs Railhead, starts the node agent and the operator,
-then watches them. The operator is started again when it ends, as its Deployment would do;
-when anything else ends, the session ends with a message. Children die with it (the kernel
-sees to that), and whatever detached itself is found by the mark in its environment.
+then watches them. The operator is restarted when it exits, as its Deployment would do;
+when anything else exits, the session ends with a message. Children die with it (the kernel
+ensures that), and detached processes are found by the marker in their environment.
 
-It says on stdout what it does and closes stdout when all is ready.
+It prints its progress on stdout and closes stdout when everything is ready.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR,
 NODE = "local"
 WATCH_SECONDS = 0.25
 READY_SECONDS = 60.0
-# The operator may die at any moment, by design; the agent takes its pods with it.
+# The operator may die at any moment, by design; the agent ends its pods first.
 END_ORDER = {"operator": 0.0, "node-agent": 5.0}
 LONGEST_BACKOFF_SECONDS = 10.0
-CALM_SECONDS = 60.0  # an operator that ran for so long starts again at once
+CALM_SECONDS = 60.0  # an operator that ran for that time restarts at once
 
 
 class StopSignal(BaseException):
-    """Somebody asked the session to end. No Exception, so that nothing on the way takes it for an error."""
+    """The session is to stop. Not an Exception, so that no handler on the way treats it as an error."""
 
 
 class Failed(Exception):
-    """The session cannot go on."""
+    """The session cannot continue."""
 
 
 class Supervisor:
@@ -64,7 +64,7 @@ class Supervisor:
         """Brings everything up.
 
         Raises:
-            Failed: or any error of the parts, in words.
+            Failed: or any error of the components, with a clear message.
         """
         began = time.monotonic()
         self._write(STARTING)
@@ -126,10 +126,10 @@ class Supervisor:
         )
 
     def watch(self) -> None:
-        """Returns never; starts the operator again when it ends.
+        """Never returns; restarts the operator when it exits.
 
         Raises:
-            Failed: a part without which the session is of no use has ended.
+            Failed: a component that the session cannot do without has exited.
         """
         again_at = 0.0
         while True:
@@ -144,14 +144,14 @@ class Supervisor:
                 self._write(READY)
 
     def check(self) -> None:
-        """Raises Failed when the control plane or the node agent has ended."""
+        """Raises Failed when the control plane or the node agent has exited."""
         self.plane.check()
         agent = self._children.get("node-agent")
         if agent is not None and agent.poll() is not None:
-            raise Failed(f"the node agent ended with code {agent.returncode}: {self._last_words('node-agent')}")
+            raise Failed(f"the node agent exited with code {agent.returncode}: {self._log_end('node-agent')}")
 
     def stop(self, phase: str, message: str) -> None:
-        """Ends everything: first who acts on the cluster, then the cluster, then whatever is left."""
+        """Ends everything: first what acts on the cluster, then the cluster, then whatever is left."""
         for name, grace_seconds in END_ORDER.items():
             identity = identify(self._children[name].pid) if name in self._children else None
             if identity is not None:
@@ -176,7 +176,7 @@ class Supervisor:
             self.check()
             operator = self._children.get("operator")
             if operator is not None and operator.poll() is not None:
-                raise Failed(f"the operator ended with code {operator.returncode}: {self._last_words('operator')}")
+                raise Failed(f"the operator exited with code {operator.returncode}: {self._log_end('operator')}")
             if time.monotonic() > deadline:
                 raise Failed(f"{what} was not ready after {READY_SECONDS:.0f} s")
             time.sleep(0.1)
@@ -190,13 +190,13 @@ class Supervisor:
                 processes[name] = identity
         self.session.write_state(State(phase, "", self.plane.server, self.capacity.gpus, processes))
 
-    def _last_words(self, name: str) -> str:
+    def _log_end(self, name: str) -> str:
         log = self.session.logs / f"{name}.log"
         return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(no log)"
 
 
 def is_operator_ready(probe_port: int) -> bool:
-    """Are its watches synced?"""
+    """Whether its watches are synced."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{probe_port}/readyz", timeout=2):
             return True
@@ -205,7 +205,7 @@ def is_operator_ready(probe_port: int) -> bool:
 
 
 def prepare(session: Session, *, binaries: Path) -> None:
-    """A fresh cluster each time; only what is on volumes stays from the session before."""
+    """A fresh cluster each time; only volumes stay from the previous session."""
     for name in ("etcd", "api", "pki", "logs"):
         shutil.rmtree(session.folder / name, ignore_errors=True)
     if session.node.is_dir():
@@ -219,7 +219,7 @@ def prepare(session: Session, *, binaries: Path) -> None:
 
 
 def say_to_parent(text: str) -> None:
-    """Raises Stopped when nobody listens any more: then nobody waits for this session."""
+    """Raises StopSignal when nobody reads any more: then nobody waits for this session."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -227,23 +227,23 @@ def say_to_parent(text: str) -> None:
 
 
 def close_stdout(log: Path) -> None:
-    """Tells the parent that all is ready; from here on stdout is the log."""
+    """Signals to the parent that everything is ready; from here on stdout is the log."""
     sys.stdout.flush()
     with log.open("ab") as out:
         os.dup2(out.fileno(), sys.stdout.fileno())
 
 
 def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
-    """The life of a session, from start to end; the exit code."""
+    """Runs a session from start to end; returns the exit code."""
 
     def on_signal(number: int, _: FrameType | None) -> None:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(sig, signal.SIG_IGN)  # the end is in progress: once is enough
+            signal.signal(sig, signal.SIG_IGN)  # it already stops: once is enough
         raise StopSignal(signal.Signals(number).name)
 
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(sig, on_signal)
-    phase, message = FAILED, "the supervisor had an error; see its log"
+    phase, message = FAILED, "the supervisor failed; see its log"
     try:
         supervisor.start(say_to_parent)
         if outlives_parent:
@@ -251,7 +251,7 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
         close_stdout(supervisor.session.logs / "supervisor.log")
         supervisor.watch()
     except StopSignal as stopped:
-        phase, message = STOPPED, f"ended by {stopped}"
+        phase, message = STOPPED, f"stopped by {stopped}"
     except Exception as error:
         message = str(error) or type(error).__name__
         print(f"{type(error).__name__}: {message}", file=sys.stderr, flush=True)
@@ -267,17 +267,17 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--cpus", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("--gpus", type=int, required=True)
-    parser.add_argument("--outlive-parent", action="store_true", help="once all is ready")
+    parser.add_argument("--outlive-parent", action="store_true", help="once everything is ready")
     parser.add_argument("--without-operator", action="store_true")
     options = parser.parse_args(arguments)
     session = Session(options.folder)
     with session.lock.open("w") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until we end, however that happens
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends, however that happens
         except OSError:
             print(f"another session is up in {session.folder}", file=sys.stderr)
             return 1
-        session.end_left()  # what a crashed session of this folder has left
+        session.end_left()  # what a crashed session of this folder left behind
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
         has_operator = not options.without_operator

@@ -106,7 +106,7 @@ def test_everything_that_was_tried_is_said() -> None:
 def test_failed_build_names_its_log_and_the_download_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     go = make_program(tmp_path / "go", "#!/bin/sh\necho no such module\nexit 3\n")
     monkeypatch.setattr(binaries, "find_go", lambda: [str(go)])
-    with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; the release binaries could not be had"):
+    with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; the release binaries could not be"):
         resolve(print)
     assert "no such module" in Path(f"{cache_folder()}.log").read_text()
     assert not cache_folder().exists()

@@ -66,7 +66,7 @@ def test_status_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_down_of_nothing_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "down", "--dir", str(tmp_path)]) == 0
-    assert "nothing runs" in capsys.readouterr().out
+    assert "no session is running" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

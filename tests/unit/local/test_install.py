@@ -28,7 +28,7 @@ def test_what_is_not_python_belongs_to_the_package() -> None:
 
 def test_incomplete_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("railhead.__file__", str(tmp_path / "railhead" / "__init__.py"))
-    with pytest.raises(MissingAsset, match=r"data/install.yaml is missing; install Railhead again"):
+    with pytest.raises(MissingAsset, match=r"data/install.yaml is missing; reinstall Railhead"):
         find_manifests()
 
 

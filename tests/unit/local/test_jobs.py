@@ -32,10 +32,10 @@ def test_namespace_is_taken_from_the_job(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds 0 TrainJobs"),
-        (FOREIGN, "holds 0 TrainJobs"),
-        ("just text", "holds 0 TrainJobs"),
-        (f"{JOB}---\n{JOB}", "holds 2 TrainJobs"),
+        ("", "contains 0 TrainJobs"),
+        (FOREIGN, "contains 0 TrainJobs"),
+        ("just text", "contains 0 TrainJobs"),
+        (f"{JOB}---\n{JOB}", "contains 2 TrainJobs"),
         (JOB.replace("name: digits", "generateName: digits-"), "no metadata.name"),
         ("a: [", "is not YAML"),
     ],

@@ -52,7 +52,7 @@ def checkpoint(index: int) -> dict[str, Any]:
         (
             job(attempt=1),
             job(attempt=2, failure={"class": "Application", "reason": "TrainFuncRaised", "message": "boom"}),
-            ["attempt 2 begins, because TrainFuncRaised: boom"],
+            ["attempt 2 starts, because TrainFuncRaised: boom"],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Finds the control plane's programs, or makes them.
+"""Finds the control plane's programs, or builds or downloads them.
 
 In this order: the folder that KUBEBUILDER_ASSETS names, the cache, a build with Go from
 the pinned modules beside this file, and the official release binaries.
@@ -27,7 +27,7 @@ Echo = Callable[[str], None]
 
 
 class NoControlPlane(RuntimeError):
-    """The programs can neither be found nor made; the text says what was tried."""
+    """The programs can be neither found nor built nor downloaded; the message says what was tried."""
 
 
 def users_cache() -> Path:
@@ -48,8 +48,8 @@ def find_go() -> list[str] | None:
     candidates = [shutil.which("go"), str(Path(sys.executable).with_name("go"))]
     for candidate in candidates:
         if candidate and os.access(candidate, os.X_OK):
-            said = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
-            match = re.match(r"go(\d+)\.(\d+)", said)
+            found = subprocess.run([candidate, "env", "GOVERSION"], capture_output=True, text=True, check=False).stdout
+            match = re.match(r"go(\d+)\.(\d+)", found)
             if match and (int(match[1]), int(match[2])) >= GO_VERSION:
                 return [candidate]
     return None
@@ -66,7 +66,7 @@ def resolve(echo: Echo) -> Path:
         if has_programs(Path(assets)):
             return Path(assets)
         raise NoControlPlane(
-            f"KUBEBUILDER_ASSETS={assets} lacks some of {', '.join(PROGRAMS)}; unset it or complete it"
+            f"KUBEBUILDER_ASSETS={assets} lacks some of {', '.join(PROGRAMS)}; unset it or add the missing ones"
         )
     cache = cache_folder()
     if has_programs(cache):
@@ -78,7 +78,7 @@ def resolve(echo: Echo) -> Path:
 def make_once(
     target: Path, *, is_made: Callable[[Path], bool], make: Callable[[Path, Echo], None], echo: Echo, what: str
 ) -> None:
-    """Makes a folder of the cache, while other processes that want the same wait for it."""
+    """Makes a folder of the cache; other processes that want the same one wait for it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{target}.lock").open("w") as lock:
         if not _has_lock(lock):
@@ -97,7 +97,7 @@ def _has_lock(lock: IO[str]) -> bool:
 
 
 def _make(cache: Path, echo: Echo) -> None:
-    """Builds or fetches. Raises NoControlPlane."""
+    """Builds or downloads. Raises NoControlPlane."""
     tried = []
     go = find_go()
     if go is None:
@@ -112,5 +112,5 @@ def _make(cache: Path, echo: Echo) -> None:
         download(cache, kubernetes=KUBERNETES_VERSION, etcd=ETCD_VERSION, echo=echo)
         return
     except (OSError, ValueError) as error:
-        tried.append(f"the release binaries could not be had: {error}")
+        tried.append(f"the release binaries could not be downloaded: {error}")
     raise NoControlPlane("no control plane: " + "; ".join(tried))

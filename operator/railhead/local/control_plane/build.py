@@ -21,13 +21,13 @@ SAY_EVERY_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class GoModule:
-    """One program to build, from a folder with a go.mod and a go.sum of ours.
+    """One program to build, from a folder with our own go.mod and go.sum.
 
     Attributes:
-        folder: its name, and that of the program.
-        package: what is built: the module itself, or a package that it requires.
+        folder: the name of the folder and of the program.
+        package: what to build: the module itself, or a package that it requires.
         flags: for the linker.
-        links: other names of the program, when it is one for all of them.
+        links: other names of the program, if it serves under several.
     """
 
     folder: str
@@ -51,10 +51,10 @@ def build(go: list[str], target: Path, *, kubernetes: str, echo: Callable[[str],
 def build_modules(
     go: list[str], target: Path, *, sources: Path, modules: Sequence[GoModule], echo: Callable[[str], None]
 ) -> None:
-    """Builds into a folder beside the target and renames it at the end: a half build is never found.
+    """Builds into a folder beside the target and renames it at the end: nobody finds a partial build.
 
     Args:
-        sources: the folder that has the modules' folders.
+        sources: the folder with the modules' folders.
 
     Raises:
         subprocess.CalledProcessError: a build failed; its output is in `<target>.log`.
@@ -79,7 +79,7 @@ def build_modules(
 
 
 def build_flags(kubernetes: str) -> str:
-    """Without them a program of Kubernetes would say 0.0.0, and switch off what is newer."""
+    """Without them a program of Kubernetes would report version 0.0.0, and disable newer features."""
     package = "k8s.io/component-base/version"
     major, minor, _ = kubernetes.split(".")
     values = {"gitVersion": f"v{kubernetes}", "gitMajor": major, "gitMinor": minor}
@@ -87,7 +87,7 @@ def build_flags(kubernetes: str) -> str:
 
 
 def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Callable[[str], None]) -> None:
-    temp = cwd / "tmp"  # within the folder that is removed whatever happens
+    temp = cwd / "tmp"  # in the folder that is removed whatever happens
     temp.mkdir()
     env = {
         **os.environ,
@@ -102,7 +102,7 @@ def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Callable[
         while (code := _wait(process)) is None:
             echo(f"  still building {what} ({time.monotonic() - began:.0f} s)")
     finally:
-        if process.poll() is None:  # interrupted: the compilers that it has started must not go on either
+        if process.poll() is None:  # interrupted: the compilers that it started must stop, too
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if code:

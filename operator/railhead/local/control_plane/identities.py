@@ -11,7 +11,7 @@ from railhead.pki import Pair, issue, make_ca, make_signing_keys
 
 DAYS = 365
 SERVICE_ADDRESS = "10.96.0.1"
-# file name -> (common name, organization); who a component is decides what it may do
+# file name -> (common name, organization); a component's identity decides what it may do
 CLIENTS = {
     "admin": ("railhead-local-admin", "system:masters"),
     "kube-controller-manager": ("system:kube-controller-manager", ""),

@@ -1,4 +1,4 @@
-"""Fetches the projects' own release binaries, each checked against the checksum published with it."""
+"""Downloads the official release binaries, and checks each against its published checksum."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _checked(data: bytes, checksum: str, url: str) -> bytes:
 
 
 def download(target: Path, *, kubernetes: str, etcd: str, echo: Callable[[str], None]) -> None:
-    """Fetches all programs for this machine.
+    """Downloads all programs for this machine.
 
     Raises:
-        OSError: a file could not be had.
+        OSError: a file could not be downloaded.
         ValueError: a checksum does not match, or there is no release for this machine.
     """
     arch = ARCHITECTURES.get(platform.machine())
@@ -45,9 +45,9 @@ def download(target: Path, *, kubernetes: str, etcd: str, echo: Callable[[str], 
         out.mkdir()
         for program in ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"):
             url = KUBERNETES_URL.format(version=kubernetes, arch=arch, program=program)
-            echo(f"fetching {program} {kubernetes}")
+            echo(f"downloading {program} {kubernetes}")
             (out / program).write_bytes(_checked(_fetch(url), _fetch(url + ".sha256").decode().strip(), url))
-        echo(f"fetching etcd {etcd}")
+        echo(f"downloading etcd {etcd}")
         (out / "etcd").write_bytes(_fetch_etcd(etcd, arch))
         for file in out.iterdir():
             file.chmod(0o755)
@@ -59,7 +59,7 @@ def _fetch_etcd(version: str, arch: str) -> bytes:
     base = ETCD_URL.format(version=version)
     archive = f"etcd-v{version}-linux-{arch}.tar.gz"
     lines = (line.split() for line in _fetch(f"{base}/SHA256SUMS").decode().splitlines())
-    sums = {words[1]: words[0] for words in lines if len(words) == 2}
+    sums = {fields[1]: fields[0] for fields in lines if len(fields) == 2}
     data = _checked(_fetch(f"{base}/{archive}"), sums.get(archive, ""), f"{base}/{archive}")
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         member = tar.extractfile(f"etcd-v{version}-linux-{arch}/etcd")

@@ -17,7 +17,7 @@ from railhead.local.processes import Identity, end, identify, spawn
 READY_SECONDS = 90.0
 FIRST = ("etcd", "kube-apiserver")
 ALL = (*FIRST, "kube-controller-manager", "kube-scheduler")
-# Nothing here resolves Services, and Endpoints may not be in the loopback range: only warnings would come of it.
+# Nothing here resolves Services, and Endpoints may not be in the loopback range: they would only log warnings.
 NOT_NEEDED = (
     "node-ipam",
     "service-lb",
@@ -29,17 +29,17 @@ NOT_NEEDED = (
 
 
 class NotReady(RuntimeError):
-    """A server ended or did not become ready; the text ends with its last words."""
+    """A server exited or did not become ready; the message ends with the end of its log."""
 
 
 class ControlPlane:
     """One control plane in one folder.
 
     Attributes:
-        kubeconfig: of an administrator.
+        kubeconfig: an administrator's.
         server: URL of the API server.
-        api_server_options: what the API server is given beyond our own.
-        disabled_controllers: what the controller manager does not run, beyond `NOT_NEEDED`.
+        api_server_options: options of the API server in addition to our own.
+        disabled_controllers: controllers that the controller manager does not run, `NOT_NEEDED` among them.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class ControlPlane:
         """Starts the servers and waits until the API server is ready.
 
         Raises:
-            NotReady: with the last words of the server's log.
+            NotReady: with the end of the server's log.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         write_identities(self.folder, server=self.server, node=self._node)
@@ -76,7 +76,7 @@ class ControlPlane:
                 self.start_one(component)
         self.wait_ready()
         for component in components:
-            if component not in FIRST:  # they end at once when they do not find their roles yet
+            if component not in FIRST:  # they exit at once if their roles do not exist yet
                 self.start_one(component)
 
     def start_one(self, component: str) -> None:
@@ -94,15 +94,13 @@ class ControlPlane:
                     return
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        raise NotReady(
-            f"the API server was not ready after {READY_SECONDS:.0f} s: {self._last_words('kube-apiserver')}"
-        )
+        raise NotReady(f"the API server was not ready after {READY_SECONDS:.0f} s: {self._log_end('kube-apiserver')}")
 
     def check(self) -> None:
-        """Raises NotReady when a server has ended."""
+        """Raises NotReady when a server has exited."""
         for component, process in self._processes.items():
             if process.poll() is not None:
-                raise NotReady(f"{component} ended with code {process.returncode}: {self._last_words(component)}")
+                raise NotReady(f"{component} exited with code {process.returncode}: {self._log_end(component)}")
 
     def pids(self) -> dict[str, int]:
         return {component: process.pid for component, process in self._processes.items()}
@@ -118,13 +116,13 @@ class ControlPlane:
         process.wait()
 
     def stop(self) -> None:
-        """Kills all servers at once: nobody will read what they would still write."""
+        """Kills all servers at once: nobody needs what they would still write."""
         end(self.identities(), grace_seconds=0)
         for process in self._processes.values():
             process.wait()
         self._processes.clear()
 
-    def _last_words(self, component: str) -> str:
+    def _log_end(self, component: str) -> str:
         log = self.folder / "logs" / f"{component}.log"
         return log.read_text(errors="replace")[-1500:] if log.exists() else "(no log)"
 
@@ -172,7 +170,7 @@ class ControlPlane:
             f"--service-account-signing-key-file={pki / 'sa.key'}",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
-            # It keeps pods away from a new node until the controller manager has looked at it: seconds, for nothing.
+            # It keeps pods off a new node until the controller manager has processed it: seconds, for nothing.
             "--disable-admission-plugins=TaintNodesByCondition",
             "--profiling=false",
             *self.api_server_options,

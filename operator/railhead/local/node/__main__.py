@@ -1,4 +1,4 @@
-"""`python -m railhead.local.node`: the node agent as a process of its own."""
+"""`python -m railhead.local.node`: the node agent as its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from railhead.local.node.provisioner import Provisioner
 from railhead.local.node.registration import keep_alive, register
 from railhead.together import run_together
 
-TEMP_NOTE = "temp-folder"  # names the agent's folder, for whoever cleans up after a crash
+TEMP_NOTE = "temp-folder"  # names the agent's folder, for the cleanup after a crash
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -25,13 +25,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--kubeconfig", required=True)
     parser.add_argument("--name", default="local")
     parser.add_argument("--address", default="127.0.0.1")
-    parser.add_argument("--dir", type=Path, required=True, help="where volumes live")
+    parser.add_argument("--dir", type=Path, required=True, help="folder of the volumes")
     parser.add_argument("--ca", required=True, help="CA of the API server's client certificate")
     parser.add_argument("--cert", required=True)
     parser.add_argument("--key", required=True)
     parser.add_argument("--cpus", type=int, required=True)
     parser.add_argument("--memory", type=int, required=True, help="bytes")
-    parser.add_argument("--gpus", type=int, default=0, help="pretended GPUs")
+    parser.add_argument("--gpus", type=int, default=0, help="number of GPUs to advertise")
     return parser.parse_args(arguments)
 
 
@@ -42,7 +42,7 @@ def read_server(kubeconfig: str) -> str:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Until SIGTERM or SIGINT; then all pods' processes are ended."""
+    """Runs until SIGTERM or SIGINT, then ends all pods' processes."""
     stop = asyncio.Event()
     for sig in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sig, stop.set)
@@ -57,14 +57,14 @@ async def run(options: argparse.Namespace) -> None:
         ) as port:
             await register(client, config, port=port)
             provisioner = Provisioner(client, options.dir / "volumes")
-            lives = (
+            loops = (
                 agent.informer.run(),
                 agent.services.run(),
                 keep_alive(client, config, port=port),
                 provisioner.run(),
             )
             try:
-                await run_together(*lives, stop.wait())
+                await run_together(*loops, stop.wait())
             finally:
                 await agent.close()
 

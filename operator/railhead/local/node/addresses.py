@@ -1,4 +1,4 @@
-"""An address of its own for each pod, in 127.0.0.0/8. Two agents on one machine never share a /24."""
+"""A separate address for each pod, in 127.0.0.0/8. Two agents on one machine never share a /24."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ GPU = "nvidia.com/gpu"
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """What this node is and has."""
+    """Identity and capacity of this node."""
 
     name: str
     address: str
@@ -45,7 +45,7 @@ class Agent:
         self._client = client
         self._config = config
         self._pool = AddressPool()
-        # Short, because unix sockets are made below it.
+        # Short, because unix sockets are created below it.
         self.folder = Path(tempfile.mkdtemp(prefix="rh-"))
         self._hosts = self.folder / "hosts"
         self._hosts.write_text("")
@@ -97,7 +97,7 @@ class Agent:
         self._tasks[uid] = asyncio.create_task(self._live(uid, runner, live))
 
     async def _live(self, uid: str, runner: PodRunner, live: Callable[[PodRunner], Awaitable[None]]) -> None:
-        """The pod's life, then its stay until it is deleted, then its end."""
+        """Runs the pod, keeps it until it is deleted, then removes it."""
         try:
             try:
                 await live(runner)
@@ -133,13 +133,13 @@ class Agent:
         )
 
     def _release(self, runner: PodRunner) -> None:
-        """Takes back address and GPUs of a pod that has ended; it itself may stay for long."""
+        """Frees the address and GPUs of a terminated pod; the pod itself may stay for long."""
         runner.is_released = True
         self._pool.give_back(runner.place.address)
         self._write_hosts()
 
     def _write_hosts(self) -> None:
-        """What a cluster's DNS would know of the pods here: `address name` lines, replaced at once."""
+        """What a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
         lines = []
         for runner in self.runners.values():
             spec, metadata = runner.pod["spec"], runner.pod["metadata"]

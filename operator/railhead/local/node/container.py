@@ -1,8 +1,8 @@
-"""One container as processes of this machine: a session of its own, one log file, one exit code.
+"""One container as processes on this machine: its own session, one log file, one exit code.
 
-When its first process ends, everything else of the container is ended too, as in a process
-namespace; what has daemonised itself is found by the marker in its environment,
-or by the folder that it works in.
+When its first process ends, all other processes of the container are killed, as in a PID
+namespace; daemonised ones are found by the marker in their environment, or by their working
+folder.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 from railhead.local.processes import MARKER, die_with_parent, end_marked
 
 CONTAINER_MARKER = "RAILHEAD_LOCAL_CONTAINER"
-# What a container inherits of the agent's own environment: nothing that could be a secret.
-# With the session's mark it is found also when the agent has crashed.
+# What a container inherits from the agent's own environment: nothing that could be a secret.
+# The session's marker identifies it even after the agent has crashed.
 INHERITED = (MARKER, "LANG", "LC_ALL", "TZ", "USER", "LOGNAME")
 
 
 def base_environment() -> dict[str, str]:
-    """The host's environment that stands in for the image's: this interpreter comes first on PATH."""
+    """The host's environment in place of the image's: this interpreter comes first on PATH."""
     kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
     path = [str(Path(sys.executable).parent), os.environ.get("PATH", "/usr/bin:/bin")]
     return {"HOME": os.environ.get("HOME", "/"), **kept, "PATH": os.pathsep.join(path)}
@@ -59,7 +59,7 @@ class RunningContainer:
 async def start_container(
     command: Sequence[str], *, env: Mapping[str, str], marker: str, folder: Path, log: Path
 ) -> RunningContainer:
-    """Starts the first process of a container, in a folder that it has for itself.
+    """Starts the first process of a container, in its private folder.
 
     Raises:
         OSError: the command cannot be run.

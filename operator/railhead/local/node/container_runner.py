@@ -1,4 +1,4 @@
-"""The life of one container of a pod: environment, start, readiness, end, restart."""
+"""The lifecycle of one container of a pod: environment, start, readiness, end, restart."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from railhead.local.node.readiness import watch_readiness
 from railhead.local.node.stop import StopRequest
 from railhead.local.node.volumes import VolumeMaker, mount_map
 
-REFERENCE_PAUSE_SECONDS = 5.0  # until a ConfigMap or Secret that is not there is looked for again
+REFERENCE_PAUSE_SECONDS = 5.0  # until the next look-up of a missing ConfigMap or Secret
 MESSAGE_BYTES = 4096
 CANNOT_START = 128
 
@@ -52,7 +52,7 @@ class ContainerRunner:
         self._message_file = context.place.folder / f"{self._name}.end"
 
     async def run(self) -> bool:
-        """Runs it, again where the policy says so; whether it ended well."""
+        """Runs it, and restarts it as the policy demands; returns whether it succeeded."""
         status, stop = self._context.status, self._context.stop
         while True:
             code = await self._run_once()
@@ -60,9 +60,9 @@ class ContainerRunner:
                 return code == 0
             facts = status.facts[self._name]
             delay = restart_delay_seconds(facts.restarts)
-            words = f"back-off {delay:.0f}s restarting failed container"
+            message = f"back-off {delay:.0f}s restarting failed container"
             status.facts[self._name] = replace(
-                facts, state="waiting", reason="CrashLoopBackOff", message=words, restarts=facts.restarts + 1
+                facts, state="waiting", reason="CrashLoopBackOff", message=message, restarts=facts.restarts + 1
             )
             await status.publish()
             await stop.pause(delay)
@@ -79,7 +79,7 @@ class ContainerRunner:
             status.end(self._name, code=CANNOT_START, message=message, container_id=container_id, reason="StartError")
             await status.publish()
             return CANNOT_START
-        # From its start on, for the API server may be away when its state is published.
+        # From its start on, as the API server may be unavailable when its state is published.
         ending = asyncio.create_task(self._end_when_stopped(running))
         try:
             is_ready = not self._container.get("readinessProbe")
@@ -104,14 +104,14 @@ class ContainerRunner:
     async def _wait(self, running: RunningContainer) -> int:
         """Its exit code; readiness is published meanwhile."""
         address = self._context.place.address
-        watching = asyncio.create_task(watch_readiness(self._container, address=address, tell=self._publish_ready))
+        watching = asyncio.create_task(watch_readiness(self._container, address=address, report=self._publish_ready))
         try:
             return exit_code_of(await running.wait())
         finally:
             watching.cancel()
 
     async def _publish_ready(self, is_ready: bool) -> None:
-        """What a readiness probe has found out."""
+        """Publishes the result of a readiness probe."""
         status = self._context.status
         status.facts[self._name] = replace(status.facts[self._name], is_ready=is_ready)
         await status.publish()
@@ -129,7 +129,7 @@ class ContainerRunner:
         return self._message_file.read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
 
     async def _environment(self, mounts: Mapping[str, str]) -> dict[str, str]:
-        """Waits (CreateContainerConfigError) until everything that it refers to is there."""
+        """Waits (CreateContainerConfigError) until everything that it refers to exists."""
         while True:
             needed = _references(self._container)
             data = {(kind, name): await self._context.volumes.data(kind, name) for kind, name in needed}
@@ -149,7 +149,7 @@ class ContainerRunner:
             fields=lambda path: field_value(pod, path, address=place.address, node_address=place.node_address),
             lookup=lambda kind, name: data.get((kind, name)),
         )
-        # A device plugin decides this, whatever the pod says; without GPUs the pod's value stays.
+        # A device plugin decides this, whatever the pod specifies; without GPUs the pod's value stays.
         if place.gpus:
             gpus = ",".join(map(str, place.gpus))
             env |= {"CUDA_VISIBLE_DEVICES": gpus, "NVIDIA_VISIBLE_DEVICES": gpus}

@@ -1,8 +1,7 @@
 """A container's environment, command and arguments as a kubelet expands them, with mount paths rewritten.
 
-There is no mount namespace here: where a path of a mount occurs in command, arguments or a
-variable's value, the real folder takes its place. Pure: references are looked up by a
-function that is given.
+There is no mount namespace here: where a mount path occurs in the command, the arguments or a
+variable's value, the real folder replaces it. Pure: a function argument looks up references.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ class MissingReference(LookupError):
 
 
 class NotPossible(MissingReference):
-    """The container asks for what this node will never have."""
+    """The container needs something that this node does not support."""
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """$(NAME) by its value; $$ is one $; an unknown name stays as it is."""
+    """Replaces $(NAME) by its value and $$ by one $; an unknown name stays as it is."""
 
     def one(match: re.Match[str]) -> str:
         if match[1] == "$":
@@ -39,7 +38,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 
 def rewrite(text: str, mounts: Mapping[str, str]) -> str:
-    """Mount paths by real ones, the longest first, whole path segments only."""
+    """Replaces mount paths by real ones, the longest first, whole path segments only."""
     if not mounts:
         return text
     paths = sorted((p.rstrip("/") for p in mounts), key=len, reverse=True)
@@ -65,7 +64,7 @@ def field_value(pod: Object, path: str, *, address: str, node_address: str) -> s
     if match:
         return str((metadata.get(match[1]) or {}).get(match[2], ""))
     if path not in known:
-        raise MissingReference(f"field {path} is not known to this node")
+        raise MissingReference(f"field {path} is not supported on this node")
     return str(known[path])
 
 
@@ -87,7 +86,7 @@ def _value(item: Object, values: Mapping[str, str], fields: Callable[[str], str]
     if "secretKeyRef" in source:
         return _from(source["secretKeyRef"], "Secret", lookup)
     if source:
-        raise MissingReference(f"env {item['name']}: {', '.join(source)} is not known to this node")
+        raise MissingReference(f"env {item['name']}: {', '.join(source)} is not supported on this node")
     return expand(str(item.get("value") or ""), values)
 
 
@@ -97,7 +96,7 @@ def build_environment(
     """The variables of a container, later ones over earlier ones.
 
     Raises:
-        MissingReference: something that it refers to is not there.
+        MissingReference: something that it refers to does not exist.
     """
     values: dict[str, str] = {}
     for source in container.get("envFrom") or []:
@@ -116,7 +115,7 @@ def build_environment(
 
 def build_command(container: Object, *, mounts: Mapping[str, str], values: Mapping[str, str]) -> list[str]:
     """Command and arguments. There is no image, so a container must name its command."""
-    words: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
+    parts: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
     if not container.get("command"):
-        raise MissingReference("a container needs a command: this node pulls no image and knows no entry point")
-    return [expand(rewrite(word, mounts), values) for word in words]  # the values are rewritten already
+        raise MissingReference("the container has no command; set one: this node pulls no images")
+    return [expand(rewrite(part, mounts), values) for part in parts]  # the values are rewritten already

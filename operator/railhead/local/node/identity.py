@@ -1,7 +1,7 @@
-"""A pod's way to the API server: its service account's token, as a kubeconfig.
+"""A pod's access to the API server: its service account's token, as a kubeconfig.
 
-On a cluster a client finds the token at a path that is written into its code. There are no
-mounts here, so KUBECONFIG names a file that says the same.
+On a cluster a client finds the token at a hard-coded path. There are no mounts here, so
+KUBECONFIG names a file with the same credentials.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def give_identity(container: Object, mounts: Mapping[str, str], *, folder: Path, server: str) -> dict[str, str]:
-    """Writes the kubeconfig into the pod's folder; the variables that the container gets.
+    """Writes the kubeconfig into the pod's folder; returns the variables for the container.
 
-    Nothing where the container has no token of its service account, or names a kubeconfig of its own.
+    Nothing if the container has no token of its service account, or sets its own KUBECONFIG.
     """
     own = mounts.get(MOUNT_PATH)
     if own is None or not server or any(item["name"] == "KUBECONFIG" for item in container.get("env") or []):

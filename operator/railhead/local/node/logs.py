@@ -1,4 +1,4 @@
-"""The part of a kubelet's HTTPS API that `kubectl logs` needs. Only the API server's certificate is let in."""
+"""The part of a kubelet's HTTPS API that `kubectl logs` needs. Only the API server's certificate is accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHUNK_BYTES = 65536
 
 
 def tail_offset(path: Path, lines: int) -> int:
-    """Where the last so many lines begin, in bytes."""
+    """Where the last `lines` lines begin, in bytes."""
     data = path.read_bytes()
     if lines <= 0:
         return len(data)
@@ -37,7 +37,7 @@ async def _stream(
     with path.open("rb") as file:
         file.seek(offset)
         while True:
-            has_ended = runner.has_ended(container)  # asked before the read, so that nothing is missed
+            has_ended = runner.has_ended(container)  # checked before the read, so that nothing is missed
             while data := file.read(CHUNK_BYTES):
                 await response.write(data)
             if not follow or has_ended or not path.exists():
@@ -73,7 +73,7 @@ def build_app(agent: Agent) -> web.Application:
 
 @asynccontextmanager
 async def serve_logs(agent: Agent, *, address: str, ca: str, certificate: str, key: str) -> AsyncIterator[int]:
-    """Serves while the context lasts; gives the port."""
+    """Serves while the context lasts; yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     context.load_verify_locations(ca)

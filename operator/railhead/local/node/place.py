@@ -1,4 +1,4 @@
-"""What the node gives a pod."""
+"""What the node assigns to a pod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The life of one pod on this node: volumes, init containers, containers, deletion."""
+"""The lifecycle of one pod on this node: volumes, init containers, containers, deletion."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PodRunner:
     def __init__(
         self, client: KubeClient, pod: Object, place: Place, *, on_change: Callable[[], None] = _ignore
     ) -> None:
-        """`on_change` is called when the pod may have become ready, or is no longer."""
+        """`on_change` is called when the pod may have become ready or unready."""
         self._client = client
         self._status = PodStatus(client, pod, place, on_change=on_change)
         self._stop = StopRequest()
@@ -43,7 +43,7 @@ class PodRunner:
         self._context = PodContext(pod, place, self._status, self._stop, volumes)
         self.pod = pod
         self.place = place
-        self.is_released = False  # the agent has taken back what the node gave it
+        self.is_released = False  # the agent has freed its address and GPUs
 
     @property
     def key(self) -> tuple[str, str]:
@@ -57,12 +57,12 @@ class PodRunner:
 
     @property
     def holds_devices(self) -> bool:
-        """No longer from its last status on: the next pod may be bound before that one is acknowledged."""
+        """False from its last status on: the next pod may be bound before that status is acknowledged."""
         return not self.is_released and self._status.phase not in ("Succeeded", "Failed")
 
     @property
     def is_ready(self) -> bool:
-        """Do all its containers run, and say so where they have a readiness probe?"""
+        """Whether all its containers run and pass their readiness probes, if any."""
         return self._status.is_ready
 
     @property
@@ -70,14 +70,14 @@ class PodRunner:
         return self._stop.is_made
 
     def stop(self, grace_seconds: float) -> None:
-        """Ends the containers: SIGTERM, then after the grace SIGKILL. A second call may shorten the grace."""
+        """Ends the containers: SIGTERM, then SIGKILL after the grace period. A second call may shorten it."""
         self._stop.make(grace_seconds)
 
     async def stopped(self) -> None:
         await self._stop.wait()
 
     async def run(self) -> None:
-        """Starts everything and waits for its end; the last status is published. Raises Stopped."""
+        """Starts everything and waits for its end; the last status is published. Raises PodStopped."""
         try:
             folders = await self._make_volumes()
             mains = []
@@ -87,7 +87,7 @@ class PodRunner:
                     mains.append(runner)
                 elif not await runner.run():
                     return
-            # The end of all is waited for: one that was stopped before it began must not leave another one behind.
+            # Waits for all of them: one that was stopped before it started must not leave another one running.
             ends = await asyncio.gather(*(runner.run() for runner in mains), return_exceptions=True)
             for end in ends:
                 if isinstance(end, BaseException):
@@ -107,7 +107,7 @@ class PodRunner:
         self.stop(0)
 
     async def fail_lost(self) -> None:
-        """For a pod that another agent process had started: its processes ended with that agent."""
+        """For a pod that an earlier agent process started: its processes ended with that agent."""
         for name, facts in self._status.facts.items():
             self._status.facts[name] = replace(
                 facts,
@@ -120,7 +120,7 @@ class PodRunner:
         await self._status.publish()
 
     async def _make_volumes(self) -> dict[str, Path]:
-        """The volumes' folders by name; tried again until everything that they refer to is there."""
+        """The volumes' folders by name; retried until everything that they refer to exists."""
         self.place.folder.mkdir(parents=True, exist_ok=True)
         delay = RETRY_SECONDS
         while True:

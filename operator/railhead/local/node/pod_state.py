@@ -1,7 +1,7 @@
-"""From the facts of a pod's containers to the status that a kubelet would report. Pure.
+"""Turns the facts about a pod's containers into the status that a kubelet would report. Pure.
 
 A container is waiting, running or terminated. The pod is Pending until its containers have
-started, Running while one runs or will be started again, and then Succeeded or Failed.
+started, Running while one runs or is to be restarted, and then Succeeded or Failed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def build_status(
         ],
     }
     if address:
-        # Lists of addresses are merged, and one of an earlier agent must not stay.
+        # Address lists are merged, and the address from an earlier agent must not stay.
         status |= {"podIP": address, "podIPs": [{"$patch": "replace"}, {"ip": address}]}
     inits = [container_status(c) for c in containers if c.is_init]
     if inits:

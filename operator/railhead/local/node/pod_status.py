@@ -1,4 +1,4 @@
-"""The facts of a pod's containers, and their way into the pod's status at the API server."""
+"""The facts about a pod's containers, and their publication in the pod's status."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from railhead.local.node.pod_state import ContainerFacts, build_status, must_res
 
 log = logging.getLogger(__name__)
 
-# The API server may restart, which takes seconds; a machine may swap for a minute. After five minutes without a
-# good answer the controller manager has taken the node for lost and deletes its pods: nobody reads their status then.
+# The API server may restart, which takes seconds; a machine may swap for a minute. After five minutes
+# without success the controller manager considers the node lost and deletes its pods: nobody reads their status then.
 PUBLISH_SECONDS = 300.0
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
 
 
 class PodStatus:
-    """What one pod's containers do, by their names; `publish` writes it.
+    """The state of one pod's containers, by name; `publish` writes it.
 
     Attributes:
-        facts: changed by whoever runs the container, who publishes it then.
+        facts: whoever runs a container changes its facts and then publishes them.
         policy: the pod's restartPolicy.
     """
 
@@ -55,7 +55,7 @@ class PodStatus:
 
     @property
     def is_ready(self) -> bool:
-        """Do all its containers run, and say so where they have a readiness probe?"""
+        """Whether all its containers run and pass their readiness probes, if any."""
         mains = [facts for facts in self.facts.values() if not facts.is_init]
         return all(facts.state == "running" and facts.is_ready for facts in mains)
 
@@ -85,16 +85,16 @@ class PodStatus:
         await self.publish()
 
     async def publish(self) -> None:
-        """Patches the status. What the API server refuses, or does not take in time, goes with the next change."""
+        """Patches the status. What the API server rejects, or does not accept in time, goes with the next change."""
         self._on_change()
         self._changes += 1
         number = self._changes
         async with self._lock:  # one after the other, or an older status could come last
-            if self._written < number:  # else an earlier call that was still trying has written this change too
+            if self._written < number:  # else an earlier call that was still retrying has written this change too
                 await self._write()
 
     async def _write(self) -> None:
-        """Each try sends the newest facts."""
+        """Each try sends the latest facts."""
         namespace, name = self._metadata["namespace"], self._metadata["name"]
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + PUBLISH_SECONDS, FIRST_PAUSE_SECONDS
@@ -104,7 +104,7 @@ class PodStatus:
                 await self._client.patch(POD, name, body, type_="strategic", namespace=namespace, subresource="status")
                 break
             except (Gone, Conflict, Denied) as error:
-                log.info("status of %s/%s was not taken: %s", namespace, name, error)
+                log.info("status of %s/%s was not accepted: %s", namespace, name, error)
                 break
             except KubeError as error:
                 log.warning("status of %s/%s: %s", namespace, name, error)
@@ -132,6 +132,6 @@ class PodStatus:
 
 
 def containers_of(pod: Object) -> list[tuple[bool, Object]]:
-    """Each with whether it is an init container, which come first."""
+    """Each with whether it is an init container; init containers come first."""
     spec = pod["spec"]
     return [*((True, c) for c in spec.get("initContainers") or []), *((False, c) for c in spec["containers"])]

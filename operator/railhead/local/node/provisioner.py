@@ -1,4 +1,4 @@
-"""Gives every PersistentVolumeClaim of the local storage class a folder of this machine."""
+"""Gives every PersistentVolumeClaim of the local storage class a folder on this machine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def build_volume(claim: Object, folder: Path) -> Object:
 
 
 class Provisioner:
-    """Watches claims and makes volumes; the control plane binds them."""
+    """Watches claims and creates volumes; the control plane binds them."""
 
     def __init__(self, client: KubeClient, folder: Path) -> None:
         self._client = client
@@ -66,7 +66,7 @@ class Provisioner:
         self._informer = Informer(client, PVC, on_change=self._on_change)
 
     async def run(self) -> None:
-        """Never returns by itself."""
+        """Runs until it is cancelled."""
         await self._make_class()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informer.run())
@@ -79,7 +79,7 @@ class Provisioner:
             except Conflict:
                 return
             except Denied:
-                await asyncio.sleep(0.2)  # a young API server has not read our role yet
+                await asyncio.sleep(0.2)  # a new API server may not have loaded our role yet
 
     def _on_change(self, _: Object | None, new: Object | None) -> None:
         if new is not None and new["spec"].get("storageClassName") == NAME and not new["spec"].get("volumeName"):

@@ -1,4 +1,4 @@
-"""Readiness probes by HTTP, as a kubelet asks them. A container without one is ready when it runs."""
+"""HTTP readiness probes, as a kubelet runs them. A container without one is ready when it runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import aiohttp
 
 from railhead.kube.types import Object
 
-Tell = Callable[[bool], Awaitable[None]]
+Report = Callable[[bool], Awaitable[None]]
 
 
-async def watch_readiness(container: Object, *, address: str, tell: Tell) -> None:
-    """Tells each change, from not ready on; returns at once where there is no probe. Never ends by itself.
+async def watch_readiness(container: Object, *, address: str, report: Report) -> None:
+    """Reports each change, starting from not ready, until it is cancelled; returns at once without a probe.
 
-    What cannot be asked here (a command, a bare port, gRPC) counts as ready.
+    A probe that is not supported here (a command, a TCP port, gRPC) counts as ready.
     """
     probe = container.get("readinessProbe")
     if not probe:
         return
     if "httpGet" not in probe:
-        await tell(True)
+        await report(True)
         return
     url = build_url(container, probe["httpGet"], address=address)
     await asyncio.sleep(probe.get("initialDelaySeconds") or 0)
@@ -36,7 +36,7 @@ async def watch_readiness(container: Object, *, address: str, tell: Tell) -> Non
             elif bad >= (probe.get("failureThreshold") or 3):
                 is_ready = False
             if is_ready != was_ready:
-                await tell(is_ready)
+                await report(is_ready)
             await asyncio.sleep(probe.get("periodSeconds") or 10)
 
 

@@ -1,4 +1,4 @@
-"""The Node object: registered, kept alive by its Lease, and ready again after others took it for lost."""
+"""The Node object: registered, kept alive by its Lease, and set ready again after it was considered lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_PODS = 250
 
 
 def build_status(config: NodeConfig, *, port: int, now: str) -> Object:
-    """The node's status as a kubelet would give it."""
+    """The node's status as a kubelet would report it."""
     capacity = {
         "cpu": str(config.cpus),
         "memory": f"{config.memory_bytes // 1024}Ki",
@@ -36,7 +36,7 @@ def build_status(config: NodeConfig, *, port: int, now: str) -> Object:
         "type": "Ready",
         "status": "True",
         "reason": "AgentReady",
-        "message": "pods run as processes of this machine; images are not pulled",
+        "message": "pods run as processes on this machine; images are not pulled",
         "lastHeartbeatTime": now,
         "lastTransitionTime": now,
     }
@@ -65,7 +65,7 @@ def build_status(config: NodeConfig, *, port: int, now: str) -> Object:
 
 
 async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None:
-    """Makes the Node, or takes over the one of an earlier agent."""
+    """Creates the Node, or takes over the one of an earlier agent."""
     labels = {"kubernetes.io/hostname": config.name, "kubernetes.io/os": "linux"}
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": config.name, "labels": labels}}
     with contextlib.suppress(Conflict):
@@ -76,13 +76,13 @@ async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None
 
 
 async def keep_alive(client: KubeClient, config: NodeConfig, *, port: int) -> None:
-    """Renews the Lease by which the control plane knows that the node lives; never returns by itself."""
+    """Renews the Lease that tells the control plane that the node is alive; runs until it is cancelled."""
     while True:
         try:
             await _renew_lease(client, config.name)
             await _be_ready(client, config, port=port)
         except KubeError as error:
-            log.warning("lease of the node: %s", error)
+            log.warning("the node's Lease could not be renewed: %s", error)
         await asyncio.sleep(RENEW_SECONDS)
 
 
@@ -98,9 +98,9 @@ async def _renew_lease(client: KubeClient, name: str) -> None:
 
 
 async def _be_ready(client: KubeClient, config: NodeConfig, *, port: int) -> None:
-    """A node that was silent for 40 s, as one whose API server was away, is Unknown until it says otherwise."""
+    """A node that was silent for 40 s, for example while the API server was down, stays Unknown until it reports."""
     node = await client.get(NODE, config.name)
     conditions = {each["type"]: each["status"] for each in node.get("status", {}).get("conditions", ())}
     if conditions.get("Ready") != "True":
         await register(client, config, port=port)
-        log.warning("the node was taken for lost, and is ready again")
+        log.warning("the node was considered lost, and is ready again")

@@ -1,4 +1,4 @@
-"""The request to a pod's containers to end, and the time that they have for it."""
+"""The request to stop a pod's containers, and their grace period."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class PodStopped(Exception):
 
 
 class StopRequest:
-    """Made once; what is requested later may only shorten the grace period."""
+    """Made once; later requests can only shorten the grace period."""
 
     def __init__(self) -> None:
         self._made = asyncio.Event()
@@ -33,14 +33,14 @@ class StopRequest:
         await self._made.wait()
 
     async def wait_grace(self) -> None:
-        """Until the grace period of a request that was made is over."""
+        """Waits until the grace period of the request is over."""
         while (seconds := self._deadline - asyncio.get_running_loop().time()) > 0:
             self._shortened.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._shortened.wait(), seconds)
 
     async def pause(self, seconds: float) -> None:
-        """Raises Stopped as soon as the request is made."""
+        """Raises PodStopped as soon as the request is made."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._made.wait(), seconds)
         if self.is_made:

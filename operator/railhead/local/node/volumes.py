@@ -1,4 +1,4 @@
-"""A pod's volumes as folders of this machine."""
+"""A pod's volumes as folders on this machine."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ TOKEN_SECONDS = 365 * 24 * 3600
 
 
 class VolumeMaker:
-    """Makes the folders of one pod's volumes.
+    """Creates the folders of one pod's volumes.
 
     Raises (from `make`):
         MissingReference: something a volume refers to does not exist.
-        NotPossible: its kind is not known here.
+        NotPossible: its kind is not supported here.
     """
 
     def __init__(self, client: KubeClient, pod: Object, folder: Path, *, address: str, node_address: str) -> None:
@@ -36,7 +36,7 @@ class VolumeMaker:
         """Volume name -> folder."""
         made = {}
         for number, volume in enumerate(self._pod["spec"].get("volumes") or []):
-            # Short names: a unix socket's path, and Ray makes some below these, has 107 bytes.
+            # Short names: Ray creates unix sockets below these, and a socket's path has at most 107 bytes.
             made[volume["name"]] = await self._one(volume, self._folder / f"v{number}")
         return made
 
@@ -67,7 +67,7 @@ class VolumeMaker:
             raise NotPossible(f"volume {volume['name']}: this node pulls no images, so it cannot mount one")
         else:
             kinds = ", ".join(key for key in volume if key != "name")
-            raise NotPossible(f"volume {volume['name']}: {kinds} is not known to this node")
+            raise NotPossible(f"volume {volume['name']}: {kinds} is not supported on this node")
         return folder
 
     async def _project(self, folder: Path, source: Object) -> None:
@@ -82,7 +82,7 @@ class VolumeMaker:
             self._write_fields(folder, source["downwardAPI"])
 
     async def _token(self, wanted: Object) -> str:
-        """A token bound to this pod, for all its life: nothing renews it here, and it dies with the pod."""
+        """A token bound to this pod, for its lifetime: nothing renews it here, and it expires with the pod."""
         metadata = self._pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
         spec: Object = {"expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}
@@ -135,7 +135,7 @@ class VolumeMaker:
         spec = volume.get("spec") or {}
         path = (spec.get("hostPath") or spec.get("local") or {}).get("path")
         if not path:
-            raise MissingReference(f"PersistentVolumeClaim {name}: its volume is no folder of this machine")
+            raise MissingReference(f"PersistentVolumeClaim {name}: its volume is not a folder on this machine")
         os.makedirs(path, exist_ok=True)
         return Path(path)
 
@@ -148,14 +148,14 @@ def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
             folder = volumes[mount["name"]]
             if mount.get("subPath"):
                 folder = folder / mount["subPath"]
-                if not folder.exists():  # it may be one file
+                if not folder.exists():  # it may be a single file
                     folder.mkdir(parents=True)
             mounts[mount["mountPath"]] = str(folder)
     return mounts
 
 
 def remove_folder(folder: Path) -> None:
-    """The pod's own folder; volumes that lie elsewhere are not touched."""
+    """The pod's own folder; volumes elsewhere are not touched."""
     shutil.rmtree(folder, ignore_errors=True)
 
 

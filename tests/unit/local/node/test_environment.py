@@ -71,7 +71,7 @@ def test_values_come_from_fields_config_maps_and_secrets() -> None:
         (by_key("configMapKeyRef", "none", "a"), "ConfigMap none or its key a does not exist"),
         (by_key("secretKeyRef", "keys", "z"), "Secret keys or its key z does not exist"),
         ({"envFrom": [{"secretRef": {"name": "none"}}]}, "Secret none does not exist"),
-        (by_key("resourceFieldRef", "", ""), "env X: resourceFieldRef is not known to this node"),
+        (by_key("resourceFieldRef", "", ""), "env X: resourceFieldRef is not supported on this node"),
     ],
 )
 def test_what_is_missing_is_named(container: dict[str, Any], words: str) -> None:
@@ -127,7 +127,7 @@ def test_a_folder_that_lies_below_a_mount_path_is_rewritten_once() -> None:
 
 
 def test_a_container_needs_a_command() -> None:
-    with pytest.raises(MissingReference, match="a container needs a command"):
+    with pytest.raises(MissingReference, match="the container has no command; set one"):
         build_command({"args": ["x"]}, mounts={}, values={})
 
 
@@ -156,5 +156,5 @@ def test_fields_of_the_pod(path: str, value: str) -> None:
 
 
 def test_an_unknown_field_is_named() -> None:
-    with pytest.raises(MissingReference, match=r"field spec\.priority is not known to this node"):
+    with pytest.raises(MissingReference, match=r"field spec\.priority is not supported on this node"):
         field_value(POD, "spec.priority", address="", node_address="")

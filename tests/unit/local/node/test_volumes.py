@@ -126,8 +126,8 @@ async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client:
         ({"projected": {"sources": [{"configMap": {"name": "none"}}]}}, "ConfigMap none does not exist"),
         ({"persistentVolumeClaim": {"claimName": "none"}}, "PersistentVolumeClaim none does not exist or is not bound"),
         ({"persistentVolumeClaim": {"claimName": "new"}}, "PersistentVolumeClaim new does not exist or is not bound"),
-        ({"persistentVolumeClaim": {"claimName": "net"}}, "PersistentVolumeClaim net: its volume is no folder"),
-        ({"nfs": {"server": "s", "path": "/"}}, "volume n0: nfs is not known to this node"),
+        ({"persistentVolumeClaim": {"claimName": "net"}}, "PersistentVolumeClaim net: its volume is not a folder"),
+        ({"nfs": {"server": "s", "path": "/"}}, "volume n0: nfs is not supported on this node"),
         ({"image": {"reference": "code:1"}}, "volume n0: this node pulls no images, so it cannot mount one"),
     ],
 )
