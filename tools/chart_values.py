@@ -45,7 +45,7 @@ def read_descriptions(text: str) -> dict[str, str]:
 
 
 def read_defaults(values: dict[str, Any], described: set[str], *, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its path: a described one as a whole, others by their parts."""
+    """Every value with its path: one with a description as a unit, others by their fields."""
     for name, value in values.items():
         path = f"{prefix}{name}"
         if path in described or not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`make demo`: trains the digits example on a cluster on this machine and proves what came out.
+"""`make demo`: trains the digits example on a cluster on this machine and proves the result.
 
 Exit code 0 only if the job succeeded, its accuracy on held-out digits is at least 0.95, and
 the checkpoint that the status names loads and gives that accuracy again.
@@ -31,7 +31,7 @@ BAR = 0.95
 
 
 def load_example() -> ModuleType:
-    """The example's own module: its model and its held-out digits are the measure."""
+    """The example's own module, for its model and its held-out digits."""
     spec = importlib.util.spec_from_file_location("digits", CODE)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -51,14 +51,14 @@ def measure(uri: str) -> float:
 
 
 def train(session: Session, console: Console) -> dict[str, Any] | None:
-    """Applies the example and follows it; its status when it succeeded."""
+    """Applies the example and follows it; returns its status if it succeeded."""
     kubectl = Kubectl(session.kubectl, session.kubeconfig)
     console.echo("kubectl apply -f manifests/examples/digits.yaml")
     for line in kubectl("apply", "-f", str(MANIFEST)).splitlines():
         console.echo(f"  {line}")
-    ending = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", echo=console.echo))
-    if not ending.is_success:
-        for line in ending.lines:
+    result = asyncio.run(follow(str(session.kubeconfig), namespace="default", name="digits", echo=console.echo))
+    if not result.is_success:
+        for line in result.lines:
             console.echo(line)
         return None
     status: dict[str, Any] = json.loads(kubectl("get", "trainjobs.railhead.dev", "digits", "-o", "json"))["status"]
@@ -66,27 +66,27 @@ def train(session: Session, console: Console) -> dict[str, Any] | None:
 
 
 def prove(status: dict[str, Any], console: Console) -> bool:
-    """Loads what the status names, and measures it again."""
-    uri, told = status["checkpoint"]["uri"], float(status["progress"]["metrics"]["accuracy"])
+    """Loads the checkpoint that the status names, and measures it again."""
+    uri, reported = status["checkpoint"]["uri"], float(status["progress"]["metrics"]["accuracy"])
     measured = measure(uri)
-    console.echo(f"accuracy on 360 held-out digits, as reported: {told:.4f}")
+    console.echo(f"accuracy on 360 held-out digits, as reported: {reported:.4f}")
     console.echo(f".status.checkpoint.uri: {uri}")
     console.echo(f"that checkpoint, loaded and measured here:   {measured:.4f}")
-    if told < BAR or abs(measured - told) > 1e-4:
-        console.echo(f"NOT PROVEN: at least {BAR} and the same figure twice were wanted")
+    if reported < BAR or abs(measured - reported) > 1e-4:
+        console.echo(f"NOT PROVEN: expected at least {BAR}, and the same figure twice")
         return False
     return True
 
 
 def tell_more(session: Session, *, is_kept: bool) -> None:
-    print("\nTo look further:")
+    print("\nTo explore further:")
     if is_kept:
         print(describe_access(session))
         print("  kubectl describe rtj digits\n  kubectl logs -l railhead.dev/role=head --tail=50")
         print(f"  .venv/bin/railhead local down --dir {session.folder}")
     else:
-        print("  .venv/bin/railhead local run --keep -f manifests/examples/digits.yaml   # and leave the cluster up")
-        print("  kubectl explain rtj.spec   # in it, after the two exports that it prints")
+        print("  .venv/bin/railhead local run --keep -f manifests/examples/digits.yaml   # keeps the cluster up")
+        print("  kubectl explain rtj.spec   # in that cluster, after the two exports that it prints")
         print("  .venv/bin/railhead local down")
 
 
@@ -107,20 +107,20 @@ def run(*, is_kept: bool) -> int:
             with uninterrupted():
                 session.down()
     if is_proven:
-        console.echo("proven: the job trained, and its checkpoint is what the status says")
+        console.echo("proven: the job trained, and its checkpoint has the accuracy in the status")
         tell_more(session, is_kept=is_kept)
     return 0 if is_proven else 1
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", action="store_true", help="leave the cluster up")
+    parser.add_argument("--keep", action="store_true", help="keep the cluster up")
     options = parser.parse_args()
     interrupt_on_termination()
     try:
         return run(is_kept=options.keep)
     except KeyboardInterrupt:
-        print("interrupted; everything was ended", file=sys.stderr)
+        print("interrupted; everything was stopped", file=sys.stderr)
         return 130
     except KNOWN as error:
         print(f"demo: {error}", file=sys.stderr)

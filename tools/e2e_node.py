@@ -1,13 +1,13 @@
 """`make e2e-node`: the end-to-end tests on a real kubelet and containerd, on this machine.
 
 Starts a single-node cluster with the scripts in RAILHEAD_NODE_SCRIPTS (default: a folder
-beside the checkout), makes an image of our own tree and one for the jobs, runs `make
-e2e-install` and `make e2e` against it, and ends the cluster again. Where the machine does
-not allow it (no root, no scripts, no apt, a node that does not start) it says so plainly,
-and is a success: nothing of ours was tried. RAILHEAD_NODE_REQUIRED makes that a failure.
+beside the checkout), builds an image of this tree and one for the jobs, runs `make
+e2e-install` and `make e2e` against it, and stops the cluster. If the machine does not
+allow it (no root, no scripts, no apt, a node that does not start), it reports that plainly
+and exits 0: none of our own code was tested. RAILHEAD_NODE_REQUIRED makes that a failure.
 
-`--prepare` only gets ready what takes minutes on a new machine, so that it can run beside
-other tests; the run that follows waits for it.
+`--prepare` only does what takes minutes on a new machine, so that it can run beside other
+tests; the following run waits for it.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ def echo(text: str) -> None:
 
 
 def find_obstacle() -> str | None:
-    """Why no node can be started here, in words."""
+    """Why no node can be started here, or None."""
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return f"the node's scripts are for Linux on x86_64, this is {platform.system()} on {platform.machine()}"
     if os.geteuid() != 0:
         return "a kubelet and containerd need root"
     if not (SCRIPTS / "20-up.sh").is_file():
-        return "the scripts that start a node are not here (RAILHEAD_NODE_SCRIPTS names their folder)"
+        return "the scripts that start a node are missing (RAILHEAD_NODE_SCRIPTS names their folder)"
     if shutil.which("go") is None:
         return "Go is needed to build Kubernetes"
     if not _has_programs() and shutil.which("apt-get") is None:
         return f"containerd and its companions ({', '.join(PROGRAMS)}) are not installed, and there is no apt-get"
     if (CACHE / "run" / "pids" / "containerd").exists():
-        return "a node is up already (90-down.sh of its scripts ends it)"
+        return "a node is already up (90-down.sh of its scripts stops it)"
     return None
 
 
@@ -73,7 +73,7 @@ def prepare() -> None:
     os.environ["PATH"] = f"{UV.parent}:{os.environ['PATH']}"
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "prepare.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one that runs beside the other tests may not be through
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one that runs beside the other tests may not have finished
         if not _has_programs():
             step("00-packages.sh")
         build()
@@ -81,20 +81,20 @@ def prepare() -> None:
 
 
 def build() -> None:
-    """Kubernetes, etcd and CoreDNS, unless the same scripts have built them."""
+    """Kubernetes, etcd and CoreDNS, unless the same version of the scripts has built them."""
     stamp = CACHE / "built-by"
     wanted = hashlib.sha256(b"".join((SCRIPTS / name).read_bytes() for name in ("lib.sh", "10-build.sh"))).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    echo("Kubernetes, etcd and CoreDNS are built from source: some minutes, once")
-    # First, or after whoever builds them: most packages are the same, and two builds at once would compile them twice.
+    echo("building Kubernetes, etcd and CoreDNS from source: some minutes, once")
+    # First, or after a build under way: most packages are shared, and two builds at once would compile them twice.
     subprocess.run([sys.executable, "-m", "tools.programs"], cwd=PROJECT, check=False)
     step("10-build.sh")
     stamp.write_text(wanted)
 
 
 def install_into(folder: Path, *needs: str, is_ours: bool = False) -> None:
-    """A layer over the base image's environment: packages at the pinned versions, and our tree as a package."""
+    """A layer over the base image's environment: packages at the pinned versions, and this tree as a package."""
     packages = folder / "lib" / "python3.11" / "site-packages"
     command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--python-version", "3.11", "--target", str(packages)]
     subprocess.run([*command, "--constraint", str(PROJECT / "constraints.txt"), *needs], check=True)
@@ -108,7 +108,7 @@ def install_into(folder: Path, *needs: str, is_ours: bool = False) -> None:
 
 
 def make_images(folder: Path) -> None:
-    echo("an image of our tree, and one for the jobs")
+    echo("building an image of this tree, and one for the jobs")
     install_into(folder / "operator", *OPERATOR_NEEDS, is_ours=True)
     install_into(folder / "examples", *EXAMPLES_NEED)
     step("45-derived.sh", str(folder / "operator"), "/opt/venv", OPERATOR_IMAGE)
@@ -116,9 +116,9 @@ def make_images(folder: Path) -> None:
 
 
 def run_tests(volumes: Path, arguments: list[str]) -> int:
-    """As anyone runs them against a cluster of theirs; those of the installation first, for they want an empty one.
+    """As against any other cluster; those of the installation first, because they need an empty one.
 
-    Arguments other than a marker choose among the end-to-end tests.
+    Arguments other than a marker select among the end-to-end tests.
     """
     variables = {
         "KUBECONFIG": str(CACHE / "run" / "admin.kubeconfig"),
@@ -137,22 +137,22 @@ def run_tests(volumes: Path, arguments: list[str]) -> int:
 
 
 def start_node() -> str | None:
-    """Why there is no node after all, in words; nothing of ours has run by then."""
+    """Why there is no node after all, or None; none of our own code has run by then."""
     try:
         prepare()
         step("20-up.sh")
         step("40-images.sh")
     except subprocess.CalledProcessError as error:
-        return f"{Path(error.cmd[0]).name} ended with code {error.returncode}; its words are above"
+        return f"{Path(error.cmd[0]).name} exited with code {error.returncode}; its output is above"
     return None
 
 
 def prepare_only() -> int:
-    """A failure is said here, and again by the run that follows."""
+    """Reports a failure here; the following run reports it again."""
     try:
         prepare()
     except subprocess.CalledProcessError as error:
-        return not_run(f"{Path(error.cmd[0]).name} ended with code {error.returncode}")
+        return not_run(f"{Path(error.cmd[0]).name} exited with code {error.returncode}")
     return 0
 
 
@@ -169,7 +169,7 @@ def main(arguments: list[str]) -> int:
         return prepare_only()
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-node-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # the volumes below are the pods' too, who are other users
+        folder.chmod(0o755)  # pods that run as other users need the volumes below
         try:
             obstacle = start_node()
             if obstacle:
@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
             make_images(folder / "images")
             return run_tests(folder / "volumes", arguments)
         except subprocess.CalledProcessError as error:
-            echo(f"{error.cmd[0]} ended with code {error.returncode}; its words are above")
+            echo(f"{error.cmd[0]} exited with code {error.returncode}; its output is above")
             return 1
         finally:
             echo("down")

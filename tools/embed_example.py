@@ -1,7 +1,7 @@
-"""Puts an example's code into its manifest: between the manifest's two marker comments.
+"""Embeds an example's code in its manifest, between the manifest's two marker comments.
 
-The code lives in manifests/examples/src, where it can be read, linted and tested; the
-manifest carries a copy, so that one `kubectl apply` is all that a user needs.
+The code is in manifests/examples/src, where it can be read, linted and tested; the
+manifest contains a copy, so that one `kubectl apply` is all that a user needs.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ SOURCES = Path(__file__).resolve().parent / "go"
 
 
 class NotBuilt(RuntimeError):
-    """There is no such program and none can be built; the text says why and what to do."""
+    """There is no such program and none can be built; the message says why and what to do."""
 
 
 def resolve_program(module: GoModule, version: str, echo: Echo, *, remedy: str = "install one") -> Path:
-    """Its folder of the cache. `remedy`: what somebody without Go may do.
+    """Its folder in the cache. `remedy`: what to do without Go.
 
     Raises:
         NotBuilt: with what to do.

@@ -1,4 +1,4 @@
-"""A helm of the pinned version: `python -m tools.helm ARGUMENTS` runs it, and builds it if need be.
+"""Helm at the pinned version: `python -m tools.helm ARGUMENTS` runs it, and builds it if needed.
 
 It is built with Go from the module in tools/go/helm into the user's cache, as the local
 control plane is. RAILHEAD_HELM names another one to use instead.
@@ -23,19 +23,19 @@ def resolve_helm(echo: Echo) -> Path:
     """The program.
 
     Raises:
-        NotBuilt: there is none and none can be built; the text says what to do.
+        NotBuilt: there is none and none can be built; the message says what to do.
     """
     named = os.environ.get("RAILHEAD_HELM")
     if named:
         if os.access(named, os.X_OK):
             return Path(named)
-        raise NotBuilt(f"RAILHEAD_HELM={named} is no program")
+        raise NotBuilt(f"RAILHEAD_HELM={named} is not an executable file")
     module = GoModule("helm", package="helm.sh/helm/v3/cmd/helm", flags=build_flags())
-    return resolve_program(module, HELM_VERSION, echo, remedy="install one, or name a helm by RAILHEAD_HELM") / "helm"
+    return resolve_program(module, HELM_VERSION, echo, remedy="install one, or set RAILHEAD_HELM to a helm") / "helm"
 
 
 def build_flags() -> str:
-    """Helm is told its version, and for which Kubernetes it renders when it asks no cluster."""
+    """Sets Helm's version, and the version of Kubernetes that it renders for without a cluster."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     package = "helm.sh/helm/v3"
     values = {f"{package}/internal/version.version": f"v{HELM_VERSION}"}

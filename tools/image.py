@@ -1,6 +1,6 @@
-"""`make image`: the operator's image, by whichever of docker, podman and buildah works on this machine.
+"""`make image`: the operator's image, with whichever of docker, podman and buildah works on this machine.
 
-The same commit gives the same files: times are those of the commit, and the label
+The same commit gives the same files: timestamps are those of the commit, and the label
 `org.opencontainers.image.revision` names it.
 """
 
@@ -24,7 +24,7 @@ Run = Callable[[Sequence[str]], "subprocess.CompletedProcess[str]"]
 
 
 class NoBuilder(RuntimeError):
-    """No image can be built here; the text says what to do."""
+    """No image can be built here; the message says what to do."""
 
 
 def run_quietly(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,7 @@ def run_quietly(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def find_builder(wanted: str = "", *, run: Run = run_quietly) -> str:
-    """The builder that is asked for, or the first that works; a docker client without its daemon does not.
+    """The requested builder, or the first that works; a docker client without its daemon does not.
 
     Raises:
         NoBuilder: with what was found.
@@ -40,7 +40,7 @@ def find_builder(wanted: str = "", *, run: Run = run_quietly) -> str:
     found = []
     for name in [wanted] if wanted else BUILDERS:
         if shutil.which(name) is None:
-            found.append(f"{name} is not there")
+            found.append(f"{name} is not installed")
         elif run([name, "info"]).returncode:
             found.append(f"`{name} info` fails")
         else:
@@ -49,7 +49,7 @@ def find_builder(wanted: str = "", *, run: Run = run_quietly) -> str:
 
 
 def build_command(builder: str, *, tag: str, epoch: str, revision: str, more: Sequence[str]) -> list[str]:
-    """`more` goes to the builder as it is, for example --build-arg BASE_IMAGE=..."""
+    """`more` is passed to the builder unchanged, for example --build-arg BASE_IMAGE=..."""
     values = {"SOURCE_DATE_EPOCH": epoch, "VERSION": __version__, "REVISION": revision}
     arguments = [word for key, value in values.items() for word in ("--build-arg", f"{key}={value}")]
     if builder != "docker":  # docker takes SOURCE_DATE_EPOCH itself
@@ -65,8 +65,8 @@ def save_command(builder: str, *, tag: str, archive: Path) -> list[str]:
 
 def describe_commit(run: Run = run_quietly) -> tuple[str, str]:
     """(its time in seconds, its hash); 0 and "unknown" outside of a checkout."""
-    words = run(["git", "log", "-1", "--format=%ct %H"]).stdout.split()
-    epoch, revision = words if len(words) == 2 else ("0", "unknown")
+    fields = run(["git", "log", "-1", "--format=%ct %H"]).stdout.split()
+    epoch, revision = fields if len(fields) == 2 else ("0", "unknown")
     return os.environ.get("SOURCE_DATE_EPOCH", epoch), revision
 
 
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--builder", default="", help=f"one of {', '.join(BUILDERS)}; default: the first that works")
     parser.add_argument("--tag", default=NAME)
     parser.add_argument("--archive", type=Path, help="also write the image into this file")
-    parser.add_argument("--args", default="", help="more arguments of the builder's build, as one text")
+    parser.add_argument("--args", default="", help="more arguments for the builder, as one string")
     options = parser.parse_args(arguments)
     try:
         builder = find_builder(options.builder)
@@ -94,9 +94,9 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
-        print(f"{error.cmd[0]} ended with code {error.returncode}", file=sys.stderr)
+        print(f"{error.cmd[0]} exited with code {error.returncode}", file=sys.stderr)
         return 1
-    print(f"{options.tag}, by {builder}")
+    print(f"{options.tag}, built with {builder}")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Writes the manifests from the chart: operator.yaml of each kustomize overlay, and install.yaml.
 
-An overlay is the chart with the values.yaml that lies beside its kustomization.yaml;
+An overlay is the chart with the values.yaml next to its kustomization.yaml;
 install.yaml is the base and the overlay `default` in one file.
 """
 
@@ -22,12 +22,12 @@ MANIFESTS = PROJECT / "manifests"
 CRD = CHART / "files" / "crds" / "railhead.dev_trainjobs.yaml"
 NAMESPACE = "railhead-system"
 HEADER = "# Rendered from charts/railhead by `make manifests`; do not edit.\n"
-# True of what Helm installs only.
+# Applies only to what Helm installs.
 HELMS = re.compile(r"^(# Source: .*| *(helm\.sh/chart|app\.kubernetes\.io/managed-by): .*)\n", re.MULTILINE)
 
 
 class NotRendered(RuntimeError):
-    """helm refused; the text is what it said."""
+    """helm failed; the message is its stderr."""
 
 
 def render(helm: Path, values: Path) -> str:
@@ -54,7 +54,7 @@ def main() -> int:
     options = parser.parse_args()
     is_stale = False
     try:
-        for path, text in build_all(resolve_helm(lambda said: print(said, file=sys.stderr, flush=True))):
+        for path, text in build_all(resolve_helm(lambda text: print(text, file=sys.stderr, flush=True))):
             is_fresh = path.exists() and path.read_text() == text
             if options.check and not is_fresh:
                 print(f"{path.relative_to(PROJECT)} is stale: run `make generate`", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Seeded defects in planner and executor: each must be caught by a test. `make mutants` runs them all.
 
-Each defect is put into a copy of the tree, and the tests that are to catch it run there.
+Each defect is injected into a copy of the tree, and the tests that must catch it run there.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ TIMEOUT = 300.0  # seconds; without a defect the tests take a fraction of it
 
 
 def find_failure(tests: Iterable[str], folder: Path, *, timeout: float, options: Iterable[str] = ()) -> str:
-    """Why they do not pass, or an empty string. Raises ValueError when pytest could not run them."""
+    """Why the tests do not pass, or an empty string. Raises ValueError when pytest could not run them."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=short", *options, *tests]
     environment = {**os.environ, "PYTHONPATH": str(folder / "operator"), "RAILHEAD_SCHEDULES": "60"}
     pipes: dict[str, Any] = {"capture_output": True, "text": True}
     try:
         done = subprocess.run(command, cwd=folder, env=environment, check=False, timeout=timeout, **pipes)
-    except subprocess.TimeoutExpired:  # some defects make a job begin again for ever
+    except subprocess.TimeoutExpired:  # some defects make a job restart forever
         return f"no end within {timeout:.0f} s"
     if done.returncode not in (0, 1):
-        raise ValueError(f"pytest ended with {done.returncode}\n{done.stdout}{done.stderr}")
+        raise ValueError(f"pytest exited with code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout if done.returncode else ""
 
 
 def is_caught(mutant: Defect, folder: Path) -> bool:
-    """Raises ValueError when the defect has no place any more."""
+    """Raises ValueError if the defect no longer matches the code."""
     file = folder / PACKAGE / mutant.file
     text = file.read_text()
     if text.count(mutant.old) != 1:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         tests = sorted({test for mutant in chosen for test in mutant.tests})
         failure = find_failure(tests, folder, timeout=4 * TIMEOUT, options=("-n", "auto"))
         if failure:
-            print(f"{failure}\nthe tests fail without any defect; mend that first", file=sys.stderr)
+            print(f"{failure}\nthe tests fail without any defect; fix that first", file=sys.stderr)
             return 1
         for mutant in chosen:
             began = time.monotonic()

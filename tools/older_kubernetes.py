@@ -17,10 +17,10 @@ VERSION = "1.34.4"
 
 
 def resolve_kubernetes(version: str, echo: Echo) -> Path:
-    """A folder with etcd, kubectl and the kube-apiserver of this minor version, which has no other programs.
+    """A folder with etcd, kubectl and the kube-apiserver of this minor version, and no other programs.
 
     Raises:
-        NotBuilt: there is no such version, or it cannot be built; the text says what to do.
+        NotBuilt: there is no such version, or it cannot be built; the message says what to do.
     """
     if not VERSION.startswith(f"{version}."):
         raise NotBuilt(f"--kubernetes {version}: only {VERSION.rpartition('.')[0]} is pinned in tools/go")

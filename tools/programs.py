@@ -1,7 +1,7 @@
-"""Builds with Go, once per machine, what the tests start: the control plane and helm.
+"""Builds with Go, once per machine, the programs that the tests start: the control plane and helm.
 
-`make test` runs it beside the first tests. A test that comes to need a program before it is
-there waits for it.
+`make test` runs it beside the first tests. A test that needs a program before it is
+built waits for it.
 """
 
 from __future__ import annotations

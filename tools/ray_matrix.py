@@ -1,8 +1,8 @@
 """Runs the digits job and the contract tests of Ray's internals with several versions of Ray.
 
-Each version has a virtual environment of its own in the cache folder, made once, with what
-constraints.txt pins beside Ray; the newest one is that of this checkout. Prints what it
-does and how long each version took; ends with 1 when a version failed.
+Each version has its own virtual environment in the cache folder, created once, with the pins
+of constraints.txt other than Ray's; the newest version uses the environment of this checkout.
+Prints its progress and how long each version took; exits 1 if a version failed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             is_good = run_tests(python)
             results.append((known, "passed" if is_good else "FAILED", time.monotonic() - began))
         except subprocess.CalledProcessError as error:
-            echo(f"Ray {version}: no environment: {' '.join(map(str, error.cmd))} ended with {error.returncode}")
+            echo(f"Ray {version}: no environment: {' '.join(map(str, error.cmd))} exited with code {error.returncode}")
             results.append((version, "FAILED (no environment)", time.monotonic() - began))
     for version, result, seconds in results:
         echo(f"Ray {version:8} {result} in {seconds:.0f} s")
@@ -57,12 +57,12 @@ def find_cache() -> Path:
 
 
 def make_environment(version: str, cache: Path) -> Path:
-    """Its Python. What is there already is only brought up to date, which takes a second."""
+    """Its Python. An existing environment is only brought up to date, which takes a second."""
     folder = cache / f"{version}-py{sys.version_info.major}.{sys.version_info.minor}"
     python = folder / "bin" / "python"
     uv = Path(sys.executable).with_name("uv")
     if not python.exists():
-        echo(f"making {folder} (torch and Ray come along: some GB the first time)")
+        echo(f"creating {folder} (with torch and Ray: some GB the first time)")
         folder.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True)
     constraints = cache / f"{version}-constraints.txt"

@@ -1,6 +1,6 @@
-"""`make release`: everything of one version into dist/, with checksums; the CRD is kept for the tests of later ones.
+"""`make release`: builds one version into dist/, with checksums, and keeps its CRD for the tests of later ones.
 
-Nothing is published: that is done by hand, from what lies in dist/.
+Nothing is published: that is done by hand, from dist/.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def package_chart(dist: Path) -> None:
 
 
 def write_checksums(dist: Path) -> list[str]:
-    """SHA256SUMS, as `sha256sum --check` reads it; its lines."""
-    # uv puts a hidden .gitignore beside what it builds
+    """Writes SHA256SUMS, for `sha256sum --check`; returns its lines."""
+    # uv writes a hidden .gitignore next to what it builds
     files = sorted(file for file in dist.glob("[!.]*") if file.is_file() and file.name != "SHA256SUMS")
     lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}" for file in files]
     (dist / "SHA256SUMS").write_text("".join(f"{line}\n" for line in lines))
@@ -50,7 +50,7 @@ def write_checksums(dist: Path) -> list[str]:
 
 
 def release(dist: Path, *, image_arguments: Sequence[str]) -> list[str]:
-    """The lines of SHA256SUMS; no image without a builder. Raises NotBuilt or subprocess.CalledProcessError."""
+    """Returns the lines of SHA256SUMS; no image without a builder. Raises NotBuilt or subprocess.CalledProcessError."""
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir()
     wheel = build_wheel(dist)
@@ -64,13 +64,13 @@ def release(dist: Path, *, image_arguments: Sequence[str]) -> list[str]:
         archive = dist / f"railhead-operator-{__version__}.tar"
         make_image(find_builder(), archive=archive, more=image_arguments)
     except NoBuilder as error:
-        print(f"without an image: {error}", file=sys.stderr)
+        print(f"released without an image: {error}", file=sys.stderr)
     return write_checksums(dist)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--image-args", default="", help="more arguments of the image's build, as one text")
+    parser.add_argument("--image-args", default="", help="more arguments for the image's build, as one string")
     options = parser.parse_args(arguments)
     try:
         lines = release(PROJECT / "dist", image_arguments=shlex.split(options.image_args))
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except subprocess.CalledProcessError as error:
-        print(f"{error.cmd[0]} ended with code {error.returncode}", file=sys.stderr)
+        print(f"{error.cmd[0]} exited with code {error.returncode}", file=sys.stderr)
         return 1
     print("\n".join(lines))
     return 0

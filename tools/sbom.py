@@ -1,7 +1,7 @@
-"""`make sbom`: what the operator's image has beside its base, as a CycloneDX file.
+"""`make sbom`: what the operator's image contains besides its base, as a CycloneDX file.
 
-The operator is installed from its wheel at the pinned versions into an environment of its
-own, as the Dockerfile does, and that environment is described.
+The operator is installed from its wheel with the pinned versions into its own environment,
+as in the Dockerfile, and the file describes that environment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BIN = Path(sys.executable).parent
 
 
 def build_wheel(folder: Path) -> Path:
-    """Into the folder. Raises subprocess.CalledProcessError."""
+    """Builds it into the folder. Raises subprocess.CalledProcessError."""
     command = [str(BIN / "uv"), "build", "--quiet", "--wheel", "--out-dir", str(folder), "."]
     subprocess.run(command, cwd=PROJECT, check=True)
     [wheel] = folder.glob(f"railhead-{__version__}-*.whl")
@@ -35,7 +35,7 @@ def write_sbom(wheel: Path, target: Path) -> None:
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
         install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", "constraints.txt"]
         subprocess.run([*install, str(wheel)], cwd=PROJECT, check=True)
-        # In an environment of its own: the tool needs more packages than the operator has.
+        # In its own environment: the tool needs more packages than the operator has.
         tool = [uv, "tool", "run", "--quiet", "--from", f"cyclonedx-bom=={CYCLONEDX_VERSION}", "cyclonedx-py"]
         describe = [*tool, "environment", "--output-reproducible", "--output-format", "JSON"]
         subprocess.run([*describe, "--output-file", str(target), str(python)], check=True)

@@ -46,9 +46,9 @@ def test_the_first_builder_that_works_is_taken(path: Path, there: list[str], bro
 
 def test_without_a_builder_it_is_said_what_is_missing(path: Path) -> None:
     make_program(path, "docker")
-    with pytest.raises(NoBuilder, match=r"`docker info` fails, podman is not there, .*Install buildah or podman"):
+    with pytest.raises(NoBuilder, match=r"`docker info` fails, podman is not installed, .*Install buildah or podman"):
         find_builder(run=answering({"docker": 1}))  # type: ignore[arg-type]
-    with pytest.raises(NoBuilder, match="podman is not there"):
+    with pytest.raises(NoBuilder, match="podman is not installed"):
         find_builder("podman")
 
 
