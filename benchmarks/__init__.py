@@ -1,1 +1,1 @@
-"""What Railhead costs in time, measured on this machine. Each benchmark is a program of its own."""
+"""What Railhead costs in time, measured on this machine. Each benchmark is its own program."""

@@ -54,7 +54,7 @@ def _read_sights(sights: list[Sight]) -> dict[str, float]:
 
 
 def _find_ray_logs(session: Session) -> Path:
-    """Of the only head on the node: the pods of earlier rounds are gone, and their folders with them."""
+    """Those of the only head on the node: the pods of earlier rounds are gone, along with their folders."""
     temp = session.temp_folder()
     assert temp is not None
     [gcs] = temp.glob("*/v*/session_2*/logs/gcs_server.out")
@@ -62,10 +62,10 @@ def _find_ray_logs(session: Session) -> Path:
 
 
 def remove(kubectl: Kubectl, name: str) -> None:
-    """The job, its claim if it has one, and its pods."""
+    """Deletes the job and its claim, if it has one, and waits until its pods are gone."""
     kubectl("delete", "trainjobs.railhead.dev,pvc", name, "--ignore-not-found", "--wait=true", "--timeout=50s")
     deadline = time.monotonic() + GONE_SECONDS
     while kubectl("get", "pods", "-l", f"railhead.dev/job-name={name}", "-o", "name"):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the pods of {name} are still there")
+            raise TimeoutError(f"the pods of {name} still exist")
         time.sleep(0.2)

@@ -1,9 +1,9 @@
-"""A job without Railhead: a Ray cluster started by hand, and a driver of the user's own.
+"""A job without Railhead: a Ray cluster started by hand, and the user's own driver.
 
-Head, workers and driver are started at the same moment; the workers wait for the head, the
-driver imports meanwhile. Ray's arguments and environment are those that the pods of the
-TrainJob get, from the same functions, without what is Railhead's own (bundle, callback,
-failure policy, publisher).
+Head, workers and driver start at the same moment; the workers wait for the head, the driver
+imports meanwhile. Ray's arguments and environment come from the same functions as for the
+pods of the TrainJob, without Railhead's own parts (bundle, callback, failure policy,
+publisher).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ RAY = Path(sys.executable).with_name("ray")
 
 @dataclass(frozen=True)
 class Script:
-    """What is run by hand: the job's spec, the user's code, the user's driver, and more settings for it."""
+    """What runs by hand: the job's spec, the user's code, the user's driver, and more settings for the driver."""
 
     spec: TrainJobSpec
     code: Path
@@ -54,13 +54,13 @@ class Script:
 
 
 class HandStarted:
-    """One cluster and one run; everything is in a folder of its own, and ended by its mark."""
+    """One cluster and one run; everything is in its own folder, and its processes are ended by their marker."""
 
     def __init__(self, name: str, pool: AddressPool, *, storage: Path, script: Script | None = None) -> None:
         self._script = script or Script(read_spec(), CODE, DRIVER)
         self._job = build_job_input(JobRef("default", name, str(uuid.uuid4())), self._script.spec)
         self._storage = storage
-        self._folder = Path(tempfile.mkdtemp(prefix="rhb-"))  # short: unix sockets are made below it
+        self._folder = Path(tempfile.mkdtemp(prefix="rhb-"))  # short: unix sockets are created below it
         self._pool = pool
         self._port = free_port()
         self._head = self._pod("head")
@@ -85,18 +85,18 @@ class HandStarted:
         return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))
 
     def run_driver(self) -> tuple[float, float, str]:
-        """When it began and ended, and what the driver printed. Raises RunFailed."""
+        """When it started and ended, and the driver's output. Raises RunFailed."""
         began = time.time()
         driver = self.start()
         _wait_or_kill(driver)
         ended = time.time()
         output = self.read_log()
         if driver.returncode:
-            raise RunFailed(f"the driver ended with code {driver.returncode}:\n{output[-3000:]}")
+            raise RunFailed(f"the driver exited with code {driver.returncode}:\n{output[-3000:]}")
         return began, ended, output
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Head, workers and driver; the driver."""
+        """Starts head, workers and driver; returns the driver."""
         self._write_driver()
         self.workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
         self._start_ray(self._head, build_head_command(self._head, self._job))
@@ -105,14 +105,14 @@ class HandStarted:
         return self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
 
     def start_another_worker(self) -> None:
-        """As whoever started the cluster does when a node is lost."""
+        """As the owner of the cluster does when a node is lost."""
         worker = self._pod(f"w{len(self.workers)}")
         self.workers.append(worker)
         self._start_worker(worker)
 
     @contextmanager
-    def words_on_timeout(self) -> Iterator[None]:
-        """A TimeoutError gets the driver's last words."""
+    def log_on_timeout(self) -> Iterator[None]:
+        """Adds the end of the driver's log to a TimeoutError."""
         try:
             yield
         except TimeoutError as error:
@@ -130,7 +130,7 @@ class HandStarted:
         self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
 
     def _start_ray(self, pod: Pod, command: list[str]) -> None:
-        """`ray start ...`, without the bundle by which a pod runs Ray's command."""
+        """`ray start ...`, without the bundle that runs Ray's command in a pod."""
         arguments = command[command.index("ray") + 1 :]
         pod.temp.mkdir()
         self._spawn([str(RAY), *arguments], pod, cwd=pod.temp, log=pod.temp.with_suffix(".log"))
@@ -151,7 +151,7 @@ class HandStarted:
         return {name: value for name, value in built.items() if name not in ("PYTHONPATH", WORKING_FOLDER)}
 
     def _pod(self, name: str) -> Pod:
-        """In Railhead's words what somebody chooses who starts a node by hand: an address and a folder."""
+        """As a Pod, what a user who starts a node by hand chooses: an address and a folder."""
         ip = self._pool.take()
         head_ip = ip if name == "head" else self._head.ip
         return Pod(
@@ -196,7 +196,7 @@ def _build_settings(job: JobInput, head: Pod, *, storage: Path) -> dict[str, obj
 
 
 def _wait_or_kill(process: subprocess.Popen[bytes]) -> None:
-    """Not by a wait with a limit: that one looks only every 50 ms."""
+    """Without a timeout on `wait`, which would poll only every 50 ms."""
     timer = threading.Timer(LIMIT_SECONDS, process.kill)
     timer.start()
     try:

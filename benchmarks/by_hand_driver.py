@@ -1,6 +1,6 @@
-"""What somebody writes who trains without Railhead: connect to Ray, train, print the result.
+"""The driver of a user without Railhead: connect to Ray, train, print the result.
 
-Copied beside the code of train_func and `settings.json` and run there by `by_hand.py`.
+Copied next to the code of train_func and `settings.json` and run there by `by_hand.py`.
 """
 
 import importlib

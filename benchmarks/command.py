@@ -1,4 +1,4 @@
-"""What all benchmarks have in common: their command line, and a session of their own that they run beside."""
+"""Shared by all benchmarks: the command line, and a session of their own that runs next to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def find_folder() -> Path:
 
 @contextmanager
 def start_session(console: Console) -> Iterator[Session]:
-    """A local cluster of the benchmark's own; nothing of it is left afterwards."""
+    """A local cluster for the benchmark only, completely removed afterwards."""
     binaries = resolve(console.echo)
     session = Session(Path(tempfile.mkdtemp(dir=find_folder(), prefix="run-")))
     try:
@@ -41,18 +41,18 @@ def start_session(console: Console) -> Iterator[Session]:
 
 
 def run_command(program: str, bench: Callable[[int, float], int], *, description: str | None, bound: float) -> int:
-    """The exit code. `bench` gets the rounds that count and the bound of the ratio."""
+    """Returns the exit code. `bench` receives the number of rounds that count and the bound of the ratio."""
     parser = argparse.ArgumentParser(prog=program, description=description)
-    parser.add_argument("--rounds", type=int, default=3, help="that count (default: %(default)s)")
-    parser.add_argument("--bound", type=float, default=bound, help="of the ratio (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds that count (default: %(default)s)")
+    parser.add_argument("--bound", type=float, default=bound, help="bound of the ratio (default: %(default)s)")
     options = parser.parse_args()
     if options.rounds < 1:
-        parser.error("--rounds: at least 1")
+        parser.error("--rounds must be at least 1")
     interrupt_on_termination()
     try:
         return bench(options.rounds, options.bound)
     except KeyboardInterrupt:
-        print("interrupted; everything was ended", file=sys.stderr)
+        print("interrupted; everything was stopped", file=sys.stderr)
         return 130
     except (*KNOWN, RunFailed, Incomplete, TimeoutError) as error:
         print(f"{program}: {error}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """`make bench-data`: how fast workers read a dataset in a TrainJob, and on a Ray cluster started by hand.
 
-Both on this machine, in turn, with the same code, files and settings of Ray. Exit code 0 only
-if the TrainJob's median rate is at least BOUND times the other one.
+Both on this machine, in turn, with the same code, files and Ray settings. Exit code 0 only
+if the TrainJob's median rate is at least BOUND times the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ APPLIED, BY_HAND = "TrainJob", "by hand"
 
 
 def write_files(folder: Path) -> None:
-    """Some hundred MB of parquet, the same each time; kept for the next time."""
+    """A few hundred MB of parquet, the same each time; kept for the next run."""
     folder.mkdir(parents=True, exist_ok=True)
     chance = np.random.default_rng(0)
     for number in range(FILES):
@@ -74,26 +74,26 @@ def build_job(name: str, *, data: Path, storage: Path) -> dict[str, Any]:
 
 
 class Bench:
-    """Both ways beside one session; the order changes from round to round."""
+    """Both ways next to one session; the order changes from round to round."""
 
     def __init__(self, session: Session, watch: Watch, *, data: Path, echo: Any) -> None:
-        self._session, self._watch, self._data, self._say = session, watch, data, echo
+        self._session, self._watch, self._data, self._echo = session, watch, data, echo
         self._pool = AddressPool()
         self._storage = session.folder / "runs"
         self.rates: dict[str, list[float]] = {APPLIED: [], BY_HAND: []}
         self.is_disturbed = False
 
     def run_rounds(self, count: int) -> None:
-        """Round 0 only warms up: the page cache, and Python's own files."""
+        """Round 0 only warms up the page cache and Python's bytecode files."""
         ways = {APPLIED: self._run_applied, BY_HAND: self._run_by_hand}
         for number in range(count + 1):
             for what in sorted(ways, reverse=number % 2 == 0):
                 wait_until_quiet()
                 with Meter() as meter:
                     rate = ways[what](f"data-{number}")
-                self._say(
+                self._echo(
                     f"round {number}, {what}: {rate:,.0f} rows/s, {rate * ROW_BYTES / 1e6:.0f} MB/s; "
-                    f"others used {100 * meter.share_of_others:.0f} % of the processors"
+                    f"other processes used {100 * meter.share_of_others:.0f} % of the processors"
                 )
                 if number:
                     self.rates[what].append(rate)
@@ -127,16 +127,16 @@ def bench(rounds: int, bound: float) -> int:
     write_files(data)
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
         measured = Bench(session, watch, data=data, echo=console.echo)
-        console.echo(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        console.echo(f"one warm-up round, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
         measured.run_rounds(rounds)
     mine, theirs = (median(measured.rates[what]) for what in (APPLIED, BY_HAND))
     is_within = mine >= bound * theirs
     for what, rates in measured.rates.items():
-        told = ", ".join(f"{rate / 1e3:,.0f}" for rate in rates)
-        print(f"{what:8}: median {median(rates) / 1e3:,.0f} thousand rows/s of {len(rates)} ({told})")
+        listed = ", ".join(f"{rate / 1e3:,.0f}" for rate in rates)
+        print(f"{what:8}: median {median(rates) / 1e3:,.0f} thousand rows/s of {len(rates)} ({listed})")
     print(f"ratio of the medians {mine / theirs:.3f}, which {'is within' if is_within else 'MISSES'} {bound:g}")
     if measured.is_disturbed:
-        print("others used this machine meanwhile: the figures are worth little")
+        print("other processes used this machine meanwhile: the figures are unreliable")
     return 0 if is_within else 1
 
 

@@ -1,4 +1,4 @@
-"""What somebody writes who reads a dataset without Railhead. Copied beside `data_rows.py` and `settings.json`."""
+"""The driver of a user who reads a dataset without Railhead. Copied next to `data_rows.py` and `settings.json`."""
 
 import json
 import socket

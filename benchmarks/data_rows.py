@@ -1,4 +1,4 @@
-"""What both ways run: reads all rows in each epoch and reports how fast. Copied beside the driver, and into the job."""
+"""The train_func of both ways: reads all rows in each epoch and reports the rate. Copied to the driver and the job."""
 
 import tempfile
 import time
@@ -9,7 +9,7 @@ import ray.train
 def train_func(config):  # type: ignore[no-untyped-def]
     """config: epochs, batch_size. The first epoch starts Ray Data's processes and does not count.
 
-    A checkpoint comes with each report: without one, the result of fit() has no metrics.
+    Each report has a checkpoint: without one, the result of fit() has no metrics.
     """
     shard = ray.train.get_dataset_shard("train")
     rows, seconds = 0, 0.0

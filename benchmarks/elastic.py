@@ -1,7 +1,7 @@
 """`make bench-elastic`: from the loss of a worker to training with one fewer, as a TrainJob and with Ray's own policy.
 
-Both on this machine, in turn, beside the same idling control plane: the same elastic
-ScalingConfig, the same settings of Ray, the same training, and the same SIGKILL of all
+Both on this machine, in turn, next to the same idle control plane: the same elastic
+ScalingConfig, the same Ray settings, the same training, and the same SIGKILL of all
 processes of one Ray node. By hand Ray's own failure and scaling policies decide. Exit code
 0 only if the ratio of the medians is within the bound.
 """
@@ -41,12 +41,12 @@ def run_by_hand(pool: AddressPool, storage: Path) -> float:
     spec = parse_spec(build_elastic_spec(storage))
     with HandStarted(storage.name, pool, storage=storage, script=Script(spec, CODE, DRIVER)) as hand:
         hand.start()
-        with hand.words_on_timeout():
+        with hand.log_on_timeout():
             return measure_loss(Notes(storage / "notes"), lambda: hand.workers[-1].ip, left=WORKERS - 1)
 
 
 def run_applied(session: Session, storage: Path) -> float:
-    """No pod can take the lost one's place: else the replacement may be there before the smaller group is."""
+    """No pod can replace the lost one: otherwise the replacement may be up before the smaller group is."""
     with applied(session, storage, build_elastic_spec(storage)) as (kubectl, name), uncordoned(kubectl):
 
         def find_victim() -> str:
@@ -58,7 +58,7 @@ def run_applied(session: Session, storage: Path) -> float:
 
 @contextmanager
 def uncordoned(kubectl: Kubectl) -> Iterator[None]:
-    """At the end."""
+    """Uncordons the nodes at the end."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""The digits example as both ways of starting need it: one manifest, one source file."""
+"""The digits example for both ways of starting it: one manifest, one source file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CODE = FOLDER / "src" / "digits.py"
 
 
 def build_manifest(name: str) -> str:
-    """The example under another name, with a claim, and so a storage folder, of its own."""
+    """The example under another name, with its own claim, and so its own storage folder."""
     claim, job = yaml.safe_load_all((FOLDER / "digits.yaml").read_text())
     claim["metadata"]["name"] = job["metadata"]["name"] = name
     job["spec"]["run"]["storageVolume"]["persistentVolumeClaim"]["claimName"] = name

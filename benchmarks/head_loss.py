@@ -1,8 +1,8 @@
-"""`make bench-head-loss`: from the SIGKILL of the head to training again, beside the start of a fresh job.
+"""`make bench-head-loss`: from the SIGKILL of the head to training again, compared with the start of a fresh job.
 
 The same TrainJob shows both: the time from `kubectl apply` to its first step, and, after some
 steps, the time from the SIGKILL of all processes of its head pod to the first step of the
-next attempt, which goes on from the last checkpoint. Exit code 0 only if the ratio of the
+next attempt, which resumes from the last checkpoint. Exit code 0 only if the ratio of the
 medians is within the bound.
 """
 
@@ -62,8 +62,8 @@ def bench(rounds: int, bound: float) -> int:
             fresh, again = measure(session, storage)
             seconds[FRESH].append(fresh)
             seconds[AGAIN].append(again)
-            told = f"{FRESH} {fresh:.2f} s, {AGAIN} {again:.2f} s; load {os.getloadavg()[0]:.1f}"
-            console.echo(f"round {number + 1}: {told}")
+            summary = f"{FRESH} {fresh:.2f} s, {AGAIN} {again:.2f} s; load {os.getloadavg()[0]:.1f}"
+            console.echo(f"round {number + 1}: {summary}")
     return describe("to the first step of training", seconds, of=AGAIN, beside=FRESH, bound=bound)
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of losses share: a job that trains without end, what it has noted, and how a node is lost."""
+"""Shared by the loss benchmarks: a job that trains forever, the notes that it takes, and the loss of a node."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def build_spec(storage: Path, **scaling: int) -> dict[str, Any]:
 
 
 class Notes:
-    """What rank 0 has written down."""
+    """The notes that rank 0 has taken."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def wait_for(self, workers: int, *, steps: int, after: float, seconds: float) -> float:
-        """When the `steps`-th step began of a group of so many that was started after a moment. Raises TimeoutError."""
+        """Start time of the `steps`-th step of a group of `workers` that started after `after`. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             times = [note["time"] for note in self._read() if note["workers"] == workers and note["began"] > after]
@@ -69,7 +69,7 @@ class Notes:
 def measure_loss(
     notes: Notes, find_victim: Callable[[], str], *, left: int, lose: Callable[[str], None] | None = None
 ) -> float:
-    """Seconds from the loss of a Ray node, by its address, to the first step of a new group of the size that is left.
+    """Seconds from the loss of a Ray node, by its address, to the first step of a new group of `left` workers.
 
     `lose` kills the node; without one `kill_node` does.
     """
@@ -81,7 +81,7 @@ def measure_loss(
 
 
 def kill_node(address: str) -> None:
-    """All processes of `ray start` of this node at once, as when its machine is lost."""
+    """Kills all processes of `ray start` of this node at once, as when its machine is lost."""
     kill_tree(find_ray_start(address))
 
 
@@ -101,14 +101,14 @@ def kill_tree(pid: int) -> None:
 
 def _is_ray_start(pid: int, address: str) -> bool:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return False
-    return "start" in words and f"--node-ip-address={address}" in words
+    return "start" in arguments and f"--node-ip-address={address}" in arguments
 
 
 class TakesTurns:
-    """Several ways of the same thing beside one session; the order changes from round to round."""
+    """Several ways of doing the same, next to one session; the order changes from round to round."""
 
     def __init__(self, session: Session, console: Console, ways: Ways) -> None:
         self._session = session
@@ -124,8 +124,8 @@ class TakesTurns:
                 storage.mkdir()
                 seconds = self._ways[what](storage)
                 self.seconds[what].append(seconds)
-                told = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
-                self._console.echo(f"round {number + 1}, {what}: {told}")
+                summary = f"{seconds:.2f} s; load {os.getloadavg()[0]:.1f}"
+                self._console.echo(f"round {number + 1}, {what}: {summary}")
 
 
 def compare_losses(
@@ -136,7 +136,7 @@ def compare_losses(
     run_applied: Callable[[Session, Path], float],
     run_by_hand: Callable[[AddressPool, Path], float],
 ) -> int:
-    """The same loss of a TrainJob and by hand, in turn; the exit code."""
+    """The same loss in a TrainJob and by hand, in turn; returns the exit code."""
     console = Console()
     with start_session(console) as session:
         ways = {APPLIED: partial(run_applied, session), BY_HAND: partial(run_by_hand, AddressPool())}
@@ -147,7 +147,7 @@ def compare_losses(
 
 @contextmanager
 def applied(session: Session, storage: Path, spec: dict[str, Any]) -> Iterator[tuple[Kubectl, str]]:
-    """A TrainJob with the folder's name; gone afterwards."""
+    """A TrainJob with the folder's name, deleted afterwards."""
     kubectl, name = Kubectl(session.kubectl, session.kubeconfig), storage.name
     job = {"apiVersion": "railhead.dev/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
     kubectl("apply", "-f", "-", stdin=json.dumps(job))
@@ -158,13 +158,13 @@ def applied(session: Session, storage: Path, spec: dict[str, Any]) -> Iterator[t
 
 
 def find_last_worker(kubectl: Kubectl, job: str) -> str:
-    """The address of its pod."""
+    """The address of the last worker's pod."""
     pods = json.loads(kubectl("get", "pods", "-l", f"railhead.dev/job-name={job}", "-o", "json"))["items"]
     return str(max((p["metadata"]["name"], p["status"]["podIP"]) for p in pods if "-w" in p["metadata"]["name"])[1])
 
 
 def describe(what: str, times: Mapping[str, list[float]], *, of: str, beside: str, bound: float) -> int:
-    """Prints the verdict on the ratio of two medians; the exit code."""
+    """Prints the verdict on the ratio of two medians; returns the exit code."""
     mine, theirs = median(times[of]), median(times[beside])
     ratio = mine / theirs
     print(f"\n{what}, median of {len(times[of])}:")

@@ -1,4 +1,4 @@
-"""How busy this machine is, and whose work its processors do: out of /proc, in seconds of one processor."""
+"""How busy this machine is, and with whose work: from /proc, in CPU seconds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT = 3, 4
 QUIET = 0.1  # of all processors; the control plane idles at a few per cent
 PATIENCE_SECONDS = 60.0
-LOOK_SECONDS = 0.5  # what a process does after the last look at it is counted as other people's
+LOOK_SECONDS = 0.5  # what a process does after its last sample counts as the work of others
 
 
 class Meter:
-    """Tells apart, while it is entered, what our descendants use and what everybody else does."""
+    """While entered, separates the CPU time of our own descendants from that of all other processes."""
 
     def __init__(self) -> None:
         self._ours: dict[int, float] = {}
@@ -44,7 +44,7 @@ class Meter:
 
     @property
     def share_of_others(self) -> float:
-        """Of all processors, 0 to 1."""
+        """The share of all processors, 0 to 1."""
         return max(self.busy - self.ours, 0.0) / (self.seconds * (os.cpu_count() or 1))
 
     def _run(self) -> None:
@@ -58,13 +58,13 @@ class Meter:
 
 
 def read_busy() -> float:
-    """Of all processors together since boot."""
-    numbers = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    """CPU seconds of all processors together since boot."""
+    numbers = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     return (sum(numbers) - numbers[_IDLE] - numbers[_IOWAIT]) / _TICKS
 
 
 def read_used(pid: int) -> float:
-    """Of one process since its start; 0 when it is gone."""
+    """CPU seconds of one process since its start; 0 if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -77,7 +77,7 @@ def read_processes(identities: Mapping[str, Identity]) -> dict[str, float]:
 
 
 def wait_until_quiet() -> None:
-    """Until other people's work pauses, but not for long."""
+    """Waits until other work on this machine pauses, but at most `PATIENCE_SECONDS`."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while sample_busy(1.0) > QUIET and time.monotonic() < deadline:
         pass

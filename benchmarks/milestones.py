@@ -1,7 +1,7 @@
-"""How far a run had come at what time, read afterwards out of what Ray wrote.
+"""When a run reached which milestone, read afterwards from the files that Ray wrote.
 
-Ray's files are the same whoever started it, so both ways of starting are measured by the
-same marks. Times are seconds since the epoch.
+Ray's files are the same whoever started it, so the same milestones measure both
+ways of starting. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _CHECKPOINT_NAME = re.compile(r"Checkpoint successfully created at: .*checkpoint
 
 
 class Incomplete(RuntimeError):
-    """Ray's files lack a milestone; the text says which."""
+    """Ray's files lack a milestone; the message says which."""
 
 
 def read_milestones(ray_logs: Path, *, driver_log: str, run_folder: Path) -> dict[str, float]:
-    """What Ray tells of one run.
+    """The milestones of one run in Ray's files.
 
     Args:
-        ray_logs: of the head's Ray session.
-        driver_log: the driver's output; Ray brings the ranks' lines there.
+        ray_logs: the logs of the head's Ray session.
+        driver_log: the driver's output; Ray adds the ranks' lines to it.
         run_folder: where the run's newest checkpoints are. Their names are the times of their reports.
     """
     connected = [parse_time(found[1]) for found in _CONNECTED_LINE.finditer(driver_log)]
-    told = [parse_time(found[1]) for found in _CHECKPOINT_NAME.finditer(driver_log)]
+    reported = [parse_time(found[1]) for found in _CHECKPOINT_NAME.finditer(driver_log)]
     kept = [parse_time(folder.name) for folder in run_folder.glob("checkpoint_2*")]
-    if not connected or not told or not kept:
-        raise Incomplete(f"{len(connected)} connections, {len(told)} reports told of, {len(kept)} checkpoints kept")
+    if not connected or not reported or not kept:
+        raise Incomplete(f"{len(connected)} connections, {len(reported)} reports logged, {len(kept)} checkpoints kept")
     return {
         **dict(_read_gcs(ray_logs)),
         **dict(_read_controller(ray_logs)),
         CONNECTED: connected[0],
-        FIRST_REPORT: min(told),
+        FIRST_REPORT: min(reported),
         LAST_REPORT: max(kept),
     }
 
@@ -86,6 +86,6 @@ def _read_controller(ray_logs: Path) -> Iterator[tuple[str, float]]:
 
 
 def parse_time(text: str) -> float:
-    """Local time, the largest unit first, whatever stands between the numbers; the seventh is a fraction."""
+    """Local time, the largest unit first, with any separators; the seventh number is a fraction."""
     numbers = re.findall(r"\d+", text)
     return datetime(*map(int, numbers[:6])).timestamp() + float(f"0.{numbers[6]}")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What one measured run leaves behind, whichever way it was started."""
+"""The result of one measured run, whichever way it was started."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DISTURBED = 0.12  # of all processors; some of it is kubectl and our own process
 
 
 class RunFailed(RuntimeError):
-    """A run did not end well; the text has the last words of its driver."""
+    """A run failed; the message has the end of its driver's log."""
 
 
 @dataclass(frozen=True)
@@ -18,11 +18,11 @@ class Run:
     """One run that succeeded.
 
     Attributes:
-        seconds: from its beginning to its end.
-        milestones: seconds since its beginning.
-        accuracy: on held-out digits, as the last report has it.
+        seconds: from its start to its end.
+        milestones: seconds since its start.
+        accuracy: on held-out digits, as in the last report.
         report_lags: seconds from a report with a checkpoint until the status showed that checkpoint.
-        share_of_others: how much of all processors everybody else used meanwhile, 0 to 1.
+        share_of_others: the share of all processors that other processes used meanwhile, 0 to 1.
     """
 
     seconds: float
@@ -41,6 +41,6 @@ def count_undisturbed(runs: Sequence[Run]) -> int:
 
 
 def select_undisturbed(runs: Sequence[Run], *, wanted: int) -> list[Run]:
-    """Those that count; all of them when the machine was never left to us for long enough."""
+    """The runs that count; all of them if the machine was never quiet for long enough."""
     quiet = [run for run in runs if not run.is_disturbed]
     return quiet if len(quiet) >= wanted else list(runs)

@@ -1,6 +1,6 @@
 """`make bench-start`: how long a small job takes as a TrainJob, and on a Ray cluster started by hand.
 
-Both on this machine, in turn, beside the same idling control plane. Exit code 0 only if the
+Both on this machine, in turn, next to the same idle control plane. Exit code 0 only if the
 ratio of the medians is within the bound.
 """
 
@@ -22,12 +22,12 @@ from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
 
 BOUND = 1.15
-MOST_ROUNDS = 3  # for each that is wanted, on a machine that others use as well
+MOST_ROUNDS = 3  # for each one that is wanted, on a shared machine
 APPLIED, BY_HAND = "kubectl apply", "by hand"
 
 
 class Bench:
-    """Both ways of starting beside one session; the order changes from round to round."""
+    """Both ways of starting next to one session; the order changes from round to round."""
 
     def __init__(self, session: Session, watch: Watch, console: Console) -> None:
         self._session = session
@@ -38,7 +38,7 @@ class Bench:
         self.runs: dict[str, list[Run]] = {what: [] for what in self._ways}
 
     def run_rounds(self, wanted: int) -> None:
-        """Until each way has as many undisturbed runs as wanted, or a limit is met. Round 0 only warms up."""
+        """Until each way has as many undisturbed runs as wanted, or a limit is reached. Round 0 only warms up."""
         for number in range(1 + MOST_ROUNDS * wanted):
             for what in sorted(self._ways, reverse=number % 2 == 0):
                 if count_undisturbed(self.runs[what]) < wanted:
@@ -68,7 +68,7 @@ def bench(rounds: int, bound: float) -> int:
     console = Console()
     with start_session(console) as session, Watch(str(session.kubeconfig)) as watch:
         bench = Bench(session, watch, console)
-        console.echo(f"a round that warms up, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
+        console.echo(f"one warm-up round, then {rounds} that count; load {os.getloadavg()[0]:.2f}")
         bench.run_rounds(rounds)
     applied, by_hand = (select_undisturbed(bench.runs[what], wanted=rounds) for what in (APPLIED, BY_HAND))
     print("\n".join(["", *describe_milestones(applied, by_hand), ""]))

@@ -1,4 +1,4 @@
-"""Training for the benchmarks of losses: steps without end, each written down with the size of the group.
+"""Training for the loss benchmarks: endless steps, each noted with the size of the group.
 
 Runs as the train_func of a TrainJob and of a driver started by hand.
 """

@@ -1,4 +1,4 @@
-"""The words of `make bench-start`: how far each way of starting was at what time, and what it comes to."""
+"""The output of `make bench-start`: the milestones of each way of starting, and the verdict."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def _median_milestones(runs: Sequence[Run]) -> dict[str, float]:
 
 
 def describe_run(run: Run, *, ours: float, parts: Mapping[str, float]) -> str:
-    """One run, and whose work the processors did meanwhile, in seconds of one processor."""
-    told = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items() if seconds >= 0.01)
+    """One run, and who used the processors meanwhile, in CPU seconds."""
+    listed = ", ".join(f"{name} {seconds:.2f}" for name, seconds in parts.items() if seconds >= 0.01)
     others = f"others {100 * run.share_of_others:.0f} %" + (": does not count" if run.is_disturbed else "")
     return (
         f"{run.seconds:.2f} s, accuracy {run.accuracy:.4f}; {others}\n"
-        f"{'':11}processors: {ours:.1f} s, of it {sum(parts.values()):.2f} by the session ({told})"
+        f"{'':11}processors: {ours:.1f} s, of which {sum(parts.values()):.2f} by the session ({listed})"
     )
 
 
 def describe_verdict(applied: Sequence[Run], by_hand: Sequence[Run], *, bound: float) -> tuple[bool, list[str]]:
-    """Whether the ratio of the medians is within the bound, and every report came in time."""
+    """Whether the ratio of the medians is within the bound, and every report arrived in time."""
     mine, theirs = median(r.seconds for r in applied), median(r.seconds for r in by_hand)
     ratio, ratio_of_best = mine / theirs, min(r.seconds for r in applied) / min(r.seconds for r in by_hand)
     lags = [lag for run in applied for lag in run.report_lags]
@@ -54,11 +54,11 @@ def describe_verdict(applied: Sequence[Run], by_hand: Sequence[Run], *, bound: f
         f"by hand:                    median {theirs:.2f} s of {_spread(by_hand)}",
         f"ratio of the medians {ratio:.3f} (of the best runs {ratio_of_best:.3f}), "
         f"which {'is within' if ratio <= bound else 'EXCEEDS'} the bound of {bound:g}",
-        f"a report's checkpoint stands in the status after {median(lags):.2f} s (median of {len(lags)}), "
+        f"a report's checkpoint is in the status after {median(lags):.2f} s (median of {len(lags)}), "
         f"{max(lags):.2f} s at most, which {'is within' if max(lags) <= LAG_BOUND else 'EXCEEDS'} {LAG_BOUND:g} s",
     ]
     if any(run.is_disturbed for run in (*applied, *by_hand)):
-        lines.append("others used this machine all the time: the figures are worth little")
+        lines.append("other processes used this machine all the time: the figures are unreliable")
     return is_within, lines
 
 

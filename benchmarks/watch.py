@@ -1,4 +1,4 @@
-"""Watches a cluster's jobs and pods from a thread and notes when it saw what: what `kubectl get -w` would show."""
+"""Watches a cluster's jobs and pods from a thread and records when it saw what: what `kubectl get -w` would show."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sight:
 
 
 class Watch:
-    """Use as a context manager; the watches stand when it is entered."""
+    """Use as a context manager; the watches are running when it is entered."""
 
     def __init__(self, kubeconfig: str) -> None:
         self._kubeconfig = kubeconfig
@@ -44,7 +44,7 @@ class Watch:
     def __enter__(self) -> Watch:
         self._thread.start()
         if not self._ready.wait(SYNC_SECONDS):
-            raise TimeoutError(f"the watches did not begin within {SYNC_SECONDS:.0f} s")
+            raise TimeoutError(f"the watches did not start within {SYNC_SECONDS:.0f} s")
         return self
 
     def __exit__(self, *_: object) -> None:

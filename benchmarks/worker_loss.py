@@ -1,8 +1,8 @@
 """`make bench-worker-loss`: from the SIGKILL of a worker to training again, as a TrainJob and by hand.
 
-Both on this machine, in turn, beside the same idling control plane: the same ScalingConfig of
-a fixed size, the same settings of Ray, the same training, and the same SIGKILL of all
-processes of one Ray node. By hand another node is started at the very moment of the loss,
+Both on this machine, in turn, next to the same idle control plane: the same ScalingConfig of
+a fixed size, the same Ray settings, the same training, and the same SIGKILL of all
+processes of one Ray node. By hand another node starts at the very moment of the loss,
 and Ray's own failure policy decides. Exit code 0 only if the ratio of the medians is within
 the bound.
 """
@@ -41,7 +41,7 @@ def run_by_hand(pool: AddressPool, storage: Path) -> float:
             kill_node(address)
             hand.start_another_worker()
 
-        with hand.words_on_timeout():
+        with hand.log_on_timeout():
             return measure_loss(Notes(storage / "notes"), lambda: hand.workers[-1].ip, left=WORKERS, lose=lose)
 
 
