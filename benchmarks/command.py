@@ -1,4 +1,4 @@
-"""Shared by all benchmarks: the command line, and a session of their own that runs next to them."""
+"""Shared by all benchmarks: the command line, and the local session that runs beside them."""
 
 from __future__ import annotations
 

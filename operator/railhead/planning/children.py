@@ -28,7 +28,7 @@ class Child:
 
     Attributes:
         name: the object's name, from the job's name and uid.
-        create: builds what creates it.
+        create: builds the action that creates it.
         is_wanted: whether a new attempt needs it.
         may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
     """

@@ -25,7 +25,7 @@ def attempt_delay_seconds(restarts: Restarts, kind: FailureClass, *, committed: 
     """`committed`: the lost attempt has committed a checkpoint."""
     policy = kind.policy
     if committed and policy.backoff.is_skipped_after_commit:
-        return 0  # the cluster took a pod from a job that made progress
+        return 0  # the cluster took a pod from a job that was making progress
     times = {Payer.APPLICATION: restarts.application, Payer.STARTUP: restarts.startup}
     return grow(policy.backoff.first, times.get(policy.payer, restarts.without_progress), limit=policy.backoff.limit)
 
