@@ -72,7 +72,7 @@ def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
     status = cluster.wait_end("unshared")
     assert status["phase"] == "Failed" and status["attempt"] == 1
     assert (status["failure"]["class"], status["failure"]["reason"]) == ("Configuration", "StorageNotShared")
-    assert re.search(r"worker pod unshared-\w+-1-w[01]-0 does not see, like 1 more", status["failure"]["message"])
+    assert re.search(r"worker pod unshared-\w+-1-w[01]-0 \(and 1 more\) does not see;", status["failure"]["message"])
     cluster.delete_job("unshared")
 
 

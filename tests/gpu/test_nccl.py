@@ -98,7 +98,7 @@ def test_a_gpu_of_another_type_is_said_with_what_was_found(tmp_path: Path) -> No
         pods.start_worker(0, env={"CUDA_VISIBLE_DEVICES": GPUS[0]})
         assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         message = pods.read_outcome().message
-    assert "has no GPU whose type" not in message and " has " in message
+    assert "has no GPU of a type" not in message and " has " in message
 
 
 def read_sees(log: str) -> list[dict[str, Any]]:

@@ -96,8 +96,8 @@ DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "empty": (lambda folder: folder.write(FILE, b""), 3, f"{FILE} cannot be read (it is empty)"),
     "gone": (lambda folder: folder.delete(FILE), 3, f"{FILE} is gone"),
     "missing": (lambda folder: folder.filesystem.delete_dir(folder.find("c2")), 2, "checkpoint c2 is gone or empty"),
-    "incomplete": (lambda folder: folder.delete("c2/weights"), 2, "checkpoint c2 is not complete"),
-    "nothing-left": (hide_all, 0, "no checkpoint is known, so training begins anew"),
+    "incomplete": (lambda folder: folder.delete("c2/weights"), 2, "checkpoint c2 is incomplete"),
+    "nothing-left": (hide_all, 0, "no checkpoint is known, so training starts from scratch"),
 }
 
 
@@ -146,7 +146,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
         _, epoch, words = DAMAGES[name]
         assert f"run {name} begins with epoch {epoch}\n" in log, name
         assert words in log, name
-    assert log.count("; the run goes on from c") == len({*names} - {"well", "nothing-left"})
+    assert log.count("; the run resumes from c") == len({*names} - {"well", "nothing-left"})
 
 
 def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_p
         last, outcome, log = pods.reports[-1], pods.read_outcome(), pods.read_log()
     assert "run mine begins with epoch 2\n" in log
     assert last["warning"]["reason"] == "CheckpointIncomplete"
-    assert last["warning"]["message"].endswith("the run goes on from c1")
+    assert last["warning"]["message"].endswith("the run resumes from c1")
     assert last["resumed_from"] == {"uri": f"{path}/{job.run_name}/c1"}
     told = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 4
@@ -179,5 +179,5 @@ def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_come(tmp_path:
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "CheckpointsLost"
-    assert outcome.message.startswith(f"run.storagePath: {FILE} cannot be read (it is empty), and no other checkpoint")
+    assert outcome.message.startswith(f"run.storagePath: {FILE} cannot be read (it is empty), and none of the ")
     assert folder.read("c2/weights") == b"of this epoch", "what is there stays for whoever looks"

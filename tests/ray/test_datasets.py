@@ -244,7 +244,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
 
 
 def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(failed: Failed) -> None:
-    lost = r"Infrastructure: rank \d: .*SplitCoordinator.*; the worker group is formed anew"
+    lost = r"Infrastructure: rank \d: .*SplitCoordinator.*; restarting the worker group"
     assert re.search(lost, failed.log, re.DOTALL)
     assert len(re.findall(r"\(rank \d\) has seen 20$", failed.log, re.MULTILINE)) == 2
 
@@ -261,7 +261,7 @@ def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Fa
 @pytest.mark.parametrize(
     ("dataset", "words"),
     [
-        ({"format": "parquet"}, ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod sees no such"]),
+        ({"format": "parquet"}, ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod does not see"]),
         pytest.param(
             {"function": "user:raises"},
             ["datasets.train.function user:raises: LookupError", "no such table", "line 21"],

@@ -61,6 +61,6 @@ def test_a_worker_that_is_asked_to_end_leaves_a_last_checkpoint(tmp_path: Path) 
         log, worker = pods.read_log(), pods.read_log("w1-0")
     saved = int(log.partition("saves step ")[2].split(",")[0])
     assert "s left" in log and f"rank 0 begins with step {saved + 1}" in log
-    assert "asked to end: training goes on for up to 20 s (worker.drainSeconds)" in worker
-    assert "Infrastructure: " in log and "the worker group is formed anew" in log
+    assert "received SIGTERM: training continues for up to 20 s (worker.drainSeconds)" in worker
+    assert "Infrastructure: " in log and "restarting the worker group" in log
     assert pods.read_outcome().outcome == "Succeeded", "max_failures is 0: a node that leaves costs nothing"

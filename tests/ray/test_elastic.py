@@ -110,7 +110,7 @@ def test_a_group_starts_small_grows_after_a_commit_and_shrinks_with_a_lost_pod(r
     firsts = [int(group.split("epoch ")[1].split()[0]) for group in groups]
     assert firsts[0] == 0 and firsts == sorted(firsts)
     assert all(first % 3 == 0 for first in firsts), "each begins right after a checkpoint"
-    assert "resized from 1 to 2 workers" in run.log
+    assert "resizing the worker group from 1 to 2 workers" in run.log
     # The resize came right after a commit: no epoch was trained twice for it.
     epochs = [r["metrics"].get("epoch") for r in run.reports]
     before = [int(epoch) for epoch in epochs[: run.grown] if epoch is not None]

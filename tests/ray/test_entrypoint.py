@@ -171,7 +171,7 @@ def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -
         assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "ScalingNotSatisfiable"
-        assert outcome.message.startswith("trainer.entrypoint: ScalingConfig asks for 4 workers of 2 CPU; the job's 2")
+        assert outcome.message.startswith("trainer.entrypoint: ScalingConfig requests 4 workers of 2 CPU; the job's 2")
 
 
 def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: Path) -> None:
@@ -180,5 +180,5 @@ def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: P
         pods.start_head()
         assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
         message = pods.read_outcome().message
-        assert message == "trainer.entrypoint: the script ended with code 3 before any fit():\nfirst\nno such lorry"
+        assert message == "trainer.entrypoint: the script exited with code 3 before any fit():\nfirst\nno such lorry"
         assert "to the log" in pods.read_log()

@@ -107,7 +107,7 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None
 
 def test_ray_is_told_of_a_lost_node_and_puts_nothing_there(attempts: Attempts) -> None:
     assert set(read_believed(attempts.first)) == {3}, "the head and the two pods that live"
-    assert "railhead: Ray is told that the node " in attempts.first.read_log()
+    assert "railhead: notified Ray that node " in attempts.first.read_log()
 
 
 def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(attempts: Attempts) -> None:
@@ -170,7 +170,7 @@ class FailedRun:
 
     def find_retried(self) -> list[tuple[str, str]]:
         """Class and message of each failure after which the group was formed anew."""
-        return re.findall(r"railhead: (\w+): (.*); the worker group is formed anew", self.pods.read_log())
+        return re.findall(r"railhead: (\w+): (.*); restarting the worker group", self.pods.read_log())
 
 
 def fail(folder: Path, *, mode: str) -> FailedRun:
@@ -182,7 +182,7 @@ def fail(folder: Path, *, mode: str) -> FailedRun:
     (run / "step-1").write_text("in the way")
     with Pods(folder / "pods", job, source={"user.py": FAILING}, storage=str(folder / "runs")) as pods:
         pods.start(workers=1)
-        pods.wait_until(lambda: "the worker group is formed anew" in pods.read_log())
+        pods.wait_until(lambda: "restarting the worker group" in pods.read_log())
         (run / "step-1").unlink()
         assert pods.wait_ended() == FailureClass.APPLICATION.exit_code, pods.read_log()
         return FailedRun(pods, pods.read_outcome())
@@ -196,9 +196,8 @@ def failed_run(tmp_path_factory: pytest.TempPathFactory) -> FailedRun:
 def check_storage_is_charged(failed: FailedRun) -> None:
     *storage, (kind, words) = failed.find_retried()
     assert storage and {kind for kind, _ in storage} == {"Infrastructure"}
-    assert all(
-        "run.storagePath did not take a checkpoint: rank " in words and "step-1" in words for _, words in storage
-    )
+    start = "run.storagePath: a checkpoint could not be written: rank "
+    assert all(start in words and "step-1" in words for _, words in storage)
     assert kind == "Application", words
 
 
@@ -268,7 +267,7 @@ def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
         assert pods.wait_ended(timeout=60) == FailureClass.CONFIGURATION.exit_code
         outcome = pods.read_outcome()
         assert outcome.reason == "RayTooOld"
-        assert "spec.image holds Ray 2.51.1, and Railhead needs Ray 2.52 or newer" in outcome.message
+        assert "spec.image has Ray 2.51.1, but Railhead needs Ray 2.52 or newer" in outcome.message
 
 
 def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:

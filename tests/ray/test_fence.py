@@ -81,7 +81,7 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
             outcome, log = new.read_outcome(), new.read_log()
     ended = old.read_outcome()
     assert (ended.outcome, ended.reason) == ("Fenced", "Fenced")
-    assert ended.message == "attempt 2 has taken over the run; attempt 1 commits and deletes nothing more"
+    assert ended.message == "attempt 2 has taken over the run; attempt 1 no longer commits or deletes anything"
     assert ended.checkpoint is not None and outcome.checkpoint is not None
     assert outcome.checkpoint.index >= told + 12
     first = int(log.partition("begins with epoch ")[2].split()[0])

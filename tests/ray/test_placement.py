@@ -88,5 +88,5 @@ def test_a_wrong_accelerator_is_said_and_not_waited_for(tmp_path: Path, found: s
         outcome = pods.read_outcome()
     assert outcome.reason == "AcceleratorNotThere"
     assert outcome.message.startswith("scaling.acceleratorType H100: the worker pod at ")
-    assert (f"has {found};" if found else "has no GPU whose type Ray knows;") in outcome.message
+    assert (f"has {found};" if found else "has no GPU of a type that Ray knows;") in outcome.message
     assert "worker.podTemplate.spec.nodeSelector" in outcome.message

@@ -137,7 +137,7 @@ EXPECTED = [
     r"Application: rank 1: .*its worker process has died",
     r"Application: rank 1: .*User requested to exit the actor",
     r"Application: rank 1: ValueError: past a handler that raises \(user.py",
-    r"Infrastructure: run.storagePath did not take a checkpoint: rank [01]: OSError: \[Errno 28\] No space left",
+    r"Infrastructure: run.storagePath: a checkpoint could not be written: rank [01]: OSError: \[Errno 28\] No space",
     r"Application: rank 1: ValueError: lost by Ray \(user.py",
     r"Application: rank 1: ValueError: lost by Ray \(user.py",
 ]
@@ -151,6 +151,6 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
         pods.start()
         assert pods.wait_ended(timeout=580) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
-    found = re.findall(r"railhead: (\w+: .*); the worker group is formed anew", log)
+    found = re.findall(r"railhead: (\w+: .*); restarting the worker group", log)
     for words, expected in zip(found, EXPECTED, strict=True):
         assert re.match(expected, words), (words, expected)

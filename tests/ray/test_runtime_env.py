@@ -94,5 +94,5 @@ def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_pa
         assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "RuntimeEnvNotUsable"
-    assert outcome.message.startswith("spec.runtimeEnv: Ray cannot make it: ValueError: ")
+    assert outcome.message.startswith("spec.runtimeEnv: Ray cannot set it up: ValueError: ")
     assert "conda" in outcome.message, "in the words of Ray, whether the machine has conda or not"

@@ -1,5 +1,5 @@
-"""What runs inside a job's pods: their entry point in both roles, and Ray Train's driver.
+"""Code that runs inside a job's pods: the entry point of both roles, and Ray Train's driver.
 
-Standard library and Ray only, Python 3.9 and newer: the modules travel in the bundle into
-images that hold nothing of ours. What reaches into Ray's internals is one file each.
+Standard library and Ray only, Python 3.9 and newer: the modules ship in the bundle and run in
+images that contain nothing of ours. Each use of Ray's internals is confined to one file.
 """

@@ -1,7 +1,7 @@
-"""The pods' entry point: `head`, `worker`, and `ray`, by which both start Ray's own command; `fetch`
-before them, and `credential`, by which it answers git.
+"""The pods' entry point: `head` and `worker`; `ray`, with which both start Ray's own command; `fetch`,
+which runs before them in an init container; and `credential`, which answers git during the fetch.
 
-Ray's command is run from here and not by `python -m`, which would put the working
+Ray's command runs through this module rather than `python -m`, which would put the working
 directory, and with it a user's `queue.py`, first on sys.path.
 """
 

@@ -1,4 +1,4 @@
-"""The driver as a member of the Ray cluster: it joins when the head is there, and watches the worker nodes."""
+"""The driver as a member of the Ray cluster: joins once the head is up, then watches the worker nodes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NODES_INTERVAL_JOINING, NODES_INTERVAL = 0.5, 5.0  # seconds
 
 
 def wait_for_head(pod: Pod) -> None:
-    """Until Ray's head listens. The main thread sees a head that failed."""
+    """Blocks until Ray's head listens. The main thread notices when the head fails."""
     while not is_listening(pod.ip, pod.head_port, timeout=1):
         time.sleep(0.05)
 
 
 def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
-    """Joins Ray as a driver, as soon as its head is there."""
+    """Joins Ray as a driver, as soon as its head listens."""
     import ray
 
     wait_for_head(pod)
@@ -43,7 +43,7 @@ def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
 
 
 def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fatal: OnFatal) -> None:
-    """Tells how many worker pods are part of Ray, for as long as the driver lives, and sees one that cannot train."""
+    """Reports how many worker pods have joined Ray, while the driver runs, and detects one that cannot train."""
     import ray
     from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
@@ -52,14 +52,14 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fata
     while True:
         try:
             nodes = find_joined(ray.nodes())
-        except Exception:  # Ray is ending; the main thread knows why
+        except Exception:  # Ray is shutting down; the main thread knows why
             return
         problem = find_wrong_accelerator(job, nodes)
         if problem:
             on_fatal(JobRefused("AcceleratorNotThere", problem).failure)
             return
         count = len(nodes)
-        if count > wanted:  # Ray believes in a lost one for some ten seconds, beside its replacement
+        if count > wanted:  # Ray lists a lost node for some ten seconds, next to its replacement
             count -= len(find_lost_nodes({node["NodeID"] for node in nodes}))
         if count != joined:
             joined = count
@@ -69,5 +69,5 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fata
 
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Ray's live nodes without the head."""
+    """Ray's live nodes, without the head."""
     return [n for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"]]

@@ -1,6 +1,6 @@
-"""What is said of an exception: built so that nothing in the exception can make it fail.
+"""Describes exceptions, in such a way that nothing in the exception can make the description fail.
 
-An exception is the user's: its text may hold what no encoding takes, and its `__str__` may raise.
+The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from pathlib import PurePath
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.task_error import describe_task_error, is_task_error
 
-TEXT_LIMIT = 4000  # characters of one exception; a message that holds a tensor has millions
+TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
 TRACEBACK_LIMIT = 64_000
-_NAME = type.__dict__["__name__"].__get__  # past a metaclass
+_NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
 
 
 def make_printable(text: str) -> str:
-    """With escapes for what no encoding takes, such as one half of a surrogate pair."""
+    """Escapes what cannot be encoded, such as one half of a surrogate pair."""
     return str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
 
 
 def read_text(error: BaseException) -> str:
-    """`str(error)`, printable; empty when it has none that can be read."""
+    """`str(error)`, printable; empty when `str` raises."""
     try:
         return make_printable(str(error))
     except BaseException:
@@ -34,7 +34,7 @@ def name_class(error: BaseException) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """`Type: message (file, line n, in function)`, where the place is the innermost frame."""
+    """`Type: message (file, line n, in function)`, with the location of the innermost frame."""
     try:
         text = make_printable(_describe(error))
     except BaseException:
@@ -54,7 +54,7 @@ def _describe(error: BaseException) -> str:
 
 
 def format_traceback(error: BaseException) -> str:
-    """As Python prints it, with the causes."""
+    """As Python prints it, including the causes."""
     try:
         text = make_printable("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     except BaseException:

@@ -1,4 +1,4 @@
-"""How an attempt ended: a success or a Failure; its exit code and its termination message."""
+"""How an attempt ended, as a Success or a Failure; its exit code and its termination message."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Ending = Union[Success, Failure]
 TERMINATED = Failure(
     FailureClass.PREEMPTION,
     "Terminated",
-    "the head was asked to end (SIGTERM); the run goes on from its last checkpoint",
+    "the head received SIGTERM; the run resumes from its last checkpoint",
 )
 
 
 def is_premature(ending: Ending) -> bool:
-    """Training may still go on, and is ended by the driver."""
+    """Training may still be running; the driver has to stop it."""
     return isinstance(ending, Failure) and ending.class_ in (FailureClass.PREEMPTION, FailureClass.HANG)
 
 
@@ -34,16 +34,16 @@ def find_exit_code(ending: Ending) -> int:
 
 
 def build_outcome(ending: Ending, progress: Optional[Progress] = None) -> Outcome:
-    told = progress or Progress()
+    latest = progress or Progress()
     failure = ending if isinstance(ending, Failure) else None
     return Outcome(
         outcome=failure.class_.value if failure else SUCCEEDED,
         reason=failure.reason if failure else "TrainingSucceeded",
         message=failure.message if failure else "",
-        checkpoint=told.checkpoint,
-        best_checkpoint=told.best_checkpoint,
-        metrics=told.metrics,
-        reports=told.reports,
+        checkpoint=latest.checkpoint,
+        best_checkpoint=latest.best_checkpoint,
+        metrics=latest.metrics,
+        reports=latest.reports,
     )
 
 
@@ -52,5 +52,5 @@ def write_termination_message(text: str, file: Optional[str]) -> None:
         return
     try:
         Path(file).write_text(text)
-    except OSError as error:  # the exit code still says something
-        print(f"railhead: the termination message could not be written: {error}", flush=True)
+    except OSError as error:  # the exit code still carries the failure class
+        print(f"railhead: cannot write the termination message: {error}", flush=True)

@@ -1,6 +1,6 @@
-"""What is raised on a worker when the user's code fails, and in Ray's controller when a check of ours does.
+"""Exceptions raised on a worker when the user's code fails, and in Ray's controller when one of our checks fails.
 
-Values of our own, because an exception class of the user's module cannot be unpickled in
+Our own classes, because an exception class from the user's module cannot be unpickled in
 Ray's controller, which does not have that module. Importable wherever the bundle is.
 """
 
@@ -16,16 +16,16 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, name_class
 
 _NOTE = "_railhead_note"
-COPYING = "persist_current_checkpoint"  # of Ray Train's StorageContext
+COPYING = "persist_current_checkpoint"  # a method of Ray Train's StorageContext
 
 
 class TrainingError(Exception):
     """Something failed on one rank.
 
     Attributes:
-        rank: of the worker; -1 when it is not known.
+        rank: the worker's; -1 when unknown.
         text: `Type: message (file, line n, in function)`.
-        time: seconds since the epoch, on the worker's clock; tells cause from consequence.
+        time: seconds since the epoch, on the worker's clock; distinguishes cause from consequence.
     """
 
     def __init__(self, rank: int, text: str, when: float) -> None:
@@ -43,23 +43,23 @@ class TrainFunctionRaised(TrainingError):
 
 
 class CheckpointNotWritten(TrainingError):
-    """The run's storage did not take a checkpoint; train_func is not to blame."""
+    """A checkpoint could not be written to the run's storage; train_func is not at fault."""
 
 
 class EntrypointNotUsable(TrainingError):
-    """trainer.trainFunc cannot be imported or called; another try would end the same way."""
+    """trainer.trainFunc cannot be imported or called; a retry would fail the same way."""
 
 
 class NotReturned(TrainingError):
-    """The rank's thread has ended, and nothing says that the function returned."""
+    """The rank's thread ended without any sign that the function returned."""
 
 
 class CallbackRaised(Exception):
-    """A callback of the user's raised in Ray Train's controller; the message begins with its field."""
+    """A user callback raised in Ray Train's controller; the message begins with its field."""
 
 
 class AttemptFailed(Exception):
-    """Ends the attempt; `failure` says of which class, and why."""
+    """Ends the attempt; `failure` has the class and the reason."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -70,16 +70,16 @@ class AttemptFailed(Exception):
 
 
 def _restore(kind: type[AttemptFailed], failure: Failure) -> AttemptFailed:
-    """Out of a pickle, past the constructors of the derived classes."""
+    """Unpickles, bypassing the constructors of the derived classes."""
     error = kind.__new__(kind, failure.message)
     AttemptFailed.__init__(error, failure)
     return error
 
 
 class JobRefused(AttemptFailed):
-    """The job cannot run as it is configured; another try would end the same way.
+    """The job cannot run as configured; a retry would fail the same way.
 
-    `reason`: CamelCase word for the status; `message`: a sentence that names the field and what to do.
+    `reason`: CamelCase, for the status; `message`: a sentence that names the field and what to do.
     """
 
     def __init__(self, reason: str, message: str) -> None:
@@ -87,50 +87,50 @@ class JobRefused(AttemptFailed):
 
 
 class Unreachable(AttemptFailed):
-    """Storage or data did not answer; they may do so at the next attempt."""
+    """Storage or data did not respond; the next attempt may reach them."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(Failure(FailureClass.INFRASTRUCTURE, reason, message))
 
 
 class Fenced(AttemptFailed):
-    """A later attempt of this job has taken over the run; this one must not commit or delete anything more."""
+    """A later attempt of this job has taken over the run; this one must no longer commit or delete anything."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Failure(FailureClass.FENCED, "Fenced", message))
 
 
 def note_exception(error: BaseException, noted: TrainingError) -> None:
-    """Writes into the user's own exception what we say of it: its traceback does not travel."""
-    with contextlib.suppress(Exception):  # of a class with slots, or one that refuses
+    """Attaches our description to the user's exception: its traceback does not survive pickling."""
+    with contextlib.suppress(Exception):  # a class with slots, or one that rejects attributes
         error.__dict__[_NOTE] = noted
 
 
 def read_note(error: BaseException) -> Optional[TrainingError]:
-    """That of `note_exception`, or None."""
+    """What `note_exception` attached, or None."""
     found = getattr(error, "__dict__", {}).get(_NOTE)
     return found if isinstance(found, TrainingError) else None
 
 
 def choose_kind(error: BaseException) -> type:
-    """What train_func's exception is, by where it comes from."""
+    """The class for train_func's exception, by its origin."""
     return CheckpointNotWritten if is_storage_failure(error) else TrainFunctionRaised
 
 
 def is_storage_failure(error: BaseException) -> bool:
-    """Whether Ray Train raised it while it copied a checkpoint into the storage."""
+    """Whether Ray Train raised it while copying a checkpoint to storage."""
     return may_be_of_storage(error) and any(
         frame.name == COPYING for frame in traceback.extract_tb(error.__traceback__)
     )
 
 
 def may_be_of_storage(error: BaseException) -> bool:
-    """By its class. A local file that is not there is the user's: they have deleted what they reported."""
+    """Judged by its class. A missing local file is the user's fault: they deleted what they reported."""
     return isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
 
 
 def is_portable(error: BaseException) -> bool:
-    """Whether it comes out of a pickle as it went in: one whose __init__ takes more than it hands on does not."""
+    """Whether it survives pickling: not so if its __init__ takes more arguments than it passes to the base class."""
     try:
         return type(pickle.loads(cloudpickle_dumps(error))).__name__ == type(error).__name__
     except BaseException:  # whatever the user's __reduce__ raises
@@ -138,7 +138,7 @@ def is_portable(error: BaseException) -> bool:
 
 
 def cloudpickle_dumps(value: Any) -> bytes:
-    """As Ray does it: a class of the user's script goes by value."""
+    """As Ray does it: a class from the user's script is pickled by value."""
     from ray import cloudpickle
 
     return bytes(cloudpickle.dumps(value))
@@ -150,7 +150,7 @@ def build_training_error(kind: type, rank: int, error: BaseException) -> Trainin
 
 
 def explain_exception(error: BaseException, rank: int) -> TrainingError:
-    """What we say of it. Never raises."""
+    """Our description of it. Never raises."""
     try:
         if isinstance(error, TrainingError):
             return error

@@ -1,7 +1,7 @@
-"""Sees training that reports nothing for too long (spec.progressDeadlineSeconds), and gives the attempt up.
+"""Detects training that reports nothing for too long (spec.progressDeadlineSeconds) and fails the attempt.
 
-train_func runs in a thread, so Ray's health checks do not see it hang. Counted here, by a
-monotonic clock: trouble between driver and operator is no hang, nor is a clock that jumps.
+train_func runs in a thread, so Ray's health checks do not notice when it hangs. Measured here, with a
+monotonic clock: neither trouble between driver and operator nor a clock jump counts as a hang.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 
 LOOK_INTERVAL = 0.5  # seconds
-LONGEST_LOOK = 5.0  # a driver that was not run for longer has seen nothing meanwhile, and counts no more
+LONGEST_LOOK = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more than this counts
 STACKS_TIMEOUT = 20.0
-PLACES = 3  # that a message names
+PLACES = 3  # how many a message names
 
 
 class HangDetector:
-    """How long training has said nothing. Pure: it is told the time."""
+    """How long training has reported nothing. Pure: the caller passes the time."""
 
     def __init__(self) -> None:
         self._known: object = None
@@ -29,7 +29,7 @@ class HangDetector:
         self._seconds = 0.0
 
     def count(self, progress: Progress, *, now: float) -> float:
-        """Seconds since the last report of all ranks, or since the worker group began to train; 0 while none trains."""
+        """Seconds since the last report of all ranks or since the worker group began to train; 0 while none trains."""
         news = (progress.reports, progress.commits, progress.processes) if progress.is_training else None
         if news is None or news != self._known:
             self._seconds = 0.0
@@ -42,7 +42,7 @@ class HangDetector:
 def watch_for_hang(
     spool: Spool, *, deadline: Optional[float], log: Callable[[str], None], on_fatal: Callable[[Failure], None]
 ) -> None:
-    """Runs until it has given up. `deadline` counts as long as the operator has said no other."""
+    """Runs until it finds a hang. `deadline` applies until the operator sends another one."""
     silence = HangDetector()
     while True:
         time.sleep(LOOK_INTERVAL)
@@ -60,7 +60,7 @@ def watch_for_hang(
 
 
 def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
-    """As in `train_controller.stacks`; None when Ray Train's controller does not answer either."""
+    """As in `train_controller.stacks`; None when Ray Train's controller does not respond either."""
     spool.ask_for_stacks()
     until = time.monotonic() + STACKS_TIMEOUT
     while time.monotonic() < until:
@@ -72,41 +72,41 @@ def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
 
 
 def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str:
-    """For the status: where the ranks are, the fewest first, for those are waited for."""
+    """For the status: where the ranks are, the smallest group first, since the others are waiting for it."""
     begin = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
     if stacks is None:
         return (
-            f"{begin}, and Ray Train's controller does not answer; look for storage that does not answer, "
-            "and for run.callbacks that wait"
+            f"{begin}, and Ray Train's controller does not respond; check for storage that does not respond "
+            "and for run.callbacks that block"
         )
     places: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rank in stacks:
         places[rank["place"]].append(rank)
     ranked = sorted(places.items(), key=lambda item: (len(item[1]), item[1][0]["rank"]))
-    told = "; ".join(_tell(ranks, place) for place, ranks in ranked[:PLACES])
+    where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
     return (
-        f"{begin}: {told}{more}. The stacks are in the head's log. When training is only slow, raise the limit, "
-        "which may be done while it runs"
+        f"{begin}: {where}{more}. The stacks are in the head's log. If training is merely slow, raise the limit; "
+        "this takes effect on the running job"
     )
 
 
-def _tell(ranks: list[dict[str, Any]], place: str) -> str:
+def _describe(ranks: list[dict[str, Any]], place: str) -> str:
     is_one = len(ranks) == 1
     if not place:
-        return f"{_name(ranks)} {'does' if is_one else 'do'} not answer"
+        return f"{_name(ranks)} {'does' if is_one else 'do'} not respond"
     return f"{_name(ranks)} {'is' if is_one else 'are'} {place}"
 
 
 def describe_stacks(stacks: Optional[list[dict[str, Any]]]) -> list[str]:
-    """For the log: each different stack once."""
+    """For the log: each distinct stack once."""
     same: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for rank in stacks or []:
         same[rank["stack"]].append(rank)
     lines = []
     for stack, ranks in sorted(same.items(), key=lambda item: len(item[1])):
-        words = stack or "no answer: native code holds the interpreter, or the process is stopped"
-        lines += [f"stack of {_name(ranks)}:", *(f"  {line}" for line in words.splitlines())]
+        text = stack or "no response: native code holds the GIL, or the process is stopped"
+        lines += [f"stack of {_name(ranks)}:", *(f"  {line}" for line in text.splitlines())]
     return lines
 
 
@@ -122,5 +122,5 @@ def _name(ranks: list[dict[str, Any]]) -> str:
             spans[-1][1] = number
         else:
             spans.append([number, number])
-    told = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans[:8]]
-    return "ranks " + ", ".join(told) + (", ..." if len(spans) > 8 else "")
+    texts = [f"{first}" if first == last else f"{first}-{last}" for first, last in spans[:8]]
+    return "ranks " + ", ".join(texts) + (", ..." if len(spans) > 8 else "")

@@ -1,9 +1,9 @@
-"""The head pod: Ray's head as a child, training in a thread, and the one way to end.
+"""The head pod: Ray's head as a child process, training in a thread, and a single way out.
 
-The main thread waits for the first of three things: training ended, Ray's head ended, or
-SIGTERM, after which one more commit is waited for. Then it waits briefly for the last lines
-and the last report, writes the termination message, kills Ray and exits with a code that means
-something.
+The main thread waits for the first of three events: training ends, Ray's head exits, or SIGTERM
+arrives, after which the driver waits for one more commit. It then writes the termination message,
+waits briefly for the last log lines and the last report, kills Ray, and exits with the outcome's
+exit code.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from railhead.driver.script.run import ScriptHost
 from railhead.driver.training import Attempt, run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds
-LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never end their output
+LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never write their end mark
 LAST_REPORT_TIMEOUT = 2.0
 RAY_LOG = "ray-start.log"
 _BEGAN = time.monotonic()
@@ -54,7 +54,7 @@ _BEGAN = time.monotonic()
 
 @dataclass
 class Head:
-    """What the end needs of the beginning."""
+    """What `end` needs from the startup."""
 
     pod: Pod
     job: JobInput
@@ -74,9 +74,9 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     spool = Spool(pod.temp)
     head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
-    asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: asked.put(True))
-    _start_thread(_end_when_asked, head, asked, endings)
+    signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    signal.signal(signal.SIGTERM, lambda *_: signals.put(True))
+    _start_thread(_end_on_sigterm, head, signals, endings)
     problem = _find_ray_problem(job)
     if problem:
         head.publisher.start()
@@ -91,10 +91,10 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
 
 
 def end(head: Head, ending: Ending) -> NoReturn:
-    """The one way out. The termination message comes early: nothing is lost when we are killed half-way."""
+    """The single way out. Writes the termination message early: nothing is lost if we are killed half-way."""
     head.is_ending = True
     if is_premature(ending):
-        _kill_training(head)  # before the last checkpoint is read, for training would commit another one
+        _kill_training(head)  # before reading the last checkpoint, since training could commit another one
     progress = Progress.from_dict(head.spool.read())
     outcome = build_outcome(ending, progress)
     outcome = replace(outcome, message=make_printable(outcome.message))
@@ -109,7 +109,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
-    os._exit(find_exit_code(ending))  # Ray's own way out takes seconds and saves nothing; its daemons end with us
+    os._exit(find_exit_code(ending))  # Ray's own shutdown takes seconds and saves nothing; its daemons die with us
 
 
 def _kill_training(head: Head) -> None:
@@ -125,21 +125,21 @@ def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     endings.put(run_training(attempt))
 
 
-def _end_when_asked(head: Head, asked: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
-    asked.get()
+def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
+    signals.get()
     seconds = head.pod.end_seconds
-    log(f"asked to end; waiting up to {seconds:.0f} s for one more committed checkpoint, if training runs")
-    has_come = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
-    log("it is committed" if has_come else "none was committed")
+    log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint commit if training is running")
+    has_commit = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
+    log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
     endings.put(TERMINATED)
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
     code = ray.wait()
     if not head.is_ending:
-        last_words = read_end(head.pod.temp / RAY_LOG)
-        print(last_words, flush=True)
-        message = f"Ray's head ended with code {code}: {last_words[-500:]}"
+        last_lines = read_end(head.pod.temp / RAY_LOG)
+        print(last_lines, flush=True)
+        message = f"Ray's head exited with code {code}: {last_lines[-500:]}"
         endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
@@ -151,7 +151,7 @@ def _find_ray_problem(job: JobInput) -> str:
     try:
         return explain_ray_problem(metadata.version("ray"), job)
     except metadata.PackageNotFoundError:
-        return f"spec.image holds no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
+        return f"spec.image has no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
 
 
 def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
@@ -167,7 +167,7 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
 def _watch_output() -> Ranks:
     ranks = Ranks()
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a line that cannot be shown ends nobody
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
     sys.stdout = RankStream(sys.stdout, ranks)
     sys.stderr = RankStream(sys.stderr, ranks)
     return ranks
@@ -178,5 +178,5 @@ def _start_thread(target: Any, *arguments: Any) -> None:
 
 
 def log(text: str) -> None:
-    """One line of the driver's own, with the seconds since its start."""
+    """One line from the driver itself, with the seconds since its start."""
     print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {text}", flush=True)

@@ -1,4 +1,4 @@
-"""What a pod's entry point is told: its environment and the job's input, as one value."""
+"""The input of a pod's entry point: its environment and the job's input, as one value."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Pod:
     Attributes:
         input_folder: where job.json and the report endpoint's CA are.
         bundle: the zipapp, for PYTHONPATH.
-        ip: this pod's address; what Ray binds and advertises.
+        ip: this pod's address, which Ray binds and advertises.
         head_host, head_port: where Ray's GCS listens.
-        temp: short folder for Ray's session.
-        attempt: of the job.
+        temp: folder with a short path, for Ray's session.
+        attempt: number of the job's attempt.
         checkpoint_index: index of the newest commit of earlier attempts, -1 for none.
-        worker_pods: wanted when this head was made, or None.
-        progress_deadline: how many seconds training may report nothing, or None for any time.
-        end_seconds: how long a driver that is asked to end waits for one more commit.
+        worker_pods: desired number when this head was created, or None.
+        progress_deadline: how many seconds training may report nothing, or None for no limit.
+        end_seconds: how long the driver waits for one more commit after SIGTERM.
         storage: run.storagePath when it is a path.
         resume_from: the checkpoint of spec.resumeFrom, or None.
         report_url, report_token: the report endpoint and the file with the token; or None.
@@ -76,12 +76,12 @@ class Pod:
 
 
 def find_storage_path(pod: Pod, job: JobInput) -> str:
-    """The path of the environment stands before the input's URI: a local node rewrites it."""
+    """The URI of the job's input, else the path from the environment, which a local node rewrites."""
     return job.storage_path or pod.storage or ""
 
 
 def read_working_folder() -> str:
-    """The container's working directory, or the root when it was removed under us."""
+    """The container's working directory, or the root if it was removed under us."""
     try:
         return os.getcwd()
     except OSError:

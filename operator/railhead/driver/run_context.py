@@ -1,4 +1,4 @@
-"""The run of one fit(): written once, right before it, and read by the callbacks that Ray makes in the same process."""
+"""The run of one fit(): written once, right before it, and read by the callbacks that Ray creates in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Optional
 
 from railhead.contract.report import RunWarning
 
-_VARIABLE = "RAILHEAD_RUN"  # JSON; Ray makes callbacks without arguments
+_VARIABLE = "RAILHEAD_RUN"  # JSON; Ray creates callbacks without arguments
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class RunContext:
     """Attributes:
     run_uri: where the run keeps its checkpoints.
     claim: this attempt's, as in `storage.fence`; empty = not claimed.
-    resumed_from: URI of the checkpoint that this fit() begins from, empty = none.
+    resumed_from: URI of the checkpoint that this fit() starts from, empty = none.
     warning: what the user should change, or None.
     """
 

@@ -1,7 +1,7 @@
-"""What every Python process of Ray does at its start: the user's folders come onto sys.path.
+"""Runs when any of Ray's Python processes starts: adds the user's folders to sys.path.
 
-The bundle's `sitecustomize` hides another one that the image may have, so that one is run
-as well. Never raises: a process of Ray must come up whatever the image looks like.
+The bundle's `sitecustomize` shadows the image's own, if there is one, so this runs that one
+as well. Never raises: a Ray process must come up whatever the image looks like.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def customize(own_file: str) -> None:
     except Exception as error:
         print(f"railhead: the image's own sitecustomize raised {error!r}", file=sys.stderr)
     add_user_folders()
-    if os.environ.get("RAILHEAD_SCRIPT"):  # as in `script.run`; all other processes of Ray go without the import
+    if os.environ.get("RAILHEAD_SCRIPT"):  # set by `script.run`; all other Ray processes skip the import
         from railhead.driver.script.hooks import install_hooks
 
         install_hooks()

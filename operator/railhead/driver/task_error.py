@@ -1,7 +1,7 @@
-"""The cause of an error that Ray brings from another process, such as a task of Ray Data. Pure.
+"""The cause of an error that Ray passes on from another process, such as a Ray Data task. Pure.
 
-Ray hands over a text with the tracebacks of all processes on the way, one below the other.
-The user's own exception may be there only: its class is not sent along.
+Ray delivers a text with the tracebacks of all processes involved, one below the other.
+The user's own exception may appear only in that text: its class is not sent along.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LINKS = re.compile(
 )
 _TASK = re.compile(r"ray::(.+?)\(\) \(pid=")
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in (.+)$')
-# What Ray Data says about its own tries, below the user's words.
+# What Ray Data adds about its own retries, below the user's message.
 _ADVICE = re.compile(r"^(?:Failed to .* attempts \(|To change retry attempts)")
 _WRAPPER = "UserCodeException"  # Ray Data's; the exception above it is the user's
 
@@ -26,19 +26,19 @@ def is_task_error(error: BaseException) -> bool:
 
 
 def describe_task_error(text: str) -> str:
-    """`Type: message (file, line n, in function; task NAME)` of what went wrong first."""
+    """`Type: message (file, line n, in function; task NAME)` of the first error."""
     parts = _LINKS.split(_COLOUR.sub("", text))
     index = len(parts) - 1
-    if index and _WRAPPER in "\n".join(_find_words(parts[index])).partition(":")[0]:
+    if index and _WRAPPER in "\n".join(_find_message(parts[index])).partition(":")[0]:
         index -= 1
-    words = " ".join(" ".join(_find_words(parts[index])).split())
+    message = " ".join(" ".join(_find_message(parts[index])).split())
     place = _find_place(parts[index].splitlines())
     tasks = _TASK.findall("\n".join(parts[: index + 1]))
     where = "; ".join([*place, *([f"task {tasks[-1]}"] if tasks else [])])
-    return f"{words} ({where})" if where else words
+    return f"{message} ({where})" if where else message
 
 
-def _find_words(part: str) -> list[str]:
+def _find_message(part: str) -> list[str]:
     """The lines below the last frame or the last task's name: the exception itself."""
     lines = part.strip("\n").splitlines()
     begin = 0

@@ -1,7 +1,7 @@
-"""From a starting Ray head to the end of fit(): one attempt's training, as seen by the driver.
+"""One attempt's training as seen by the driver, from the start of Ray's head to the end of fit().
 
-Runs in a thread of its own, so that the main thread can answer signals at once. While
-Ray's head starts, this looks at the user's module and the storage and imports Ray.
+Runs in its own thread, so that the main thread can handle signals at once. While
+Ray's head starts, this checks the user's module and the storage, and imports Ray.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from railhead.driver.user_code.runtime_env import brings_modules, prepare_runtim
 
 @dataclass(frozen=True)
 class Attempt:
-    """What training needs of the head; `on_fatal` takes a failure that fit() would not find by itself."""
+    """What training needs from the head; `on_fatal` receives a failure that fit() would not detect by itself."""
 
     pod: Pod
     job: JobInput
@@ -67,13 +67,13 @@ def run_training(attempt: Attempt) -> Ending:
         return _run_script(attempt) if attempt.job.entrypoint else _run_trainer(attempt)
     except AttemptFailed as error:
         failure = error.failure
-    except BaseException as error:  # the user's code runs in here too: a thread that ended would never be noticed
+    except BaseException as error:  # the user's code runs in here too: nobody would notice a dead thread
         failure = Failure(FailureClass.INFRASTRUCTURE, "DriverFailed", describe_exception(error))
     return replace(failure, message=redact(failure.message, os.environ))
 
 
 def check_code(job: JobInput, environment: Mapping[str, str]) -> None:
-    """As far as the user's code can be known before Ray is up. Raises JobRefused with the field's name."""
+    """Checks the user's code as far as possible before Ray is up. Raises JobRefused with the field's name."""
     if job.entrypoint:
         check_script(job, environment)
         return
@@ -85,7 +85,7 @@ def check_code(job: JobInput, environment: Mapping[str, str]) -> None:
 
 
 def _prepare(attempt: Attempt) -> None:
-    """The code and the storage, before Ray is there. Raises AttemptFailed when one of them cannot be used."""
+    """Checks the code and the storage before Ray is up. Raises AttemptFailed when one of them cannot be used."""
     job = attempt.job
     check_folder(os.environ.get(e.SOURCE))
     if job.train_func:
@@ -95,11 +95,11 @@ def _prepare(attempt: Attempt) -> None:
     latest = storage.latest_checkpoint
     attempt.publisher.update(run_uri=storage.run_uri, resumed_from=ResumedFrom(latest) if latest else None)
     if latest:
-        attempt.log(f"the run goes on from {latest}")
+        attempt.log(f"the run resumes from {latest}")
 
 
 def _run_trainer(attempt: Attempt) -> Ending:
-    """trainFunc and build: fit() is called in this process."""
+    """trainFunc and build: calls fit() in this process."""
     pod = attempt.pod
     _prepare_ray_train(pod, attempt.job)
     runtime_env = prepare_runtime_env(attempt.job.runtime_env, folders=find_user_folders(), bundle=pod.bundle)
@@ -107,10 +107,10 @@ def _run_trainer(attempt: Attempt) -> Ending:
     job = attempt.job
     if job.build or job.datasets:
         _join(attempt)
-        os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray noted the one before
+        os.chdir(find_working_folder(os.environ))  # for files that the user's code opens; Ray recorded the previous one
         trainer = _make_trainer(attempt, _make_datasets(job))
     else:
-        trainer = _make_trainer(attempt, {})  # first: all that is wrong is said before Ray is there
+        trainer = _make_trainer(attempt, {})  # first, to report every problem before Ray is up
         _join(attempt)
     return _fit(trainer, attempt.spool)
 
@@ -118,19 +118,19 @@ def _run_trainer(attempt: Attempt) -> Ending:
 def _join(attempt: Attempt) -> None:
     attempt.log("Ray Train is imported")
     connect(attempt.pod, log=attempt.log)
-    upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))  # the object that the trainer holds
+    upload_local_folders(attempt.job.runtime_env, scratch=str(attempt.pod.temp))  # the very object that the trainer has
     attempt.watch()
 
 
 def _run_script(attempt: Attempt) -> Ending:
-    """entrypoint: fit() is called in a process of its own; ours joins Ray only to count its nodes."""
+    """entrypoint: the script calls fit() in its own process; this one joins Ray only to count the nodes."""
     wait_for_head(attempt.pod)
 
     def join_and_watch() -> None:
         try:
             connect(attempt.pod, log=attempt.log, shows_ranks=False)
-        except Exception as error:  # when Ray is in trouble the script finds out too
-            attempt.log(f"the worker pods cannot be counted: {describe_exception(error)}")
+        except Exception as error:  # if Ray is in trouble, the script finds out too
+            attempt.log(f"cannot count the worker pods: {describe_exception(error)}")
         else:
             attempt.watch()
 
@@ -140,7 +140,7 @@ def _run_script(attempt: Attempt) -> Ending:
 
 
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
-    """Puts our callbacks and our policies into Ray Train. Raises JobRefused."""
+    """Installs our callbacks and policies in Ray Train. Raises JobRefused."""
     try:
         from railhead.driver.train_controller import failure_policy, scaling_policy
     except ImportError as error:
@@ -155,7 +155,7 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
 
 
 def _make_datasets(job: JobInput) -> dict[str, Any]:
-    """Ray Data's datasets by name."""
+    """Ray Data datasets by name."""
     from railhead.driver.trainers.datasets import build_datasets, read_paths
 
     return build_datasets(job, paths=read_paths(os.environ.get(e.DATASETS, ""))) if job.datasets else {}
@@ -185,5 +185,5 @@ def _fit(trainer: Trainer, spool: Spool) -> Ending:
         from railhead.driver.train_controller.failure_policy import build_failure
 
         return spool.read_failure() or build_failure(error)
-    # Without workers the function has run in this process, and has returned.
+    # Without workers the function ran in this process, and has returned.
     return Success() if trainer.running_in_local_mode or spool.have_all_returned() else miss_success()

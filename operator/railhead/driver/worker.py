@@ -1,7 +1,7 @@
-"""A worker pod: Ray's node as a child, its ranks' output on our own, until Ray ends.
+"""A worker pod: runs a Ray node as a child process and copies its ranks' output to ours, until Ray exits.
 
-SIGTERM goes on to Ray, which announces that the node leaves, and ends when nothing runs on it
-any more or after worker.drainSeconds. When the head is gone there is nothing to train for,
+Forwards SIGTERM to Ray, which announces that the node is leaving and exits once nothing runs on it
+any more or after worker.drainSeconds. If the head is gone there is nothing to train for,
 and Ray is killed at once.
 """
 
@@ -37,35 +37,35 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     command = build_worker_command(pod, job, head_address=address)
     ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
 
-    asked_to_end = []
+    signals = []
 
-    def pass_on(*_: Any) -> None:
-        asked_to_end.append(True)
+    def forward_sigterm(*_: Any) -> None:
+        signals.append(True)
         if is_listening(address, pod.head_port, timeout=0.5):
             if job.drain_seconds:
-                _log(f"asked to end: training goes on for up to {job.drain_seconds} s (worker.drainSeconds)")
+                _log(f"received SIGTERM: training continues for up to {job.drain_seconds} s (worker.drainSeconds)")
             ray.terminate()
         else:
             ray.kill()
 
-    signal.signal(signal.SIGTERM, pass_on)
+    signal.signal(signal.SIGTERM, forward_sigterm)
     tail = LogTail(pod.temp)
     while ray.poll() is None:
         tail.poll()
         time.sleep(LOOK_INTERVAL)
     tail.poll()
-    _log(f"Ray's node ended with code {ray.returncode}")
-    if ray.returncode > 0 and not asked_to_end:
-        words = read_end(pod.temp / RAY_LOG)
-        print(words, flush=True)
-        write_termination_message(words[-LIMIT_BYTES // 2 :], pod.termination_message)
+    _log(f"the Ray node exited with code {ray.returncode}")
+    if ray.returncode > 0 and not signals:
+        text = read_end(pod.temp / RAY_LOG)
+        print(text, flush=True)
+        write_termination_message(text[-LIMIT_BYTES // 2 :], pod.termination_message)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(ray.returncode if ray.returncode >= 0 else 128 - ray.returncode)
 
 
 def _exit_at_once(*_: Any) -> NoReturn:
-    """Before Ray is started there is nothing to end."""
+    """Before Ray starts there is nothing to stop."""
     os._exit(128 + signal.SIGTERM)
 
 

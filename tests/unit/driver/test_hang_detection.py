@@ -68,7 +68,7 @@ def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
     [ending] = endings
     assert (ending.class_, ending.reason) == (FailureClass.HANG, "ProgressDeadlineExceeded")
     assert is_premature(ending)
-    assert "controller does not answer" in ending.message
+    assert "controller does not respond" in ending.message
 
 
 @pytest.mark.usefixtures("quick")
@@ -97,7 +97,7 @@ def test_the_message_names_the_few_before_the_many() -> None:
     message = explain_hang([*waits, rank(1, "at t.py:4 in load"), rank(4, "", "")], limit=600)
     assert message.startswith(
         "training reported nothing for 600 s (spec.progressDeadlineSeconds): rank 1 (pod w1) is at t.py:4 in load; "
-        "rank 4 (pod w4) does not answer; ranks 0, 2-3, 5 are at t.py:9 in step, inside torch. "
+        "rank 4 (pod w4) does not respond; ranks 0, 2-3, 5 are at t.py:9 in step, inside torch. "
     )
     many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], limit=1)
     assert "and 6 more places" in many
@@ -107,7 +107,7 @@ def test_equal_stacks_are_shown_once() -> None:
     lines = describe_stacks([rank(0, "p", "a\nb"), rank(1, "p", "a\nb"), rank(2, "q", "")])
     assert lines[:2] == [
         "stack of rank 2 (pod w2):",
-        "  no answer: native code holds the interpreter, or the process is stopped",
+        "  no response: native code holds the GIL, or the process is stopped",
     ]
     assert lines[2:] == ["stack of ranks 0-1:", "  a", "  b"]
     assert describe_stacks(None) == []

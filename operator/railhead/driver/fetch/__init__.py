@@ -1,1 +1,1 @@
-"""The entry point `fetch`: brings a commit of spec.source.git into a pod before its container starts."""
+"""The entry point `fetch`: fetches the commit of spec.source.git into a pod before its container starts."""

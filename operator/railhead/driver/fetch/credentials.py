@@ -1,6 +1,6 @@
-"""Credentials of a git server from the folder of a mounted Secret, as git and ssh take them.
+"""A git server's credentials from the folder of a mounted Secret, in the form that git and ssh expect.
 
-Never an argument, never printed but to git itself: for https git asks the entry point
+Never passed as an argument, never printed except to git itself: for https git asks the entry point
 `credential`, and ssh reads a copy of the key that only we can read.
 """
 
@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.fetch.problem import FIELD, FetchProblem, configuration
 
-USERNAME, PASSWORD = "username", "password"  # of Secrets of the type kubernetes.io/basic-auth
-PRIVATE_KEY = "ssh-privatekey"  # of kubernetes.io/ssh-auth
+USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth
+PRIVATE_KEY = "ssh-privatekey"  # of type kubernetes.io/ssh-auth
 KNOWN_HOSTS, CA = "known_hosts", "ca.crt"
-ANY_USERNAME = "git"  # servers that take tokens ask for some name
+ANY_USERNAME = "git"  # servers that accept tokens require some username
 
 
 def read(folder: Path, key: str) -> Optional[str]:
@@ -30,7 +30,7 @@ def read(folder: Path, key: str) -> Optional[str]:
 
 
 def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
-    """Raises FetchProblem when the Secret has not what the repository's protocol needs, or is not there (yet)."""
+    """Raises FetchProblem when the Secret lacks what the repository's protocol needs, or does not exist (yet)."""
     is_https = repository.startswith("https://")
     wanted = (PASSWORD, CA) if is_https else (PRIVATE_KEY,)
     if any((folder / key).exists() for key in wanted):
@@ -43,7 +43,7 @@ def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
 
 
 def answer_git(folder: Path, operation: str) -> str:
-    """What git's credential helper prints; git tells nothing that we would keep."""
+    """The output of git's credential helper; we store nothing that git sends."""
     password = read(folder, PASSWORD)
     if operation != "get" or password is None:
         return ""
@@ -52,7 +52,7 @@ def answer_git(folder: Path, operation: str) -> str:
 
 
 def build_helper(folder: Path, *, repository: str, bundle: str) -> list[str]:
-    """Options of git by which it asks us, for this server only, also after a redirect to another one."""
+    """git options that make it ask us, for this server only, even after a redirect to another one."""
     if not repository.startswith("https://"):
         return []
     server = f"https://{urlsplit(repository).netloc}"
@@ -61,13 +61,13 @@ def build_helper(folder: Path, *, repository: str, bundle: str) -> list[str]:
 
 
 def build_ssh_command(folder: Path, *, home: Path) -> str:
-    """GIT_SSH_COMMAND. ssh refuses a key that others can read, and Secrets are mounted for a group."""
+    """GIT_SSH_COMMAND. ssh rejects a key that others can read, and Secrets are mounted group-readable."""
     key = home / "key"
     text = read(folder, PRIVATE_KEY) or ""
     with open(os.open(key, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text.rstrip("\n") + "\n")  # without its last newline ssh does not know it as a key
+        file.write(text.rstrip("\n") + "\n")  # without a trailing newline ssh does not accept it as a key
     known = folder / KNOWN_HOSTS
-    # Without known_hosts the server is taken at its word, unless the image's own list knows it.
+    # Without known_hosts this trusts the server's host key, unless the image's own list has one for it.
     checked, hosts = ("yes", known) if known.exists() else ("accept-new", home / KNOWN_HOSTS)
     options = {
         "IdentitiesOnly": "yes",

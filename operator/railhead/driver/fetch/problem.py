@@ -1,7 +1,7 @@
-"""What git says when it fails, as a class, a reason and a sentence for the user. Pure.
+"""Translates git's errors to a class, a reason and a sentence for the user. Pure.
 
-What is not known here may be different the next time, so it is tried again and is
-Infrastructure in the end; what the user must mend is Configuration.
+An unknown error may be transient, so the fetch is retried and the error is Infrastructure
+in the end; what the user must fix is Configuration.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FIELD = "spec.source.git"
 
 
 class FetchProblem(AttemptFailed):
-    """The commit cannot be had."""
+    """The commit cannot be fetched."""
 
     @property
     def is_lasting(self) -> bool:
@@ -37,60 +37,60 @@ _KNOWN = (
         r"|returned error: 40[13]|Access denied|Too many authentication failures",
         "RepositoryRefused",
         f"{FIELD}.secretName",
-        "the server of {repository} refuses access; name a Secret whose credentials may read it",
+        "the server of {repository} denies access; name a Secret whose credentials can read it",
     ),
     _Known(
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
         "HostKeyRefused",
         f"{FIELD}.secretName",
-        "the host key of {repository} is not the one in known_hosts; mend that key of the Secret",
+        "the host key of {repository} does not match known_hosts; fix that key of the Secret",
     ),
     _Known(
         r"[Rr]epository .*not found|returned error: 404|does not appear to be a git repository|Repository not found",
         "RepositoryNotFound",
         f"{FIELD}.repository",
-        "there is no repository at {repository}, or its credentials may not see it",
+        "there is no repository at {repository}, or the credentials do not allow access to it",
     ),
     _Known(
         r"SSL certificate problem|certificate verification failed|unable to get local issuer certificate",
         "CertificateRefused",
         f"{FIELD}.repository",
-        "the certificate of {repository} is not trusted; put the CA's certificate into the Secret as ca.crt",
+        "the certificate of {repository} is not trusted; add the CA's certificate to the Secret as ca.crt",
     ),
     _Known(
         r"mismatched algorithms|unknown (repository )?(object format|hash algorithm)",
         "CommitNotFound",
         f"{FIELD}.revision",
-        "{repository} names its commits by another kind of hash than {revision}",
+        "{repository} identifies commits by a different kind of hash than {revision}",
     ),
     _Known(
         r"transport '.*' not allowed|protocol .* not (supported|allowed)",
         "RepositoryRefused",
         f"{FIELD}.repository",
-        "{repository} leads to another protocol than https and ssh",
+        "{repository} leads to a protocol other than https and ssh",
     ),
     _Known(
         r"[Uu]nable to find remote helper|cannot run ssh|ssh: not found|remote-https. is not a git command",
         "GitNotUsable",
         f"{FIELD}.image",
-        "the git of the image cannot speak to {repository}; name an image whose git can",
+        "the image's git cannot access {repository}; name an image whose git can",
     ),
 )
-# The server serves only what its branches and tags point at.
+# The server serves only the commits that its branches and tags point at.
 UNADVERTISED = re.compile(r"unadvertised object|does not allow request for")
 NO_COMMIT = re.compile(r"not our ref|couldn't find remote ref|no such remote ref|bad object|not a valid object")
 
 
-def classify_words(words: str, *, repository: str, revision: str) -> FetchProblem:
-    """`words`: what git wrote to its standard error."""
-    if NO_COMMIT.search(words):
+def classify_words(output: str, *, repository: str, revision: str) -> FetchProblem:
+    """`output`: git's standard error."""
+    if NO_COMMIT.search(output):
         return commit_not_found(repository, revision)
-    told = last_words(words)
+    detail = last_words(output)
     for known in _KNOWN:
-        if re.search(known.pattern, words):
+        if re.search(known.pattern, output):
             what = known.what.format(repository=repository, revision=revision)
-            return configuration(known.reason, f"{known.field}: {what} ({told})")
-    message = f"{FIELD}.repository: {repository} cannot be fetched: {told}"
+            return configuration(known.reason, f"{known.field}: {what} ({detail})")
+    message = f"{FIELD}.repository: {repository} cannot be fetched: {detail}"
     return FetchProblem(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message))
 
 
@@ -99,12 +99,12 @@ def configuration(reason: str, message: str) -> FetchProblem:
 
 
 def commit_not_found(repository: str, revision: str) -> FetchProblem:
-    message = f"{FIELD}.revision: {repository} has no commit {revision}, or does not give it to these credentials"
+    message = f"{FIELD}.revision: {repository} has no commit {revision}, or does not serve it to these credentials"
     return configuration("CommitNotFound", message)
 
 
-def last_words(words: str) -> str:
-    """The lines that name an error, on one line; git's advice is left out."""
-    lines = [line.strip() for line in words.splitlines() if line.strip() and not line.startswith("hint:")]
+def last_words(output: str) -> str:
+    """The lines that report an error, on one line, without git's advice."""
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("hint:")]
     errors = [line for line in lines if re.match(r"(fatal|error|remote|ssh):? ", line)]
-    return "; ".join((errors or lines)[-3:])[:600] or "git said nothing"
+    return "; ".join((errors or lines)[-3:])[:600] or "git printed nothing"

@@ -1,7 +1,7 @@
-"""One commit of a git repository in a folder, by the git of the image.
+"""Fetches one commit of a git repository into a folder, with the image's git.
 
-Nothing of the repository or of the image's own configuration is run: no hooks, no
-submodules, no filters (files of LFS stay pointers), no protocol but https and ssh, no prompt.
+Runs nothing from the repository or from the image's git configuration: no hooks, no
+submodules, no filters (LFS files stay pointers), no protocol but https and ssh, no prompt.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ SETTINGS = (
     "submodule.recurse=false",
     "fetch.recurseSubmodules=false",
     "credential.helper=",
-    "http.lowSpeedLimit=1000",  # bytes a second, for so many seconds: a server that hangs
+    "http.lowSpeedLimit=1000",  # bytes per second, for lowSpeedTime seconds: a server that hangs
     "http.lowSpeedTime=60",
     "gc.auto=0",
     "maintenance.auto=false",
     "advice.detachedHead=false",
 )
-# Of the container's environment; everything else could change what git does.
+# Variables of the container; everything else could change what git does.
 PASSED_ON = frozenset(
     {"PATH", "LD_LIBRARY_PATH", "TZ", "TMPDIR"}
     | {case for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for case in (name, name.upper())}
 )
-WAITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds between tries, when a server does not answer
+WAITS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # seconds between tries, when a server does not respond
 
 
 @dataclass(frozen=True)
 class FetchedCommit:
-    """Which commit. Attributes: as in spec.source.git."""
+    """The commit to fetch. Attributes: as in spec.source.git."""
 
     repository: str
     revision: str
@@ -54,10 +54,10 @@ class FetchedCommit:
 
 @dataclass(frozen=True)
 class Git:
-    """How git is run.
+    """How to run git.
 
     Attributes:
-        home: a folder of our own that the training container does not see.
+        home: our own folder, which the training container does not see.
         credentials: the folder of the mounted Secret, or None.
         bundle: our own zipapp, which git asks for the password.
     """
@@ -72,7 +72,7 @@ class Git:
 
 
 def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
-    """Checks the commit out into `folder`, which is made anew. Raises FetchProblem."""
+    """Checks the commit out into `folder`, which it creates from scratch. Raises FetchProblem."""
     if shutil.which("git", path=git.environment.get("PATH")) is None:
         raise configuration("GitMissing", f"{FIELD}.image: the image has no git; name one with git and python3")
     for wait in (*git.waits, None):
@@ -82,13 +82,13 @@ def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
         except FetchProblem as problem:
             if problem.is_lasting or wait is None:
                 raise
-            git.log(f"{problem}; again in {wait:.0f} s")
+            git.log(f"{problem}; retrying in {wait:.0f} s")
             time.sleep(wait)
 
 
 def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)  # by us: git does not trust a folder of another user
+    folder.mkdir(parents=True)  # created by us: git does not trust another user's folder
     sha256 = ["--object-format=sha256"] if len(commit.revision) == 64 else []
     _run(git, commit, folder, "init", "--quiet", "--template=", *sha256)
     _fetch(git, commit, folder)
@@ -99,28 +99,28 @@ def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
 
 
 def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
-    """The one commit; or all branches and tags, of a server that gives no commit by its hash."""
+    """The one commit; or all branches and tags, from a server that does not serve commits by hash."""
     options = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
-    words = _ask(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
-    if words is None:
+    output = _try_run(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
+    if output is None:
         return
-    if not UNADVERTISED.search(words):
-        raise classify_words(words, repository=commit.repository, revision=commit.revision)
-    git.log("the server gives no commit by its hash; fetching all branches and tags")
+    if not UNADVERTISED.search(output):
+        raise classify_words(output, repository=commit.repository, revision=commit.revision)
+    git.log("the server does not serve commits by hash; fetching all branches and tags")
     everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
     _run(git, commit, folder, *options, "--", commit.repository, *everything)
-    if _ask(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
+    if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
         raise commit_not_found(commit.repository, commit.revision)
 
 
 def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:
-    words = _ask(git, commit, folder, *arguments)
-    if words is not None:
-        raise classify_words(words, repository=commit.repository, revision=commit.revision)
+    output = _try_run(git, commit, folder, *arguments)
+    if output is not None:
+        raise classify_words(output, repository=commit.repository, revision=commit.revision)
 
 
-def _ask(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
-    """None when it went well, else what git wrote to its standard error."""
+def _try_run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
+    """None when git succeeds, else its standard error."""
     done = subprocess.run(
         [*build_command(git, commit), *arguments],
         cwd=folder,
@@ -131,7 +131,7 @@ def _ask(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Opti
     )
     if done.returncode == 0:
         return None
-    return done.stderr.decode(errors="replace") or f"fatal: git ended with code {done.returncode}"
+    return done.stderr.decode(errors="replace") or f"fatal: git exited with code {done.returncode}"
 
 
 def build_command(git: Git, commit: FetchedCommit) -> list[str]:
@@ -147,7 +147,7 @@ def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
     result.update(
         HOME=str(git.home),
         XDG_CONFIG_HOME=str(git.home),
-        LC_ALL="C",  # its words are read
+        LC_ALL="C",  # we parse its messages
         GIT_CONFIG_NOSYSTEM="1",
         GIT_CONFIG_GLOBAL="/dev/null",
         GIT_TERMINAL_PROMPT="0",

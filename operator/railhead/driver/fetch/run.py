@@ -1,4 +1,4 @@
-"""The init container of a job with spec.source.git: fetches, says how it went, ends with a code."""
+"""The init container of a job with spec.source.git: fetches the commit, reports the outcome, exits with its code."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
         fetch(environment, job.git)
     except FetchProblem as problem:
         _end(problem.failure, environment.get(e.TERMINATION_MESSAGE))
-    except OSError as error:  # a full disk, a Secret that may not be read
+    except OSError as error:  # a full disk, an unreadable Secret
         message = f"{FIELD}: {type(error).__name__}: {error}"
         _end(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
     os._exit(0)
@@ -50,13 +50,13 @@ def fetch(environment: Mapping[str, str], wanted: Mapping[str, Any]) -> None:
 
 
 def run_credential(arguments: list[str]) -> None:
-    """`credential FOLDER OPERATION`: what git asks us while it fetches."""
+    """`credential FOLDER OPERATION`: git calls this while it fetches."""
     folder, operation = arguments
     print(answer_git(Path(folder), operation), end="")
 
 
 def _exit_at_once(*_: Any) -> NoReturn:
-    """As the first process of its container it would not end by itself."""
+    """PID 1 of a container ignores SIGTERM without a handler."""
     os._exit(128 + signal.SIGTERM)
 
 

@@ -1,7 +1,7 @@
-"""A worker pod's own log: the output of the ranks on this node, out of Ray's session files.
+"""A worker pod's own log: the output of the ranks on this node, from Ray's session files.
 
-Ray writes one pair of files per process and says in them which actor the process became.
-Only those of Ray Train's workers are shown.
+Ray writes one pair of files per process and records in them which actor the process became.
+Shows only those of Ray Train's workers.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Optional, TextIO
 from railhead.driver.logs import marks
 
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
-_READ_LIMIT = 1 << 20  # bytes of one file in one round
+_READ_LIMIT = 1 << 20  # bytes per file and poll
 
 
 @dataclass
 class _File:
-    """`held` are lines from before it is known whose file it is; they are Ray's, mostly."""
+    """`rest`: an incomplete last line; `is_rank`: the process is one of Ray Train's workers."""
 
     offset: int = 0
     rest: bytes = b""
@@ -36,7 +36,7 @@ class LogTail:
         self._files: dict[Path, _File] = {}
 
     def poll(self) -> None:
-        """Shows what is new. A file that vanished is forgotten."""
+        """Shows new lines. Skips a file that vanished."""
         for path in sorted(self._temp.glob("session_2*/logs/worker-*")):
             sink = self._sinks.get(path.suffix)
             if sink is not None:

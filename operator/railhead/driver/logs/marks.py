@@ -1,8 +1,8 @@
-"""Marks by which a rank says in its own output where it begins and where it has ended.
+"""Marks with which a rank shows in its own output where it begins and where it ends.
 
-A rank's output travels through files and Ray's log monitor, so the end of training is
-known before its last lines have arrived. The mark is the last line of each stream: who has
-seen it has seen all. It names the process, for a rank may live in several, one after the
+A rank's output passes through files and Ray's log monitor, so the end of training is
+known before its last lines arrive. The mark is the last line of each stream: once it has
+arrived, so has everything. It names the process, since a rank may run in several, one after the
 other. It also tells which rank a file belongs to. No reader shows a mark.
 """
 
@@ -20,7 +20,7 @@ _MARK = re.compile(r":railhead-mark:(begin|end):(\d+):([0-9a-z-]+):(out|err):")
 
 @dataclass(frozen=True)
 class Mark:
-    """`kind` is BEGIN or END, `stream` out or err; `rest` is the line without the mark."""
+    """`kind` is BEGIN or END; `stream` is out or err; `rest` is the line without the mark."""
 
     kind: str
     rank: int
@@ -30,7 +30,7 @@ class Mark:
 
 
 def name_process(node_id: str, pid: int) -> str:
-    """A process of the Ray cluster: process ids alone repeat from pod to pod."""
+    """Identifies a process in the Ray cluster: process ids alone repeat across pods."""
     return f"{node_id[:16]}-{pid}"
 
 
@@ -45,18 +45,18 @@ def find_self() -> tuple[int, str]:
 
 
 def write_marks(kind: str, *, rank: int, process: str) -> None:
-    """Past `print`, which Ray Train redirects into its logger."""
+    """Bypasses `print`, which Ray Train redirects to its logger."""
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         try:
             stream.flush()
             stream.write(f":railhead-mark:{kind}:{rank}:{process}:{name}:\n")
             stream.flush()
-        except Exception:  # the user's code has closed or replaced it: there is nothing more to come
+        except Exception:  # the user's code closed or replaced it: nothing more will come
             pass
 
 
 def find_mark(line: str) -> Optional[Mark]:
-    """A mark may stand behind text: what the user's code printed last without a line's end."""
+    """A mark may follow other text: what the user's code last printed without a newline."""
     if ":railhead-mark:" not in line:
         return None
     match = _MARK.search(line)

@@ -1,6 +1,6 @@
-"""The head's standard output and error: Ray prints the ranks' lines there, this reads the marks.
+"""The head's standard output and error: Ray prints the ranks' lines there, and this reads the marks.
 
-Takes marks and noise out, names the rank in front of its lines instead of a process id, and knows
+Filters out marks and noise, prefixes lines with the rank instead of a process id, and knows
 when the last line of every rank has arrived.
 """
 
@@ -13,14 +13,14 @@ from typing import Any, TextIO
 
 from railhead.driver.logs import marks
 
-# Harmless: without a State API, which a minimal Ray lacks, the cleaner complains each second;
+# Harmless: without the State API, which a minimal Ray lacks, the cleaner complains every second;
 # and the driver's main thread handles SIGTERM itself.
 _NOISE = ("(PlacementGroupCleaner pid=", "SIGTERM handler is not set because")
 _PREFIX = re.compile(r"^(\(RayTrainWorker pid=[^)]*\)) ?")
 
 
 class Ranks:
-    """Which processes have ended their output, and whose lines a prefix stands for."""
+    """Which processes have finished their output, and which rank a prefix belongs to."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,7 +46,7 @@ class Ranks:
 
 
 class RankStream:
-    """Stands in for sys.stdout or sys.stderr."""
+    """Replaces sys.stdout or sys.stderr."""
 
     def __init__(self, stream: TextIO, ranks: Ranks) -> None:
         self._stream = stream
@@ -61,11 +61,11 @@ class RankStream:
             for line in lines:
                 self._write_line(line)
             if lines:
-                self._stream.flush()  # nobody else does it for the ranks' lines, and a pod's output is a pipe
+                self._stream.flush()  # nothing else flushes the ranks' lines, and a pod's output is a pipe
         return len(text)
 
     def _write_line(self, line: str) -> None:
-        if any(words in line for words in _NOISE):
+        if any(noise in line for noise in _NOISE):
             return
         match = _PREFIX.match(line)
         if match is None:

@@ -1,1 +1,1 @@
-"""Ray's own processes of a pod: with which arguments and ports they start, and how they are found."""
+"""Ray's own processes in a pod: the arguments and ports they start with, and how to find them."""

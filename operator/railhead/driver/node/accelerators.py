@@ -1,8 +1,8 @@
-"""Whether the nodes that joined have the GPUs that `scaling.acceleratorType` asks for. Pure.
+"""Whether the nodes that joined have the GPUs that `scaling.acceleratorType` requests. Pure.
 
-Ray finds the type of a real GPU by itself when a node starts, as a resource of the node.
-It would wait for ever for a node with the right one; which nodes there are, is decided by
-Kubernetes, and each of them is to run workers. So the first wrong node tells enough.
+Ray detects the type of a real GPU by itself when a node starts, as a resource of the node.
+It would wait forever for a node with the right type; but Kubernetes decides which nodes there
+are, and each of them is meant to run workers. So the first wrong node is conclusive.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PREFIX = "accelerator_type:"  # of the resource; RESOURCE_CONSTRAINT_PREFIX in r
 
 
 def find_wrong_accelerator(job: JobInput, nodes: Sequence[Mapping[str, Any]]) -> str:
-    """What is wrong with these worker nodes of `ray.nodes()`, or an empty string."""
+    """The problem with these worker nodes from `ray.nodes()`, or an empty string."""
     wanted = job.scaling.get("acceleratorType")
     if not wanted:
         return ""
@@ -27,9 +27,9 @@ def find_wrong_accelerator(job: JobInput, nodes: Sequence[Mapping[str, Any]]) ->
 
 def _describe(wanted: str, node: Mapping[str, Any]) -> str:
     found = sorted(name[len(PREFIX) :] for name in node["Resources"] if name.startswith(PREFIX))
-    what = f"has {' and '.join(found)}" if found else "has no GPU whose type Ray knows"
+    what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
     return (
         f"scaling.acceleratorType {wanted}: the worker pod at {node['NodeManagerAddress']} {what}; choose nodes with "
-        "worker.podTemplate.spec.nodeSelector or scaling.labelSelector, or mend acceleratorType (Ray's names: "
+        "worker.podTemplate.spec.nodeSelector or scaling.labelSelector, or fix acceleratorType (Ray's names: "
         "ray.util.accelerators)"
     )

@@ -1,9 +1,9 @@
-"""Gives Ray's agents their ports before they start, so that no node waits for them.
+"""Assigns Ray's agents their ports before they start, so that no node waits for them.
 
-A raylet starts two Python agents, waits for the files in which they write their ports, and
-dies after 15 s, a number in its code (ray-project/ray#65983). A busy machine, or one that
-reads the image for the first time, needs longer for their imports. With ports that are
-chosen here the raylet has what it waits for when it starts, and the node joins at once.
+A raylet starts two Python agents, waits for the files to which they write their ports, and
+dies after 15 s, which is hard-coded (ray-project/ray#65983). A busy machine, or one that
+reads the image for the first time, needs longer for their imports. With ports chosen here,
+the raylet has what it waits for when it starts, and the node joins at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST, LAST = 20000, 32000  # above Ray's own range, below the kernel's for outg
 
 @dataclass(frozen=True)
 class AgentPorts:
-    """One free port for each thing that the agents serve on this node."""
+    """One free port for each server that the agents run on this node."""
 
     http: int
     grpc: int
@@ -28,7 +28,7 @@ class AgentPorts:
     runtime_env: int
 
     def to_arguments(self) -> list[str]:
-        """Of `ray start`."""
+        """For `ray start`."""
         return [
             f"--dashboard-agent-listen-port={self.http}",
             f"--dashboard-agent-grpc-port={self.grpc}",
@@ -59,12 +59,12 @@ def choose_ports(*, reserved: int = 0) -> AgentPorts:
 
 
 def needs_ports(raylet: Any) -> bool:
-    """Is this a Ray whose nodes wait for files with ports? `raylet` is the module `ray._raylet`."""
+    """Whether this Ray's nodes wait for files with ports; `raylet` is the module `ray._raylet`."""
     return hasattr(raylet, "persist_port") and hasattr(raylet, "DASHBOARD_AGENT_LISTEN_PORT_NAME")
 
 
 def announce_http_port(services: Any, raylet: Any, port: int) -> None:
-    """Makes `services.start_raylet` write the one port that a raylet takes from a file only.
+    """Makes `services.start_raylet` write the one port that a raylet reads only from a file.
 
     Source: `Node.start_raylet` in `ray/_private/node.py` and `DashboardAgent` in `ray/dashboard/agent.py`.
     """
@@ -72,8 +72,8 @@ def announce_http_port(services: Any, raylet: Any, port: int) -> None:
 
     @functools.wraps(start)
     def start_raylet(*arguments: Any, **options: Any) -> Any:
-        told = inspect.signature(start).bind(*arguments, **options).arguments
-        raylet.persist_port(told["session_dir"], told["node_id"], raylet.DASHBOARD_AGENT_LISTEN_PORT_NAME, port)
+        bound = inspect.signature(start).bind(*arguments, **options).arguments
+        raylet.persist_port(bound["session_dir"], bound["node_id"], raylet.DASHBOARD_AGENT_LISTEN_PORT_NAME, port)
         return start(*arguments, **options)
 
     services.start_raylet = start_raylet

@@ -1,7 +1,7 @@
-"""Finds the head's address, a local node's hosts file first, then DNS, and who listens at one.
+"""Finds the head's address, first in a local node's hosts file, then in DNS; and probes whether a port is open.
 
-A worker may start before its head has a name, so the search goes on, quickly at first and
-then patiently, until the pod is ended from outside.
+A worker may start before its head has a name, so the search repeats, quickly at first and
+then more slowly, until the pod is terminated from outside.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import time
 from typing import Callable, Optional
 
 FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds
-QUICK_TRIES = 50  # a head that is made together with its workers has its name within seconds
+QUICK_TRIES = 50  # a head that is created together with its workers has its name within seconds
 
 
 def is_listening(address: str, port: int, *, timeout: float) -> bool:
-    """Does anybody take a connection there within `timeout` seconds?"""
+    """Whether anything accepts a connection there within `timeout` seconds."""
     try:
         socket.create_connection((address, port), timeout=timeout).close()
     except OSError:
@@ -54,7 +54,7 @@ def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:
 
 
 def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:
-    """The address that the file gives the name; None without a file, or when it has none."""
+    """The address of the name in the file; None without a file, or if it has no such name."""
     if not hosts_file:
         return None
     try:

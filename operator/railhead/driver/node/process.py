@@ -1,7 +1,7 @@
 """Starts Ray's command as a child that dies with us.
 
-Each child has a session of its own, so that a signal meant for the entry point does not
-reach Ray, and the kernel kills it when the entry point is gone, whatever the cause. Ray's
+Each child has its own session, so that a signal meant for the entry point does not
+reach Ray, and the kernel kills it when the entry point dies, whatever the cause. Ray's
 daemons die with the child in the same way (`ray start --block`).
 """
 
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Mapping
 
 _PR_SET_PDEATHSIG = 1
-# By their titles, and by their files for a Ray that gives them none.
+# By their process titles, and by their files for a Ray that sets no titles.
 _AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent", "/ray/dashboard/agent.py", "/runtime_env/agent/main.py")
 _LIBC = ctypes.CDLL(None)  # before the fork: loading a library in the child could deadlock
 
 
 def start_child(command: list[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """To be called by the main thread: the kernel watches the thread that made the child."""
+    """Call only from the main thread: the kernel watches the thread that created the child."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen(
@@ -37,7 +37,7 @@ def start_child(command: list[str], *, environment: Mapping[str, str], log: Path
 
 
 def start_piped_child(command: list[str], *, environment: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
-    """Its output comes by pipes. The thread that calls this must outlive the child."""
+    """Its output arrives through pipes. The calling thread must outlive the child."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -55,30 +55,30 @@ def _die_with_parent() -> None:
 
 
 def kill_child(child: subprocess.Popen[bytes]) -> None:
-    """At once, with all that it started; does not wait until they are buried."""
+    """At once, with all its descendants; does not wait for them."""
     if child.poll() is None:
         _kill_all(find_descendants(child.pid, read_parents()))
         child.kill()
 
 
 def kill_workers(ray: subprocess.Popen[bytes]) -> None:
-    """All that runs in this Ray node: its actors outlive it by up to a second, in which Ray Train's
-    controller would go on committing. Spares the node's own daemons, which end with us: a driver
-    that finds its raylet gone is ended by Ray at once, with a code of Ray's."""
+    """Kills all that runs in this Ray node: its actors outlive it by up to a second, in which Ray Train's
+    controller would keep committing. Spares the node's own daemons, which die with us: Ray ends a
+    driver whose raylet is gone at once, with Ray's own exit code."""
     if ray.poll() is None:
         parents = read_parents()
         _kill_all([p for p in find_descendants(ray.pid, parents) if parents[p] != ray.pid and not _is_agent(p)])
 
 
 def _kill_all(pids: list[int]) -> None:
-    """The youngest first, so that none finds its parent gone."""
+    """Youngest first, so that none sees its parent gone."""
     for pid in reversed(pids):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _is_agent(pid: int) -> bool:
-    """One of those without which a raylet ends."""
+    """One of the agents without which a raylet exits."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
@@ -87,18 +87,18 @@ def _is_agent(pid: int) -> bool:
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """What an ended child has left running in its own session."""
+    """Kills what an exited child left running in its session."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def read_parents() -> dict[int, int]:
-    """Process id -> parent's, of all processes that we can see."""
+    """Process id -> parent's, for all visible processes."""
     parents = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                # The command's name, in brackets, may hold anything.
+                # The command's name, in parentheses, may contain anything.
                 parents[int(entry)] = int(Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[1])
     return parents
 

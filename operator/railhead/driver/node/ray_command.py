@@ -1,4 +1,4 @@
-"""Ray's own command, run in this process with what only the process itself can give it."""
+"""Runs Ray's own command in this process, with hooks that only work inside the process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from railhead.driver.node.agent_ports import announce_http_port, choose_ports, n
 
 
 def run_ray(arguments: list[str]) -> None:
-    """`ray start ...`; returns or exits when Ray does."""
+    """Runs `ray start ...`; returns or exits when Ray does."""
     from ray._private import node, services
     from ray.scripts.scripts import main
 
@@ -25,6 +25,6 @@ def run_ray(arguments: list[str]) -> None:
 
 
 def _head_port(arguments: list[str]) -> int:
-    """Of `--port=`, on a head; nothing listens there yet."""
+    """From `--port=`, on a head; nothing listens there yet."""
     found = [a.partition("=")[2] for a in arguments if a.startswith("--port=")]
     return int(found[0]) if found else 0

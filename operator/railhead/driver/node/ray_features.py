@@ -1,7 +1,7 @@
-"""Which Ray a job needs: the oldest that Railhead works with, and what only newer ones can do. Pure.
+"""Which Ray a job needs: the oldest that Railhead supports, and the features that need a newer one. Pure.
 
-Asked before Ray is started, of the version in the image's metadata, so that a job never
-fails half-way on what its Ray does not have. docs/ray-train.md has the same as a table.
+Checked before Ray starts, against the version in the image's metadata, so that a job never
+fails half-way for lack of a feature. docs/ray-train.md has the same as a table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OLDEST: Version = (2, 52)
 
 @dataclass(frozen=True)
 class Feature:
-    """A field that needs a Ray newer than OLDEST; `is_used` asks the job's input."""
+    """A field that needs a Ray newer than OLDEST; `is_used` tells whether a job uses it."""
 
     field: str
     since: Version
@@ -34,19 +34,19 @@ FEATURES = (
 
 
 def explain_ray_problem(version: str, job: JobInput) -> str:
-    """Why this Ray cannot run this job, or an empty string. An unknown form of version is let through."""
+    """Why this Ray cannot run this job, or an empty string. Accepts a version that it cannot parse."""
     found = parse_version(version)
     if found is None:
         return ""
     if found < OLDEST:
         return (
-            f"spec.image holds Ray {version}, and Railhead needs Ray {_write(OLDEST)} or newer "
+            f"spec.image has Ray {version}, but Railhead needs Ray {_write(OLDEST)} or newer "
             f"(older ones cannot authenticate); use an image with a newer Ray"
         )
     for feature in FEATURES:
         if found < feature.since and feature.is_used(job):
             return (
-                f"{feature.field} needs Ray {_write(feature.since)} or newer, and spec.image holds Ray {version}; "
+                f"{feature.field} needs Ray {_write(feature.since)} or newer, but spec.image has Ray {version}; "
                 f"use an image with a newer Ray, or remove the field"
             )
     return ""

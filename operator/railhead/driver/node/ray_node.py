@@ -1,7 +1,7 @@
 """The arguments and the environment of `ray start`, for both roles. Pure.
 
-The fast settings can each be overridden by the pod's env; what security or the driver
-depends on cannot.
+The pod's env can override each of the settings for speed, but not those that security or the
+driver depends on.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from railhead.driver.user_code.path import WORKING_FOLDER
 # Ray's own health checks keep their patient defaults: a starved raylet must not look dead.
 DEFAULTS = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_TRAIN_METRICS_ENABLED": "0",  # nothing scrapes them, and they cost a start
+    "RAY_TRAIN_METRICS_ENABLED": "0",  # nothing scrapes them, and they slow the start
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # one more actor to start, for worker.drainSeconds only
-    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # without the watcher nobody makes use of the wait
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",  # without the watcher nothing uses the wait
     "RAY_DEDUP_LOGS": "0",  # every line of every rank
     "RAY_COLOR_PREFIX": "0",
-    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # or each line of `print` comes twice, as a log record too
+    "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # otherwise each line of `print` appears twice, also as a log record
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is no terminal
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
-OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray's view would not be the pod's
+OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own
 # In seconds. A group that can be smaller need not insist on a node that was just lost.
 ELASTIC_START_TIMEOUT = "20"
 FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
 
 
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
-    """What Ray's processes and the driver run with; `folder` is the container's working directory."""
+    """The environment of Ray's processes and the driver; `folder` is the container's working directory."""
     result = {name: "" if name.startswith(OVERRIDES) else value for name, value in environment.items()}
     for name, value in {**DEFAULTS, **plan_drain(job.drain_seconds)}.items():
         result.setdefault(name, value)
@@ -50,23 +50,23 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
 
 
 def plan_drain(seconds: int) -> dict[str, str]:
-    """A node that gets SIGTERM announces that it leaves, and Ray Train tells the ranks; nothing for 0."""
+    """On SIGTERM a node announces that it is leaving, and Ray Train notifies the ranks; empty for 0 seconds."""
     if not seconds:
         return {}
     return {
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": str(seconds),
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1",
-        "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",  # Ray's own 5 s are a good part of a short notice
+        "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",  # Ray's default of 5 s is a large part of a short notice
     }
 
 
 def compute_poll_seconds(workers: int) -> float:
-    """How often Ray Train's controller asks its workers: a report is seen one poll later at most."""
+    """How often Ray Train's controller polls its workers: a report arrives one poll later at most."""
     return min(max(FASTEST_POLL, workers / 500), SLOWEST_POLL)
 
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:
-    """Ray's head without CPUs and GPUs: only the control plane and the driver live there."""
+    """Ray's head, without CPUs and GPUs: only the control plane and the driver run there."""
     node = dict(job.ray_node.get("head") or {}, cpus=0, gpus=0)
     return [
         *_build_start(pod, node),

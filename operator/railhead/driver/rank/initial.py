@@ -1,15 +1,15 @@
-"""spec.resumeFrom on a worker: what `ray.train.get_checkpoint()` answers while the run has no checkpoint of its own.
+"""spec.resumeFrom on a worker: what `ray.train.get_checkpoint()` returns while the run has no checkpoint of its own.
 
-Reaches into Ray: its trainers have no parameter for it any more, and a callback may not set it,
-so it is put into the worker's train context, right before the user's function is called. Ray's
-checkpoint manager never hears of it, so it is never deleted by this run.
+Reaches into Ray: its trainers no longer have a parameter for it, and a callback cannot set it,
+so this sets it in the worker's train context, right before the user's function is called. Ray's
+checkpoint manager never learns of it, so this run never deletes it.
 """
 
 from __future__ import annotations
 
 
 def offer_checkpoint(uri: str) -> None:
-    """Nothing happens when the run has one of its own, or `uri` is empty."""
+    """Does nothing if the run has its own checkpoint, or `uri` is empty."""
     if not uri:
         return
     from ray.train import Checkpoint

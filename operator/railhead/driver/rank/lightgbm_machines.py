@@ -1,11 +1,11 @@
-"""On a local cluster: LightGBM's list of machines in addresses that LightGBM recognises.
+"""On a local cluster: LightGBM's list of machines, with addresses that LightGBM recognises.
 
-A pod of a local cluster has an address of its own in 127.0.0.0/8. LightGBM finds its place in
-the list by the addresses of the machine's interfaces, among which there is 127.0.0.1 only, and
-else ends with "Machine list file doesn't contain the local machine". The ports in the list are
-free on the whole machine, so 127.0.0.1 and the port are as good a name for each worker.
+Each pod of a local cluster has its own address in 127.0.0.0/8. LightGBM finds itself in the list
+by the addresses of the machine's interfaces, of which only 127.0.0.1 is a loopback one, and otherwise
+fails with "Machine list file doesn't contain the local machine". The ports in the list are
+unique on the machine, so 127.0.0.1 and the port identify each worker just as well.
 
-Reaches into ray.train.lightgbm.config, which has no other way in. Does nothing elsewhere.
+Reaches into ray.train.lightgbm.config, which has no other hook. Does nothing on other clusters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARAMETERS = "_lightgbm_network_params"
 
 
 def use_loopback() -> None:
-    """Runs on a worker before train_func, when Ray's LightGBM backend has set it up."""
+    """Runs on a worker before train_func, after Ray's LightGBM backend has set it up."""
     config: Any = sys.modules.get(CONFIG)
     parameters = getattr(config, PARAMETERS, None)
     if parameters:

@@ -1,9 +1,9 @@
-"""One rank's run of the user's function, and how it ended: the only word for success that counts.
+"""One rank's run of the user's function, and how it ended: the only record of success that counts.
 
-Ray Train runs the function in a thread, builds and logs its exception there, and takes a thread
-that has ended without an error for a success. Both may fail, for the exception and the streams
-are the user's. So what happened is noted here first, in this process, from where Ray Train's
-controller asks for it (`train_controller.returns`); nothing in here that follows the user's
+Ray Train runs the function in a thread, builds and logs its exception there, and treats a thread
+that ended without an error as a success. Building and logging may both fail, because the exception
+and the streams are the user's. So this module first records the outcome in this process, where Ray
+Train's controller asks for it (`train_controller.returns`); nothing here that runs after the user's
 function can raise.
 """
 
@@ -31,12 +31,12 @@ from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.lightgbm_machines import use_loopback
 
-NOT_BEGUN, BEGUN, RAISED, RETURNED = "not begun", "begun", "raised", "returned"
+NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "returned"
 
 
 @dataclass
 class RankEnd:
-    """How far the function has come in this process, which runs it once; `error` when it has raised."""
+    """How far the function got in this process, which runs it once; `error` if it raised."""
 
     stage: str = NOT_BEGUN
     error: Optional[TrainingError] = None
@@ -47,14 +47,14 @@ _END = RankEnd()
 
 
 def read_end() -> RankEnd:
-    """What the controller asks a worker."""
+    """The controller calls this on a worker."""
     return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""))
 
 
 def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:
-    """Calls `function(rank)`; `initial` is the URI of a checkpoint to begin from, or empty.
+    """Calls `function(rank)`; `initial` is the URI of a checkpoint to start from, or empty.
 
-    Raises TrainingError, or with `keeps_exception` the user's own exception where it can travel.
+    Raises TrainingError, or with `keeps_exception` the user's own exception if it can be pickled.
     """
     _END.stage, _END.error = BEGUN, None
     log = _OwnLog()
@@ -80,21 +80,21 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         if process:
             write_marks(END, rank=rank, process=process)
         log.close()
-    raise raised  # outside of the clause: Ray would log the user's exception as its context
+    raise raised  # outside the except clause: otherwise Ray would log the user's exception as its context
 
 
 def _refuse_what_has_not_run(result: Any, rank: int) -> None:
-    """A function that is asynchronous or a generator behind a decorator returns at once, and its body never runs."""
+    """An async function or generator hidden by a decorator returns at once, and its body never runs."""
     if inspect.iscoroutine(result):
         result.close()
     elif not (inspect.isasyncgen(result) or inspect.isgenerator(result)):
         return
-    error = TypeError(f"the function returned a {type(result).__name__}, and its body has not run")
+    error = TypeError(f"the function returned a {type(result).__name__}, and its body never ran")
     raise build_training_error(EntrypointNotUsable, rank, error)
 
 
 def keep_logging_from_raising() -> None:
-    """A handler whose stream the user's code has closed would raise where Ray logs an error, and the error be lost."""
+    """A handler whose stream the user's code closed would raise while Ray logs an error, which would then be lost."""
     original = logging.Handler.handleError
     if original.__module__ == __name__:
         return
@@ -107,7 +107,7 @@ def keep_logging_from_raising() -> None:
 
 
 class _OwnLog:
-    """A way into this process's log past `sys.stderr`, which the user's code may close or replace. Never raises."""
+    """Writes to this process's log, bypassing `sys.stderr`, which user code may close or replace. Never raises."""
 
     def __init__(self) -> None:
         self._descriptor = -1
@@ -129,5 +129,5 @@ class _OwnLog:
                 os.close(self._descriptor)
 
     def _is_ours(self) -> bool:
-        """The user's code may have closed all descriptors, and opened a file of its own under this number."""
+        """The user's code may have closed all descriptors and reused this number for its own file."""
         return self._descriptor >= 0 and os.path.samestat(self._file, os.fstat(self._descriptor))

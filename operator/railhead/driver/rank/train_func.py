@@ -1,4 +1,4 @@
-"""What is handed to Ray: a function of ours that imports the user's on the worker and calls it.
+"""The function that Ray receives: ours, which imports the user's function on the worker and calls it.
 
 Runs once per rank, in Ray Train's training thread.
 """
@@ -14,8 +14,8 @@ from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
 
-# What a broken entrypoint raises while it is imported. Anything else (a network that does
-# not answer, a full disk) may be different the next time.
+# What a broken entrypoint raises during its import. Anything else (a network that does
+# not respond, a full disk) may succeed next time.
 _LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
@@ -23,7 +23,7 @@ def run_train_func(values: dict[str, Any]) -> Any:
     """`values`: {entrypoint: "module:function", config: trainLoopConfig, initial: a checkpoint's URI or empty}."""
     call = partial(_load_and_call, values[ENTRYPOINT], values.get(CONFIG) or {})
     result = run_rank(call, initial=values.get(INITIAL) or "", keeps_exception=False)
-    # The controller may lack the result's class, and nobody asks for it.
+    # The controller may lack the result's class, and nobody uses it.
     return result if isinstance(result, (str, int, float, bool)) else None
 
 

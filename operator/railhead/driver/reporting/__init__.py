@@ -1,1 +1,1 @@
-"""What the run tells the operator: from the controller by the spool to the report endpoint."""
+"""Progress reports to the operator: from Ray Train's controller through the spool to the report endpoint."""

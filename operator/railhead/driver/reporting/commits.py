@@ -1,4 +1,4 @@
-"""What the status tells of the commits of earlier attempts. Pure."""
+"""The commits of earlier attempts, from the job's status. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Commit:
-    """What only the moment of the commit tells; `index` counts over all attempts."""
+    """What is known only at the time of the commit; `index` counts across all attempts."""
 
     index: int
     time: str
@@ -16,7 +16,7 @@ class Commit:
 
 
 def parse_known(text: str) -> dict[str, Commit]:
-    """What the status tells of earlier attempts (`contract.environment.KNOWN_CHECKPOINTS`); empty for nonsense."""
+    """The status's commits of earlier attempts (`contract.environment.KNOWN_CHECKPOINTS`); empty if malformed."""
     try:
         return {
             str(known["name"]): Commit(int(known["index"]), str(known["time"]), int(known["attempt"]))

@@ -1,4 +1,4 @@
-"""A driver that is asked to end waits for one more committed checkpoint, so that nothing is trained in vain."""
+"""After SIGTERM the driver waits for one more committed checkpoint, so that no training is lost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Callable
 from railhead.driver.reporting.progress import Progress
 
 LOOK_INTERVAL = 0.1  # seconds
-# Training, or at its own end, which says itself what it was. In any other state nothing is there to save.
+# Training, or finishing, which has its own outcome. In any other state there is nothing to save.
 _WORTH_WAITING = ("RUNNING", "FINISHED")
 
 
@@ -19,7 +19,7 @@ def wait_for_commit(
     sleep: Callable[[float], None] = time.sleep,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
-    """Whether one came; at most so many seconds, and no longer than the worker group trains."""
+    """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
     before = read()
     progress, deadline = before, monotonic() + seconds
     while progress.state in _WORTH_WAITING and monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""What the driver knows of the run's progress, and how each piece of news changes it. Pure."""
+"""What the driver knows of the run's progress, and how each event changes it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_
 from railhead.contract.report import RunWarning, State
 from railhead.driver.describe import make_printable
 
-# Ray Train's controller states -> contract.report.State, once the group has run and before.
+# Ray Train's controller states -> contract.report.State, before the group has run and after.
 _STATES: Dict[str, Tuple[State, State]] = {
     "INITIALIZING": ("SCHEDULING", "SCHEDULING"),
     "SCHEDULING": ("SCHEDULING", "RESTARTING"),
@@ -27,7 +27,7 @@ _STATES: Dict[str, Tuple[State, State]] = {
 
 @dataclass(frozen=True)
 class Progress:
-    """The latest state of this attempt; what it shares with `contract.report.Report` is explained there."""
+    """The latest state of this attempt; `contract.report.Report` documents the fields that both have."""
 
     state: State = "STARTING"
     has_run: bool = False
@@ -37,10 +37,10 @@ class Progress:
     checkpoint: Optional[Checkpoint] = None
     best_checkpoint: Optional[Checkpoint] = None
     run_uri: str = ""  # empty = as the job says
-    resumed_from: Optional[str] = None  # URI; empty = this fit() began anew, None = not known yet
+    resumed_from: Optional[str] = None  # URI; empty = this fit() started from scratch, None = not known yet
     warning: Optional[RunWarning] = None
-    is_training: bool = False  # the worker group is asked for reports; not while Ray Train ends it, and validates
-    processes: tuple[str, ...] = ()  # of the present group, as `marks.name_process`
+    is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
+    processes: tuple[str, ...] = ()  # of the current group, as in `marks.name_process`
 
     def to_dict(self) -> dict[str, Any]:
         newest, best = self.checkpoint, self.best_checkpoint
@@ -52,7 +52,7 @@ class Progress:
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Progress:
-        """Of `to_dict`, or of an empty one."""
+        """From `to_dict`'s result, or from an empty dict."""
         known = {name: value for name, value in values.items() if value is not None}
         for name in ("checkpoint", "best_checkpoint"):
             if name in known:
@@ -65,7 +65,7 @@ class Progress:
     def begin_run(
         self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[RunWarning] = None
     ) -> Progress:
-        """Another fit(): a script may call it several times, and the counts go on."""
+        """Another fit(): a script may call it several times, and the counts continue."""
         begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
         return replace(begun, run_uri=run_uri, resumed_from=resumed_from, warning=warning)
 
@@ -80,7 +80,7 @@ class Progress:
     def with_report(
         self, metrics: Mapping[str, Any], *, checkpoint_uri: Optional[str], first_index: int, time: str
     ) -> Progress:
-        """One report of all ranks; `first_index` is that of this attempt's first commit."""
+        """One report from all ranks; `first_index` is that of this attempt's first commit."""
         texts = format_metrics(metrics)
         progress = replace(self, reports=self.reports + 1, metrics=texts)
         if checkpoint_uri is None:
@@ -93,7 +93,7 @@ class Progress:
 
 
 def format_metrics(metrics: Mapping[str, Any], *, first: str = "") -> dict[str, str]:
-    """Numbers and short texts; what has no short form is left out. `first` is the last to be cut."""
+    """Numbers and short strings; drops values without a short form. `first` is the last one to be dropped."""
     result: dict[str, str] = {}
     for name, value in sorted(metrics.items(), key=lambda item: item[0] != first):
         text = _format_value(value)
@@ -116,6 +116,6 @@ def _format_value(value: Any) -> Optional[str]:
 
 
 def build_checkpoint_uri(run_uri: str, name: str) -> str:
-    """The checkpoint's folder inside the run; a query of the URI stays at its end."""
+    """The checkpoint's folder inside the run; the URI's query stays at its end."""
     path, mark, query = run_uri.partition("?")
     return f"{path.rstrip('/')}/{name}{mark}{query}"

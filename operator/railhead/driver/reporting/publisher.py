@@ -1,7 +1,7 @@
-"""Tells the operator's report endpoint what the spool says. A thread of the driver process.
+"""Sends the spool's state to the operator's report endpoint, in a thread of the driver process.
 
-Each report holds the whole state, so reports are coalesced, a lost one is made good by the
-next, and no trouble with the endpoint reaches training.
+Each report has the complete state, so reports are coalesced, the next one makes up for a lost
+one, and trouble with the endpoint never affects training.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from railhead.driver.reporting.spool import Spool
 SHORTEST_INTERVAL = 0.5  # seconds between two reports
 FIRST_WAIT, LONGEST_WAIT = 0.3, 10.0
 TIMEOUT = 5.0
-# The endpoint has read the report and will not take it; another try brings the same answer.
+# The endpoint has read the report and rejects it; a retry would get the same response.
 _REFUSED = (400, 413, 422)
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`token_file` is read anew for each report: the kubelet rotates it."""
+    """`token_file` is read again for each report: the kubelet rotates it."""
 
     url: str
     token_file: Optional[str]
@@ -42,7 +42,7 @@ class Endpoint:
 
 
 class Publisher:
-    """`base` holds what does not change; the rest comes from the spool and from `update`."""
+    """`base` has the fields that do not change; the rest comes from the spool and from `update`."""
 
     def __init__(self, *, endpoint: Optional[Endpoint], spool: Spool, base: Report, log: Callable[[str], None]) -> None:
         self._endpoint = endpoint
@@ -63,13 +63,13 @@ class Publisher:
         self._thread.start()
 
     def update(self, **changes: Any) -> None:
-        """New values of the report's fields that do not come from the spool."""
+        """Sets fields of the report that do not come from the spool."""
         with self._lock:
             self._report = replace(self._report, **changes)
         self._spool.wake()
 
     def build_report(self) -> Report:
-        """The present state, without a time."""
+        """The current state, without a time."""
         progress = Progress.from_dict(self._spool.read())
         with self._lock:
             base = self._report
@@ -91,7 +91,7 @@ class Publisher:
         self._spool.wake()
 
     def wait_stopped(self, timeout: float) -> None:
-        """The last state has been sent, or `timeout` seconds have passed; no further try is made then."""
+        """Waits until the last state has been sent or `timeout` seconds have passed; then there are no more retries."""
         self._thread.join(timeout)
         self._given_up.set()
 
@@ -126,7 +126,7 @@ class Publisher:
         return report.state == "RUNNING" and time.monotonic() - self._sent_at >= SILENCE_SECONDS
 
     def _wait(self, seconds: Optional[float]) -> None:
-        """At least `seconds`, or until there is news (or silence) when None. A stop ends it early."""
+        """At least `seconds`; if None, until something changes or SILENCE_SECONDS pass. A stop ends it early."""
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = SILENCE_SECONDS if deadline is None else max(deadline - time.monotonic(), 0.0)
@@ -153,7 +153,7 @@ class Publisher:
         return status in _REFUSED
 
     def _read_answer(self, answer: bytes) -> None:
-        """The limit as it is now; an operator that knows of none says nothing of it."""
+        """Stores the current deadline; an operator that does not support it sends none."""
         try:
             seconds = json.loads(answer)[DEADLINE]
         except (ValueError, TypeError, KeyError):
@@ -178,11 +178,11 @@ class Publisher:
             self._connection = None
 
     def _note(self, problem: str) -> None:
-        """Once for each problem in a row: it may last for hours."""
+        """Logs a repeated problem only once: it may last for hours."""
         if problem == self._problem:
             return
         self._problem = problem
-        self._log(f"a report was not taken by the operator ({problem}); training is not affected")
+        self._log(f"the operator did not accept a report ({problem}); training is not affected")
 
 
 def _describe(uri: str) -> Optional[ResumedFrom]:
@@ -204,7 +204,7 @@ def build_connection(endpoint: Endpoint) -> http.client.HTTPConnection:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """Goes where the hosts file says, and expects the certificate of the name."""
+    """Connects to the address in the hosts file, but verifies the certificate for the name."""
 
     def __init__(self, host: str, port: Optional[int], *, context: ssl.SSLContext, hosts_file: Optional[str]) -> None:
         super().__init__(host, port, timeout=TIMEOUT, context=context)

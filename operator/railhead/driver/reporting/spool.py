@@ -1,8 +1,8 @@
-"""The way from Ray Train's controller to the driver process: the latest state, in a file.
+"""Passes the latest state from Ray Train's controller to the driver process, in a file.
 
-Both run in the head pod. The file is replaced at once, so a reader never sees half of it;
-a datagram on a local socket says that there is something new. Nothing here blocks: when
-the datagram is lost, the next one brings the same.
+Both run in the head pod. The file is replaced atomically, so a reader never sees half of it;
+a datagram on a local socket signals a change. Nothing here blocks: if the datagram is
+lost, the next one has the same effect.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Spool:
         return self._read("returned.json") is not None
 
     def begin_fit(self, fit: Fit) -> None:
-        """The failure of an earlier one is not this one's, nor is its success."""
+        """Removes the failure or success of an earlier fit(), which is not this one's."""
         (self._folder / "failure.json").unlink(missing_ok=True)
         self.forget_returned()
         self.write_fit(fit)
@@ -76,14 +76,14 @@ class Spool:
         return Fit(**values, failure=_parse_failure(failure))
 
     def write_heard(self, number: int) -> None:
-        """The output of this fit() has been read to its end."""
+        """The output of this fit() has been read to the end."""
         self._replace("heard.json", {"number": number})
 
     def read_heard(self) -> int:
         return int((self._read("heard.json") or {}).get("number", 0))
 
     def write_deadline(self, seconds: Optional[float]) -> None:
-        """spec.progressDeadlineSeconds as it is now."""
+        """The current spec.progressDeadlineSeconds."""
         self._replace("deadline.json", {"seconds": seconds})
 
     def read_deadline(self, default: Optional[float]) -> Optional[float]:
@@ -91,7 +91,7 @@ class Spool:
         return default if values is None else values.get("seconds")
 
     def ask_for_stacks(self) -> None:
-        """The controller writes them at its next look at the workers."""
+        """The controller writes them at its next poll of the workers."""
         (self._folder / "stacks.json").unlink(missing_ok=True)
         self._replace("stacks-wanted.json", {})
 

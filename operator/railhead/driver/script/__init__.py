@@ -1,1 +1,1 @@
-"""trainer.entrypoint: a whole script of the user as the driver, beside ours in the head pod."""
+"""trainer.entrypoint: the user's script as the Ray driver, next to ours in the head pod."""

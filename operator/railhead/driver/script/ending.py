@@ -1,4 +1,4 @@
-"""How the user's script ended: its exit code, what its last fit() did, and its last words, as an ending. Pure."""
+"""How the user's script ended: its exit code, the outcome of its last fit() and its last lines, as an ending. Pure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.ending import Ending, Success
 from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
 
-# A script that cannot be imported ends the same way each time.
+# A script that cannot be imported fails the same way each time.
 _LASTING = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
 _NO_FIT = (
-    "trainer.entrypoint: the script ended with code 0 and has not called fit() of one of Ray Train's trainers; "
-    "call it in the script, or look at the head's log for why it did not come so far"
+    "trainer.entrypoint: the script exited with code 0 without calling fit() on one of Ray Train's trainers; "
+    "call it in the script, or check the head's log for why the script did not get that far"
 )
 
-_FAILED = "trainer.entrypoint: the script's last fit() failed and left no reason; look at the head's log"
+_FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
 
 
-def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], words: list[str]) -> Ending:
-    """`fit`: the last one, None without any; `failure`: the failure policy's, if it ended that one."""
+def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
+    """`fit`: the last one, None if there was none; `failure`: the failure policy's, if it ended that fit()."""
     if fit is not None and fit.state == FAILED:
         return fit.failure or failure or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
     if code == 0:
@@ -31,22 +31,22 @@ def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], 
             return Failure(
                 FailureClass.APPLICATION,
                 "ScriptEnded",
-                "trainer.entrypoint: the script ended while its fit() still ran",
+                "trainer.entrypoint: the script exited while its fit() was still running",
             )
         return Success()
     if failure is not None:
         return failure
     message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
-    if words:
-        message += ":\n" + "\n".join(words)
-    if fit is None and words and _LASTING.match(words[-1]):
+    if last_lines:
+        message += ":\n" + "\n".join(last_lines)
+    if fit is None and last_lines and _LASTING.match(last_lines[-1]):
         return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
 
 
 def _describe(code: int) -> str:
     if code >= 0:
-        return f"ended with code {code}"
+        return f"exited with code {code}"
     try:
         name = signal.Signals(-code).name
     except ValueError:

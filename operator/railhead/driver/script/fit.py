@@ -1,4 +1,4 @@
-"""fit() in the user's script: looked at before, and its outcome written into the spool for our driver."""
+"""fit() in the user's script: checks the trainer first, and writes the outcome to the spool for our driver."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.run_settings import RunSettings
 
-HEARD_TIMEOUT = 8.0  # seconds; our driver waits for less
+HEARD_TIMEOUT = 8.0  # seconds; our driver waits less than that
 
 
 def watch_trainers(module: Any) -> None:
-    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base of all."""
+    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all."""
     from railhead.driver.train_controller.failure_policy import install_failure_policy
 
     install_failure_policy()
@@ -34,7 +34,7 @@ def watch_trainers(module: Any) -> None:
 
 
 def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
-    """Raises what fit() raises, JobRefused instead of a wait without end, or that the run is another's."""
+    """Raises what fit() raises; JobRefused instead of waiting forever; or AttemptFailed if the run is another's."""
     from railhead.driver.train_controller.failure_policy import build_failure
     from railhead.driver.trainers.users import make_ready
 
@@ -66,7 +66,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
 
 
 def _wait_until_heard(spool: Spool, number: int) -> None:
-    """The ranks' last lines come through this process: it must not end before them."""
+    """The ranks' last lines pass through this process: it must not exit before they do."""
     deadline = time.monotonic() + HEARD_TIMEOUT
     while spool.read_heard() < number and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -1,7 +1,7 @@
-"""What is put into Ray in the user's script, by sitecustomize: as soon as the script imports it, not before.
+"""Hooks that sitecustomize installs in Ray in the user's script: as soon as the script imports Ray, not before.
 
 `ray.init()` finds the pod's own Ray node, and fit() of Ray Train's trainers is watched
-(`script.fit`). The script needs no word of it.
+(`script.fit`). The script needs no change for this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Action = Callable[[Any], None]
 
 
 class AfterImport(MetaPathFinder):
-    """Does something with a module right after its import."""
+    """Runs an action on a module right after its import."""
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
         self._actions = dict(actions)
@@ -39,7 +39,7 @@ class AfterImport(MetaPathFinder):
 
 
 def _follow(loader: Any, action: Action) -> None:
-    """For one load: the loader is the module's own and nobody else's."""
+    """For a single load: the loader belongs to this module alone."""
     original = loader.exec_module
 
     def exec_module(module: Any) -> None:
@@ -58,7 +58,7 @@ def install_hooks() -> None:
 
 
 def use_own_node(ray: Any) -> None:
-    """Several Ray nodes may live on one machine, and Ray would have to guess."""
+    """Several Ray nodes may run on one machine, and Ray would have to guess."""
     original = ray.init
 
     @functools.wraps(original)

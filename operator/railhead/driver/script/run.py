@@ -1,7 +1,7 @@
-"""Runs the user's script as a child in the head pod, from its start to the attempt's ending.
+"""Runs the user's script as a child process in the head pod, from its start to the attempt's ending.
 
-Its output is ours, line by line. What happens inside it is told by `script.hooks` through
-the spool; the exit code alone says little.
+Copies its output to ours, line by line. `script.hooks` reports through the spool what happens
+inside it; the exit code alone tells little.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.user_code.path import find_working_folder
 
-SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, so that sitecustomize knows it
+SCRIPT = "RAILHEAD_SCRIPT"  # in the script's environment, for sitecustomize to recognise it
 NOT_USABLE = "EntrypointNotUsable"
 LOOK_INTERVAL = 0.1  # seconds
-OUTPUT_TIMEOUT = 5.0  # for what the script left running and that keeps its output open
+OUTPUT_TIMEOUT = 5.0  # for processes that the script left running and that keep its output open
 LAST_LINES_TIMEOUT, LAST_LINES_TIMEOUT_OF_FAILURE = 5.0, 1.0
-WORDS = 12  # lines of standard error that a message may quote
+QUOTED_LINES = 12  # of standard error, that a message may quote
 LINE_LIMIT = 65536
 
 
 @dataclass(frozen=True)
 class ScriptHost:
-    """What the script needs of the head: `adopt` ends it with the head, `wait_for_ranks` waits for their last lines."""
+    """What the script needs from the head: `adopt` ties it to the head, `wait_for_ranks` waits for their last lines."""
 
     adopt: Callable[[subprocess.Popen[bytes]], None]
     wait_for_ranks: Callable[..., bool]
@@ -80,7 +80,7 @@ def find_missing_file(entrypoint: list[str], folder: str) -> str:
 
 
 def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
-    """As far as can be known before Ray is up. Raises JobRefused."""
+    """Checks what can be checked before Ray is up. Raises JobRefused."""
     folder = find_working_folder(environment)
     missing = find_missing_file(job.entrypoint, folder)
     if missing:
@@ -92,7 +92,7 @@ def check_script(job: JobInput, environment: Mapping[str, str]) -> None:
 def run_script(
     job: JobInput, pod: Pod, *, offer: RunSettings, spool: Spool, host: ScriptHost, log: Callable[[str], None]
 ) -> Ending:
-    """To be called when Ray's head listens. Raises JobRefused."""
+    """Call once Ray's head listens. Raises JobRefused."""
     command = build_command(job.entrypoint)
     environment = build_environment(os.environ, pod=pod, offer=offer)
     try:
@@ -101,18 +101,19 @@ def run_script(
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
     host.adopt(child)
-    log(f"the script runs: {' '.join(job.entrypoint)[:500]}")
-    words: deque[str] = deque(maxlen=WORDS)
-    pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", words)]
+    log(f"running the script: {' '.join(job.entrypoint)[:500]}")
+    last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
+    pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
     _wait(child, spool, host)
     for pump in pumps:
         pump.join(OUTPUT_TIMEOUT)
     kill_group(child)
-    return decide_ending(child.returncode, fit=spool.read_fit(), failure=spool.read_failure(), words=list(words))
+    failure = spool.read_failure()
+    return decide_ending(child.returncode, fit=spool.read_fit(), failure=failure, last_lines=list(last_lines))
 
 
 def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> None:
-    """Until it ends. After each fit() the script waits for us to have heard the ranks' last lines."""
+    """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
     heard = 0
     while child.poll() is None:
         fit = spool.read_fit()
@@ -124,16 +125,18 @@ def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> Non
         time.sleep(LOOK_INTERVAL)
 
 
-def _start_pump(stream: Optional[IO[bytes]], name: str, words: Optional[deque[str]]) -> threading.Thread:
-    thread = threading.Thread(target=_pump, args=(stream, name, words), daemon=True)
+def _start_pump(stream: Optional[IO[bytes]], name: str, last_lines: Optional[deque[str]]) -> threading.Thread:
+    thread = threading.Thread(target=_pump, args=(stream, name, last_lines), daemon=True)
     thread.start()
     return thread
 
 
-def _pump(stream: Any, name: str, words: Optional[deque[str]]) -> None:
+def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
     with stream:
         for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
             line = raw.decode(errors="replace")
-            getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
-            if words is not None and line.strip():
-                words.append(line.rstrip())
+            getattr(sys, name).write(line if line.endswith("
+") else line + "
+")
+            if last_lines is not None and line.strip():
+                last_lines.append(line.rstrip())

@@ -1,1 +1,1 @@
-"""The run's storage, as seen before training."""
+"""The run's storage, before training."""

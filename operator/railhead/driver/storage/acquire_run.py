@@ -1,4 +1,4 @@
-"""The run becomes this attempt's, right before fit(): the fence first, then what Ray is going to read is made whole."""
+"""Acquires the run for this attempt, right before fit(): first the fence, then repairs what Ray is going to read."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from railhead.driver.storage.snapshot import FILE, write_snapshot
 
 @dataclass(frozen=True)
 class Restored:
-    """Attributes: the name of the checkpoint that the run goes on from, or None; what was wrong, or None."""
+    """Attributes: the name of the checkpoint that the run resumes from, or None; what was wrong, or None."""
 
     latest: Optional[str]
     warning: Optional[RunWarning]
 
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
-    """By the trainer's own RunConfig; written for the callbacks. Raises Fenced, JobRefused or Unreachable."""
-    # A run of another name or path is known to the job for this fit() only, and may be a new one each time.
+    """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced, JobRefused or Unreachable."""
+    # The job knows a run with another name or path for this fit() only; it may be a new one each time.
     is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     commits = pod.checkpoint_index + 1 if is_own else 0
     known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
     form = find_form()
 
-    def ask() -> tuple[Claim, Restored]:
+    def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
         return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
 
-    claim, restored = call_storage(run_config.storage_path, ask)
+    claim, restored = call_storage(run_config.storage_path, acquire)
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)
@@ -56,7 +56,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
 
 
 def check_initial(uri: str) -> None:
-    """Raises JobRefused or Unreachable when a job cannot begin from this checkpoint."""
+    """Raises JobRefused or Unreachable when a job cannot start from this checkpoint."""
 
     def measure() -> Size:
         from ray.train import Checkpoint
@@ -67,13 +67,13 @@ def check_initial(uri: str) -> None:
     if not call_storage(uri, measure, field="spec.resumeFrom").files:
         raise JobRefused(
             "ResumeFromNotFound",
-            f"spec.resumeFrom {uri}: there is no checkpoint, the folder is missing or empty as the head pod sees it; "
-            "look at the name, and at run.storageVolume when it is a path",
+            f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "
+            "check the name, and run.storageVolume if it is a path",
         )
 
 
 def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Restored:
-    """To be called behind the fence. `commits`: how many the status knows of. Raises JobRefused when none is left."""
+    """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
     found = examine(folder, known=known)
     if found.snapshot is None:
         return _start_from_scratch(folder, found, commits=commits)
@@ -83,7 +83,7 @@ def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], comm
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
         keep_copy(folder, text, sizes=copy.sizes)
-    return Restored(found.snapshot.latest, _warn(found, f"the run goes on from {found.snapshot.latest}"))
+    return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
 
 
 def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Restored:
@@ -91,14 +91,14 @@ def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Res
         what = found.damage.text if found.damage else f"{FILE} is gone"
         raise JobRefused(
             "CheckpointsLost",
-            f"run.storagePath: {what}, and no other checkpoint of the {commits} that were committed is whole; training "
-            "does not begin anew by itself: bring the run's folder back, or delete the job and apply it again",
+            f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does not "
+            "restart training from scratch by itself: restore the run's folder, or delete the job and apply it again",
         )
     data = folder.read(FILE)
-    if data is not None and found.damage:  # Ray would raise at it
+    if data is not None and found.damage:  # Ray would raise on it
         folder.write(UNREADABLE, data)
         folder.delete(FILE)
-    return Restored(None, _warn(found, "no checkpoint is known, so training begins anew"))
+    return Restored(None, _warn(found, "no checkpoint is known, so training starts from scratch"))
 
 
 def _warn(found: Found, then: str) -> Optional[RunWarning]:

@@ -1,4 +1,4 @@
-"""A question to the storage: bounded in time, and its errors in the user's words."""
+"""Calls to the storage: bounded in time, with errors translated for the user."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from railhead.driver.storage.error_messages import explain_error, is_passing
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
-CHECK_TIMEOUT = 90.0  # seconds; file systems try again by themselves, some for a quarter of an hour
+CHECK_TIMEOUT = 90.0  # seconds; file systems retry by themselves, some for a quarter of an hour
 
 T = TypeVar("T")
 
 
 def call_storage(storage_path: str, question: Callable[[], T], *, field: str = "run.storagePath") -> T:
-    """Raises JobRefused or Unreachable, with the field's name; what we have found out ourselves passes."""
+    """Raises JobRefused or Unreachable, with the field's name; `question`'s own AttemptFailed propagates unchanged."""
     try:
         return _run_bounded(question)
     except AttemptFailed:
         raise
     except TimeoutError:
-        told = f"{field} {storage_path} cannot be reached: no answer within {CHECK_TIMEOUT:.0f} s"
-        raise Unreachable(UNREACHABLE, told) from None
+        message = f"{field} {storage_path} cannot be reached: no response within {CHECK_TIMEOUT:.0f} s"
+        raise Unreachable(UNREACHABLE, message) from None
     except Exception as error:
         text = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:TEXT_LIMIT]
-        told = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
+        message = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
         if is_passing(error):
-            raise Unreachable(UNREACHABLE, told) from error
-        raise JobRefused("StorageRefused", told) from error
+            raise Unreachable(UNREACHABLE, message) from error
+        raise JobRefused("StorageRefused", message) from error
 
 
 def _run_bounded(question: Callable[[], T]) -> T:
-    """Raises TimeoutError; a thread that hangs in a file system ends with the process."""
+    """Raises TimeoutError; a thread that hangs in a file system dies with the process."""
     results: queue.SimpleQueue[Union[tuple[T, None], tuple[None, Exception]]] = queue.SimpleQueue()
 
     def run() -> None:

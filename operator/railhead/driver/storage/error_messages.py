@@ -1,6 +1,6 @@
-"""What a storage's error means for the user: whose fault it is, and what to do. Pure.
+"""What a storage error means for the user: whose fault it is, and what to do. Pure.
 
-The texts are those of Arrow's C++ file systems, which Ray Train writes with; they have no codes.
+The texts come from Arrow's C++ file systems, which Ray Train writes with; they carry no error codes.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Mapping
 
 from railhead.driver.describe import read_text
 
-# The server did not answer, or answered that it cannot now: another try may succeed.
+# The server did not respond, or responded that it currently cannot serve: a retry may succeed.
 _UNREACHABLE = re.compile(
     "NETWORK_CONNECTION|curlCode|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|INTERNAL_FAILURE"
     "|HTTP status 5[0-9][0-9]|Connection (refused|reset)|Could not resolve|timed? ?out|kUnavailable|UNAVAILABLE"
     "|EHOSTUNREACH|ENETUNREACH|Stale file handle|Input/output error",
     re.IGNORECASE,
 )
-# What another try cannot mend, although it may speak of a server.
+# What a retry cannot fix, although the text may mention a server.
 _REFUSED = re.compile(
     "ACCESS_DENIED|INVALID_ACCESS_KEY|SIGNATURE|NO_SUCH_BUCKET|not found|HTTP status (400|401|403|404)"
     "|PermissionDenied|Permission denied|Unauthorized|Forbidden",
@@ -29,7 +29,7 @@ _NOT_BUILT = re.compile(
 )
 _NO_HADOOP = re.compile("libjvm|libhdfs|HADOOP_HOME|CLASSPATH", re.IGNORECASE)
 _SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|SAS|CONNECTION_STRING", re.IGNORECASE)
-SHORTEST_SECRET = 8  # characters; anything shorter is more likely a word of the message
+SHORTEST_SECRET = 8  # characters; anything shorter is more likely an ordinary word in the message
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -40,7 +40,7 @@ _CREDENTIALS = {
 }
 
 
-# A disk that is full, a mount that is being brought back, a server that is away.
+# A full disk, a mount that is being restored, an unreachable server.
 _PASSING_CODES = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
     | {errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
@@ -48,7 +48,7 @@ _PASSING_CODES = frozenset(
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether another try may end differently: for storage and datasets alike."""
+    """Whether a retry may succeed: for storage and datasets alike."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if "RayTaskError" in names:
         cause = getattr(error, "cause", None)
@@ -59,25 +59,25 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_unreachable(text: str) -> bool:
-    """Whether a storage says that it cannot answer now."""
+    """Whether the storage reports that it currently cannot serve requests."""
     return bool(_UNREACHABLE.search(text)) and not _REFUSED.search(text)
 
 
 def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "run.storagePath") -> str:
-    """A sentence that begins with the field; `pyarrow` is the version that the image has."""
+    """A sentence that begins with the field; `pyarrow` is the image's version."""
     scheme = find_scheme(storage_path)
     begin = f"{field} {storage_path}"
     if scheme in ("hdfs", "viewfs") and _NO_HADOOP.search(text):
         need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
         return f"{begin}: spec.image lacks what {scheme}:// needs: {need}: {text}"
     if scheme and _NOT_BUILT.search(text):
-        return f"{begin}: pyarrow {pyarrow} of spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
+        return f"{begin}: pyarrow {pyarrow} in spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
     if is_unreachable(text):
         return f"{begin} cannot be reached: {text}"
     advice = ""
     if scheme and _REFUSED.search(text):
         names = _CREDENTIALS.get(scheme, "its credentials")
-        advice = f"; look at the name, and at what spec.envFrom gives the pods ({names})"
+        advice = f"; check the name, and the credentials that spec.envFrom gives the pods ({names})"
     return f"{begin} cannot be {'written' if field == 'run.storagePath' else 'read'}: {text}{advice}"
 
 
@@ -88,7 +88,7 @@ def find_scheme(storage_path: str) -> str:
 
 
 def redact(text: str, environment: Mapping[str, str]) -> str:
-    """The text without the values of variables whose names speak of credentials."""
+    """The text without the values of variables whose names suggest credentials."""
     secrets = {
         value.strip()
         for name, value in environment.items()

@@ -1,15 +1,15 @@
-"""Who may write into a run's folder: a later attempt shuts out the earlier ones, which may go on running.
+"""Who may write to a run's folder: a later attempt fences off earlier ones, which may still be running.
 
-A head on a node that does not answer may live on beside its successor. So every driver
-leaves its claim in the run's folder before fit(), and looks at it before each commit and each
-deletion (`train_controller.fence`). Nothing here needs a clock or a lock of the storage:
+A head on an unresponsive node may keep running next to its successor. So every driver
+writes its claim to the run's folder before fit(), and checks it before each commit and each
+deletion (`train_controller.fence`). This needs neither a clock nor a lock in the storage:
 
 - Claims have a total order. Within a job the attempt decides; a job that finds the claim of
-  another one, of the same `run.name`, takes over with the next turn.
-- Each claim is a file of its own, so none overwrites another, and a driver looks at all of
-  them after it has written its own. Of two that begin at once, one sees the other.
-- The highest is also written into one file, which is all that is read later. A driver that
-  finds a lower one there, from a slow start, looks at all claims and puts its own back.
+  another job with the same `run.name` takes over with the next turn.
+- Each claim is a separate file, so none overwrites another, and a driver reads all of
+  them after it has written its own. If two start at once, at least one sees the other.
+- The highest is also written to one file, the only one read later. A driver that finds a lower
+  claim there, from a slow start, reads all claims and writes its own back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLAIM = re.compile(r"(\d{1,9})\.([0-9A-Za-z-]{1,64})\.(\d{1,9})")
 
 @dataclass(frozen=True)
 class Claim:
-    """One attempt's. `turn` counts the jobs that have had the run, from 1; `uid` is the job's."""
+    """One attempt's claim. `turn` counts the jobs that have owned the run, from 1; `uid` is the job's."""
 
     turn: int
     uid: str
@@ -49,7 +49,7 @@ class Claim:
 
 
 def take_run(folder: RunFolder, *, uid: str, attempt: int) -> Claim:
-    """Raises Fenced or JobRefused when the run is another's."""
+    """Raises Fenced or JobRefused when the run belongs to another."""
     before = list_claims(folder)
     own = [claim.turn for claim in before if claim.uid == uid]
     claim = Claim(max(own) if own else 1 + max((c.turn for c in before), default=0), uid, attempt)
@@ -61,13 +61,13 @@ def take_run(folder: RunFolder, *, uid: str, attempt: int) -> Claim:
 
 
 def look(folder: RunFolder, claim: Claim) -> None:
-    """One small read. Raises Fenced or JobRefused when the run is another's by now."""
+    """One small read. Raises Fenced or JobRefused when the run now belongs to another."""
     data = folder.read(FENCE)
     if data == str(claim).encode():
         return
     found = Claim.parse(data.decode(errors="replace")) if data else None
     refuse_below(claim, [found] if found else [])
-    refuse_below(claim, list_claims(folder))  # it may be just being written
+    refuse_below(claim, list_claims(folder))  # it may be in the middle of being written
     folder.write(FENCE, str(claim).encode())
 
 
@@ -80,11 +80,11 @@ def refuse_below(claim: Claim, others: Iterable[Claim]) -> None:
     if any(other.uid == claim.uid for other in above):
         newest = max(other.attempt for other in above if other.uid == claim.uid)
         raise Fenced(
-            f"attempt {newest} has taken over the run; attempt {claim.attempt} commits and deletes nothing more"
+            f"attempt {newest} has taken over the run; attempt {claim.attempt} no longer commits or deletes anything"
         )
     if above:
         raise JobRefused(
             "RunTakenOver",
-            f"run.name: another TrainJob (uid {above[0].uid}) has the same run.name and run.storagePath and began "
-            "later; this one commits and deletes nothing more; give one of them another run.name",
+            f"run.name: another TrainJob (uid {above[0].uid}) has the same run.name and run.storagePath and started "
+            "later; this one no longer commits or deletes anything; give one of them another run.name",
         )

@@ -1,6 +1,6 @@
-"""The run's storage before training: can it be written, and is there a checkpoint to go on from?
+"""The run's storage before training: can it be written, and is there a checkpoint to resume from?
 
-Reads Ray's snapshot only to tell the user where the run goes on; what counts is found behind the fence (`claim`).
+Reads Ray's snapshot only to report where the run resumes; `acquire_run` decides it, behind the fence.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _check_path(folder: str) -> str:
 
 
 def _check_uri(storage_path: str, run_name: str) -> str:
-    """By the very class that Ray Train writes with: it leaves its marker file in the folder."""
+    """Uses the very class that Ray Train writes with: it leaves its marker file in the folder."""
     from ray.train.v2._internal.execution.storage import StorageContext
 
     context = StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
@@ -59,7 +59,7 @@ def _check_uri(storage_path: str, run_name: str) -> str:
 
 
 def find_latest(snapshot: str) -> Optional[str]:
-    """The folder name of the latest checkpoint; what makes no sense is mended behind the fence (`claim`)."""
+    """The folder name of the latest checkpoint; `acquire_run` repairs an unreadable snapshot, behind the fence."""
     try:
         return parse_snapshot(snapshot).latest
     except SnapshotUnreadable:

@@ -1,4 +1,4 @@
-"""The form of the snapshot that the installed Ray reads and writes; asked of its own class."""
+"""The snapshot format that the installed Ray reads and writes; derived from Ray's own class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Form:
-    """Of the snapshot, as the installed Ray reads and writes it."""
+    """The snapshot's format, as the installed Ray reads and writes it."""
 
     fields: frozenset[str]
     ray_version: str

@@ -1,10 +1,10 @@
-"""Before Ray reads the run's snapshot: is it whole, and is all there that it names? Else what is left, and the words.
+"""Before Ray reads the run's snapshot: is it intact, and does everything it names exist? If not, what is left, and why.
 
-Ray itself would raise at a file that was cut off and at a folder that is gone, in an actor, for
-ever. A checkpoint is committed when all its files are there, and its files go only after it has
-gone from the snapshot; so whatever is missing was lost. Beside the snapshot lies a copy of ours,
-written after each commit (`keep_copy`), with what each checkpoint measured then: Ray writes its
-own in place, so that a crash may leave half of it.
+Ray itself would raise on a truncated file and on a missing folder, in an actor, at every attempt.
+A checkpoint is committed when all its files exist, and its files are deleted only after it has been
+removed from the snapshot; so whatever is missing was lost. Next to the snapshot we keep a copy,
+written after each commit (`keep_copy`), with the size of each checkpoint at that time: Ray writes its
+own in place, so a crash may leave half of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOKS_AT_A_TIME = 16
 
 @dataclass(frozen=True)
 class Damage:
-    """What is wrong: a CamelCase word and the beginning of a sentence."""
+    """What is wrong: a CamelCase reason and the beginning of a sentence."""
 
     reason: str
     text: str
@@ -33,7 +33,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Found:
-    """Attributes: what the run goes on from, None for nothing; what is wrong, None when all is well."""
+    """Attributes: what the run resumes from, None for nothing; what is wrong, None if there is no problem."""
 
     snapshot: Optional[Snapshot]
     damage: Optional[Damage]
@@ -48,7 +48,7 @@ class Copy:
 
 
 def examine(folder: RunFolder, *, known: Mapping[str, int]) -> Found:
-    """Changes nothing. `known`: names of checkpoints that the status tells of, with their index."""
+    """Changes nothing. `known`: names of the checkpoints in the status, with their index."""
     copy = read_copy(folder)
     data = folder.read(FILE)
     if data is None and copy.snapshot is None and not known:
@@ -78,7 +78,7 @@ def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[Damag
 
 
 class _Measures:
-    """What is there now, asked once of each name: a run may keep hundreds, and a storage be far away."""
+    """What exists now, measured once per name: a run may keep hundreds, and the storage may be far away."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -94,14 +94,14 @@ class _Measures:
 
 
 def _find_damage(snapshot: Snapshot, sizes: Mapping[str, Size], there: _Measures) -> Optional[Damage]:
-    """Of the newest checkpoint, if there is any; else of another one."""
+    """That of the newest checkpoint if it is damaged, else of another one."""
     newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
     problems = [(entry.name, _explain(entry.name, sizes, there)) for entry in newest_first]
     found = [(name, problem) for name, problem in problems if problem]
     if not found:
         return None
     name, problem = found[0]
-    more = f", and {len(found) - 1} more are damaged" if len(found) > 1 else ""
+    more = f" ({len(found) - 1} more damaged)" if len(found) > 1 else ""
     is_missing = problem == _NOTHING
     return Damage(CHECKPOINT_MISSING if is_missing else CHECKPOINT_INCOMPLETE, f"checkpoint {name} {problem}{more}")
 
@@ -110,26 +110,26 @@ _NOTHING = "is gone or empty"
 
 
 def _explain(name: str, sizes: Mapping[str, Size], there: _Measures) -> str:
-    """Why it is not whole, or an empty string. More than there was at its commit is no damage."""
+    """Why it is not intact, or an empty string. More files or bytes than at its commit are no damage."""
     found, wanted = there.find(name), sizes.get(name)
     if not found.files:
         return _NOTHING
     if wanted is None or (found.files >= wanted.files and found.bytes >= wanted.bytes):
         return ""
     return (
-        f"is not complete ({found.files} files of {found.bytes} bytes; it was committed with {wanted.files} files of "
+        f"is incomplete ({found.files} files, {found.bytes} bytes; it was committed with {wanted.files} files, "
         f"{wanted.bytes} bytes)"
     )
 
 
 def _from_status(known: Mapping[str, int]) -> Snapshot:
-    """Nothing but the names, when both files are lost."""
+    """Only the names, for when both files are lost."""
     entries = tuple(Entry(name, {}, index) for name, index in sorted(known.items(), key=lambda item: item[1]))
     return Snapshot(entries, entries[-1].name if entries else None, reports=entries[-1].report + 1 if entries else 0)
 
 
 def read_copy(folder: RunFolder) -> Copy:
-    """Without anything when there is none, or none that makes sense."""
+    """Empty when there is no copy, or it cannot be parsed."""
     try:
         values = json.loads(folder.read(COPY) or b"")
         sizes = {str(name): Size(int(size[0]), int(size[1])) for name, size in values["sizes"].items()}
@@ -139,10 +139,10 @@ def read_copy(folder: RunFolder) -> Copy:
 
 
 def keep_copy(folder: RunFolder, text: str, *, sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """Beside Ray's snapshot of this text. Measures the checkpoints that are new; returns the sizes of all."""
+    """Writes the copy of Ray's snapshot `text`. Measures the checkpoints that are new; returns the sizes of all."""
     snapshot = parse_snapshot(text)
     names = snapshot.names
-    again = {name for name in names if names.count(name) > 1}  # written over by a later commit
+    again = {name for name in names if names.count(name) > 1}  # overwritten by a later commit
     measured = {name: sizes.get(name) or folder.measure(name) for name in names if name not in again}
     plain = {name: [size.files, size.bytes] for name, size in measured.items()}
     folder.replace(COPY, json.dumps({"snapshot": json.loads(text), "sizes": plain}).encode())

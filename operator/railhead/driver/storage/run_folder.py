@@ -1,4 +1,4 @@
-"""The run's folder, on the very file system that Ray Train writes it with: small files of ours and of Ray's.
+"""The run's folder, on the very file system that Ray Train writes with: small files of ours and of Ray's.
 
 Everything here may block for as long as the storage does, and raises what pyarrow raises.
 """
@@ -14,7 +14,7 @@ OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
 
 @dataclass(frozen=True)
 class Size:
-    """Of a folder with all that is below it."""
+    """Of a folder, including everything below it."""
 
     files: int
     bytes: int
@@ -39,14 +39,14 @@ class RunFolder:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """In place: on a network file system whoever opens the file next sees it, whatever the folder's caches say."""
+        """In place: on a network file system the next reader sees the new content, whatever directory caches say."""
         path = self.find(name)
         self.filesystem.create_dir(PurePath(path).parent.as_posix(), recursive=True)
         with self.filesystem.open_output_stream(path) as stream:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Never half of it: object stores take a file as a whole, and a path is renamed to."""
+        """Atomic: object stores write whole files, and on a path this renames a temporary file."""
         if self.filesystem.type_name != "local":
             self.write(name, data)
             return
@@ -61,7 +61,7 @@ class RunFolder:
         return [info.base_name for info in self._look(name, recursive=False)]
 
     def measure(self, name: str) -> Size:
-        """Without files it is 0, 0, whether there is such a folder or not."""
+        """0, 0 without files, whether the folder exists or not."""
         from pyarrow.fs import FileType
 
         sizes = [info.size or 0 for info in self._look(name, recursive=True) if info.type == FileType.File]
@@ -77,14 +77,14 @@ class RunFolder:
 
 
 def forget_listings(filesystem: Any) -> None:
-    """A user's own file system may be one of fsspec's, which keep what they once saw in a folder."""
+    """A user's own file system may come from fsspec, whose file systems cache folder listings."""
     forget = getattr(getattr(getattr(filesystem, "handler", None), "fs", None), "invalidate_cache", None)
     if forget is not None:
         forget()
 
 
 def open_run_folder(run_config: Any) -> RunFolder:
-    """By Ray Train's RunConfig, as fit() will do it."""
+    """From Ray Train's RunConfig, in the same way as fit()."""
     from ray.train.v2._internal.execution.storage import get_fs_and_path
 
     filesystem, path = get_fs_and_path(run_config.storage_path, run_config.storage_filesystem)

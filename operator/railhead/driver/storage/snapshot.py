@@ -1,9 +1,9 @@
-"""Ray Train's `checkpoint_manager_snapshot.json` as a value: each known form is read, the installed one written. Pure.
+"""Ray Train's `checkpoint_manager_snapshot.json` as a value: reads all known formats, writes the installed Ray's. Pure.
 
-The forms only grew. That of 2.52 has the checkpoints and the latest of them; that of 2.55 also
-the number of each report, the validations that are not done and the names of those that are;
-that of 2.60 two more kinds of those. What an older form lacks is filled in as Ray would have had
-it then, so that a run goes on with a newer Ray too, or an older one; Ray itself refuses that.
+The formats only grew. That of 2.52 has the checkpoints and the latest of them; 2.55 adds the number
+of each report, the pending validations and the names of the validated checkpoints; 2.60 adds two
+more kinds of those. What an older format lacks is filled in as that Ray would have had it,
+so a run can resume with a newer Ray, or an older one; Ray itself rejects that.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Snapshot:
     Attributes:
         entries: in Ray's order, the worst one first.
         latest: name of the newest one, or None.
-        pending: names of those whose validation is not done, with what is wanted of it.
-        checked: names by how their validation ended, under Ray's own keys.
+        pending: names of those whose validation is pending, with its spec.
+        checked: names by the outcome of their validation, under Ray's own keys.
         reports: how many there were.
-        fields: the keys of the form that it was read from.
+        fields: the keys of the format that it was read from.
     """
 
     entries: tuple[Entry, ...]
@@ -61,7 +61,7 @@ class Snapshot:
         return [entry.name for entry in self.entries]
 
     def keep(self, names: Collection[str]) -> Snapshot:
-        """Without the others. The newest of those that are left is the latest."""
+        """Drops the others. If the latest was dropped, the newest of the remaining ones is the latest."""
         entries = tuple(entry for entry in self.entries if entry.name in names)
         newest = max(entries, key=lambda entry: entry.report, default=None)
         latest = self.latest if self.latest in names else newest.name if newest else None
@@ -81,7 +81,7 @@ def _parse(values: dict[str, Any]) -> Snapshot:
     results = values["checkpoint_results"]
     numbers = values.get("checkpoint_report_indices") or range(len(results))
     if len(numbers) != len(results):
-        raise ValueError("as many reports as checkpoints were expected")
+        raise ValueError(f"{len(numbers)} report indices for {len(results)} checkpoints")
     entries = tuple(_parse_entry(each, number) for each, number in zip(results, numbers))
     latest = values.get("latest_checkpoint_result")
     if latest is not None and latest["checkpoint_dir_name"] not in {entry.name for entry in entries}:
@@ -100,12 +100,12 @@ def _parse(values: dict[str, Any]) -> Snapshot:
 def _parse_entry(values: dict[str, Any], number: Any) -> Entry:
     name = values["checkpoint_dir_name"]
     if not isinstance(name, str) or not name or not isinstance(values["metrics"], dict):
-        raise ValueError(f"a checkpoint makes no sense: {values}")
+        raise ValueError(f"a checkpoint entry is malformed: {values}")
     return Entry(name, values["metrics"], int(number))
 
 
 def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: str) -> str:
-    """In the form with these keys. A key that is not known here is left to Ray's own default."""
+    """In the format with these keys. A key unknown here is left to Ray's default."""
     known = {entry.name: entry for entry in snapshot.entries}
     pending = [(known[name], spec) for name, spec in snapshot.pending if name in known]
     values: dict[str, Any] = {

@@ -1,1 +1,1 @@
-"""Inside Ray Train's controller: our callback, failure policy and scaling policy, and what they decide by."""
+"""Inside Ray Train's controller: our callbacks, failure policy and scaling policy, and the logic behind them."""

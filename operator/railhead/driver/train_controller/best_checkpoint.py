@@ -1,4 +1,4 @@
-"""Which of the checkpoints that Ray keeps has the best score; a report without one never wins. Pure."""
+"""Which of the checkpoints that Ray keeps has the best score; a report without a score never wins. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ranking:
     Attributes:
         attribute: CheckpointConfig's checkpoint_score_attribute.
         order: "min" or "max".
-        kept: folder name and metrics of each checkpoint; of equal scores the later one comes later.
+        kept: folder name and metrics of each checkpoint; on equal scores the later checkpoint comes later.
     """
 
     attribute: str
@@ -28,7 +28,7 @@ class Ranking:
 
 
 def find_score(metrics: Mapping[str, Any], attribute: str) -> Optional[float]:
-    """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None for none and for NaN."""
+    """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
     value = _find_value(metrics, attribute)
     if not isinstance(value, numbers.Real):
         return None
@@ -50,8 +50,8 @@ def _find_value(metrics: Mapping[str, Any], name: str) -> Any:
 def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) -> Checkpoint:
     """The best one, or NO_CHECKPOINT.
 
-    Of equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no number
-    and is passed over.
+    On equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no index
+    and is skipped.
     """
     sign = -1.0 if ranking.order == "min" else 1.0
     best: Optional[tuple[float, str, Mapping[str, Any]]] = None
@@ -73,8 +73,8 @@ def find_best(ranking: Ranking, commits: Mapping[str, Commit], *, run_uri: str) 
 
 
 def explain_missing_score(name: str, ranking: Ranking) -> str:
-    """What a user must know when a checkpoint was reported without the metric that ranks it."""
+    """The warning for a checkpoint that was reported without the metric that ranks it."""
     return (
         f"{name} was reported without a number in {ranking.attribute!r} (run.checkpoint.scoreAttribute): "
-        "it ranks behind all that have one; report the metric with each checkpoint"
+        "it ranks behind all checkpoints that have one; report the metric with each checkpoint"
     )

@@ -1,6 +1,6 @@
-"""Our callback in Ray Train's controller: tells the spool what happens. Never blocks, never raises.
+"""Our callback in Ray Train's controller: writes progress to the spool. Never blocks, never raises.
 
-Named in RAY_TRAIN_CALLBACKS, so it needs no word in the user's code. Ray makes it in the
+Named in RAY_TRAIN_CALLBACKS, so the user's code need not mention it. Ray creates it in the
 driver and pickles it into the controller. An exception here would end the run.
 """
 
@@ -39,7 +39,7 @@ def never_raises(method: _F) -> _F:
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            print(f"railhead: progress could not be noted: {error!r}", file=sys.stderr, flush=True)
+            print(f"railhead: cannot record progress: {error!r}", file=sys.stderr, flush=True)
             return None
 
     return guarded  # type: ignore[return-value]
@@ -74,7 +74,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._manager = ray_checkpoints.find_manager(worker_group)
         if self._manager is not None:
             ray_checkpoints.repair_scores(self._manager)
-            self._take_up_untold_commit()
+            self._record_unreported_commit()
         self._change(self._with_best(replace(self._progress, processes=processes)))
 
     @never_raises
@@ -100,14 +100,14 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
             self._warn_of_missing_score(name)
         self._change(progress)
 
-    def _take_up_untold_commit(self) -> None:
+    def _record_unreported_commit(self) -> None:
         """The last attempt may have died between its last commit and the report of it.
 
-        That commit is told now, under the next number, so that no number is used twice and it may be the best. So is an
-        older one that this attempt has fallen back to: the newest known number must name what the run goes on from.
+        Records that commit now, under the next index, so that no index is used twice and it can be the best. Likewise
+        an older one that this attempt fell back to: the newest known index must name what the run resumes from.
         """
         if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
-            return  # in the first attempt it is another job's, of the same run.name
+            return  # in the first attempt it belongs to another job with the same run.name
         latest = ray_checkpoints.find_latest(self._manager)
         if latest is None:
             return
@@ -135,7 +135,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         return replace(progress, best_checkpoint=find_best(ranking, self._commits, run_uri=self._run_uri))
 
     def _warn_of_missing_score(self, name: str) -> None:
-        """Once: it is likely to be so with every report."""
+        """Once: every report is likely to lack it."""
         ranking = self._ranking
         if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
             self._has_warned = True

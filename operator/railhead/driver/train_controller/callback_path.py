@@ -1,7 +1,7 @@
-"""Where our callbacks are, for RAY_TRAIN_CALLBACKS; apart, because their modules import Ray Train."""
+"""Import paths of our callbacks, for RAY_TRAIN_CALLBACKS; a separate module, because theirs import Ray Train."""
 
 CALLBACKS = (
-    "railhead.driver.train_controller.fence.FenceCallback",  # first: nothing of a run that is another's
+    "railhead.driver.train_controller.fence.FenceCallback",  # first: touch nothing in a run that belongs to another
     "railhead.driver.train_controller.callback.ProgressCallback",
     "railhead.driver.train_controller.shared_storage.SharedStorageCallback",
     "railhead.driver.train_controller.returns.ReturnsCallback",

@@ -1,8 +1,8 @@
 """How many workers an elastic group starts with, and when it is resized. Pure.
 
-A resize ends the group and begins it anew from the last checkpoint, so the only moment at
-which it costs nothing is right after a commit. A group that lost a worker begins again at
-once with what is left.
+A resize restarts the group from the last checkpoint, so the only moment at which it costs
+nothing is right after a commit. A group that lost a worker restarts at once with the
+workers that are left.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class Bounds:
     """In Ray Train workers and seconds.
 
     Attributes:
-        least, most: of the group.
-        desired: how many the first start waits for.
-        per_pod: workers of one Ray node.
+        least, most: bounds of the group's size.
+        desired: how many workers the first start waits for.
+        per_pod: workers per Ray node.
         start_wait: how long the first start waits for `desired`.
-        resize_interval: how long a group runs at least before it is resized.
+        resize_interval: how long a group runs, at least, before it is resized.
     """
 
     least: int
@@ -32,7 +32,7 @@ class Bounds:
 
     @staticmethod
     def from_job(scaling: Mapping[str, Any], *, worker_pods: Optional[int]) -> Bounds:
-        """`scaling`: of the job's input; `worker_pods`: wanted at this start, None = all."""
+        """`scaling`: from the job's input; `worker_pods`: desired at this start, None = all."""
         per_pod = int(scaling["workersPerPod"])
         most = int(scaling["maxWorkers"])
         return Bounds(
@@ -46,7 +46,7 @@ class Bounds:
 
 
 def decide_start(bounds: Bounds, *, nodes: int, waited: float, has_run: bool) -> Optional[int]:
-    """The size of a group that does not run, or None to wait. `nodes`: live worker nodes; `waited`: seconds."""
+    """The size of a group that is not running, or None to wait. `nodes`: live worker nodes; `waited`: seconds."""
     workers = min(nodes * bounds.per_pod, bounds.most)
     if workers < bounds.least:
         return None

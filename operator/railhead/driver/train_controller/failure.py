@@ -1,8 +1,8 @@
-"""Classifies a failure of the worker group and decides whether Ray forms the group anew. Pure.
+"""Classifies a failure of the worker group and decides whether Ray restarts the group. Pure.
 
-Ray charges every lost worker to `max_failures`; here a lost node is infrastructure, which
-costs the user's budget nothing, and the errors of other ranks that follow from it never
-outvote it. Knows nothing of Ray: `failure_policy` brings the facts.
+Ray charges every lost worker to `max_failures`; here a lost node counts as infrastructure, which
+does not consume the user's budget, and the errors it causes on other ranks never outweigh it.
+Knows nothing of Ray: `failure_policy` supplies the facts.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from railhead.contract.failure import Failure, FailureClass
 RAISED = "raised"  # train_func raised
 UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
 MISSING = "missing"  # a library of the framework cannot be imported on the workers
-DIED = "died"  # the training process is gone
+DIED = "died"  # the training process died
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
-PREEMPTED = "preempted"  # its node announced that it leaves
-ABANDONED = "abandoned"  # an actor of Ray's own, which the ranks meet in or are fed by, was lost
+PREEMPTED = "preempted"  # its node announced that it is leaving
+ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
 STORAGE = "storage"  # a checkpoint could not be written
-SILENT = "silent"  # its thread ended, and nothing says that the function returned
-# Where a failure shows.
+SILENT = "silent"  # its thread ended without any sign that the function returned
+# Where a failure surfaces.
 WORKERS = "workers"
 STARTUP = "startup"  # the group could not be started
 CONTROLLER = "controller"
 
 NOT_RETURNED = "TrainFunctionNotReturned"
-UNEXPLAINED_LIMIT = 10  # failures of infrastructure in a row while all nodes live
+UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class RankError:
 
 @dataclass(frozen=True)
 class FailureFacts:
-    """What is known at the moment of a failure.
+    """What is known at the time of a failure.
 
-    `lost_nodes` are those of the failed group; `refusal` is what a check of ours has found.
+    `lost_nodes` are those of the failed group; `refusal` is what one of our checks found.
     """
 
     source: str
@@ -56,13 +56,13 @@ class FailureFacts:
 
     @property
     def is_explained(self) -> bool:
-        """By a node that left, which a new group does without."""
+        """By a node that left, which a new group can do without."""
         return bool(self.lost_nodes) or any(error.kind == PREEMPTED for error in self.errors)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Failures so far, this one included; `unexplained` are those of infrastructure in a row."""
+    """Failures so far, including this one; `unexplained` are infrastructure failures in a row."""
 
     application: int
     unexplained: int
@@ -70,7 +70,7 @@ class Budget:
 
 
 def classify_failure(facts: FailureFacts) -> Failure:
-    """The order is the rule: what explains the others comes first."""
+    """The order matters: causes come before the errors that they explain."""
     if facts.refusal:
         return facts.refusal
     by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in _KINDS}
@@ -81,7 +81,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
     if by_kind[ABANDONED]:
         return _infrastructure("RayActorLost", _describe(by_kind[ABANDONED]))
     if by_kind[STORAGE]:
-        text = f"run.storagePath did not take a checkpoint: {_describe(by_kind[STORAGE])}"
+        text = f"run.storagePath: a checkpoint could not be written: {_describe(by_kind[STORAGE])}"
         return _infrastructure("CheckpointNotWritten", text)
     for kind, class_, reason in (
         (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable"),
@@ -104,7 +104,7 @@ _KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDON
 
 
 def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
-    """Whether the group is formed anew in the same fit()."""
+    """Whether to restart the group within the same fit()."""
     if failure.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
         return False
     if facts.source == CONTROLLER:
@@ -115,15 +115,15 @@ def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
-    """A group that could not start is, too: train_func has not run."""
+    """This includes a group that could not start: train_func has not run."""
     return facts.source == STARTUP or failure.class_ == FailureClass.INFRASTRUCTURE
 
 
 def miss_success() -> Failure:
-    """fit() ended without an error, but the worker group has not said that it succeeded."""
+    """fit() ended without an error, but the worker group did not report success."""
     message = (
-        "Ray Train ended without an error, but its controller has not said that the training function returned on "
-        "every rank; look at the head's log for why, and at RAY_TRAIN_CALLBACKS when the image or the script sets it"
+        "Ray Train ended without an error, but its controller did not report that the training function returned on "
+        "every rank; check the head's log for the cause, and RAY_TRAIN_CALLBACKS if the image or the script sets it"
     )
     return Failure(FailureClass.APPLICATION, NOT_RETURNED, message)
 
@@ -133,7 +133,7 @@ def _infrastructure(reason: str, message: str) -> Failure:
 
 
 def _describe(errors: list[RankError]) -> str:
-    """The earliest one in full: the others are mostly its consequences."""
+    """The earliest one in full: the others are usually its consequences."""
     first = min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
     others = sorted(error.rank for error in errors if error is not first)
     text = f"rank {first.rank}: {first.text}" if first.rank >= 0 else first.text

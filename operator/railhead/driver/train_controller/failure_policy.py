@@ -1,7 +1,7 @@
-"""Our failure policy inside Ray Train's controller: translates its exceptions, decides by `failure`.
+"""Our failure policy inside Ray Train's controller: translates its exceptions, decides with `failure`.
 
 Takes the place of Ray's by replacing `create_failure_policy` where `fit()` looks it up;
-Ray offers no other way in. tests/ray holds the contract, per Ray version.
+Ray offers no other hook. tests/ray checks the contract, per Ray version.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
 from railhead.driver.train_controller.lost_nodes import mark_dead_in_ray, wait_for_lost_nodes
 
-# Actors of Ray's own without code of the user's: where `report` and other collectives meet, and where
-# shards of a dataset come from. Older Rays may start a new group's on a node that is lost and not yet
+# Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
+# the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
 # known to be; and any process may crash. The function sees it as an error of what it called.
 _RAYS_ACTORS = ("SynchronizationActor", "SplitCoordinator", "DatasetManager", "_AutoscalingCoordinatorActor")
 _ACTOR_ERRORS = ("ray.exceptions.ActorDiedError", "ray.exceptions.ActorUnavailableError")
@@ -43,23 +43,23 @@ _KIND_OF_CLASS = {
     CheckpointNotWritten: failure.STORAGE,
     NotReturned: failure.SILENT,
 }
-_MEMORY_WORDS = ("running low on memory", "memory monitor", "memory usage threshold")
+_MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
 def install_failure_policy() -> None:
-    """Raises AttributeError in words when this Ray has no such place."""
+    """Raises AttributeError with a clear message when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
     if not hasattr(data_parallel_trainer, "create_failure_policy"):
         raise AttributeError(
             "this Ray has no create_failure_policy in ray.train.v2.api.data_parallel_trainer; "
-            "use an image with a Ray version that Railhead knows"
+            "use an image with a Ray version that Railhead supports"
         )
     data_parallel_trainer.create_failure_policy = build_failure_policy
 
 
 def build_failure_policy(failure_config: Any) -> Any:
-    """What Ray calls in the driver; the result is pickled into the controller."""
+    """Ray calls this in the driver and pickles the result into the controller."""
     from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 
     class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
@@ -75,7 +75,7 @@ def build_failure_policy(failure_config: Any) -> Any:
 
 
 class RetryDecider:
-    """Counts and decides; one per fit(). Ray's own policy counts too: it is asked once per failure."""
+    """Counts and decides; one per fit(). Safe to count, as in Ray's own policy: Ray asks once per failure."""
 
     def __init__(self, *, max_failures: int, spool_folder: str) -> None:
         self._max_failures = max_failures
@@ -84,7 +84,7 @@ class RetryDecider:
         self._unexplained = 0
 
     def decide(self, error: BaseException) -> bool:
-        """Whether to retry. A found that ends the run goes to the spool, for the driver."""
+        """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
         facts = collect_facts(error)
         found = failure.classify_failure(facts)
         if not failure.is_infrastructure(facts, found):
@@ -94,16 +94,16 @@ class RetryDecider:
             self._unexplained = 0 if facts.is_explained else self._unexplained + 1
         budget = Budget(self._application, self._unexplained, self._max_failures)
         is_retry = failure.decide_retry(facts, found, budget)
-        what = "the worker group is formed anew" if is_retry else "the run ends"
+        what = "restarting the worker group" if is_retry else "the run ends"
         if not is_retry:
             Spool(Path(self._spool_folder)).write_failure(found)
-        with contextlib.suppress(Exception):  # the user's callbacks live in this process, and have its streams
+        with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
         return is_retry
 
 
 def collect_facts(error: BaseException) -> FailureFacts:
-    """Ray's exception and the present state of the group's nodes, as facts. The next group is for those that live."""
+    """Ray's exception and the current state of the group's nodes, as facts. The next group uses the live ones."""
     facts = translate_error(error)
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
@@ -113,7 +113,7 @@ def collect_facts(error: BaseException) -> FailureFacts:
 
 
 def translate_error(error: BaseException) -> FailureFacts:
-    """By the classes' names, which are the same in all Ray versions that we know."""
+    """By class names, which are the same in all Ray versions that we support."""
     names = _class_names(error)
     failures = getattr(error, "worker_failures", None)
     if failures is not None:
@@ -121,7 +121,7 @@ def translate_error(error: BaseException) -> FailureFacts:
         return FailureFacts(failure.WORKERS, errors, text=_cut(error))
     if "PreemptionError" in names:
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.PREEMPTED, _cut(error)),))
-    if _is_memory(error):  # Ray's monitor chose the controller: the head pod is too small
+    if _is_memory(error):  # Ray's monitor killed the controller: the head pod is too small
         text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
         return FailureFacts(failure.CONTROLLER, (RankError(-1, failure.KILLED_FOR_MEMORY, text),))
     inner = getattr(error, "controller_failure", error)
@@ -133,25 +133,25 @@ def translate_error(error: BaseException) -> FailureFacts:
     if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):
-        text = f"spec.runtimeEnv: Ray cannot make it: {_without_traceback(inner)}"
+        text = f"spec.runtimeEnv: Ray cannot set it up: {_without_traceback(inner)}"
         return FailureFacts(failure.STARTUP, text=text, refusal=JobRefused("RuntimeEnvNotUsable", text).failure)
     if {"WorkerGroupStartupFailedError", "WorkerGroupStartupTimeoutError"} & _class_names(inner):
         return FailureFacts(failure.STARTUP, text=_cut(inner))
     if _is_actor_error(inner):
-        # An actor of the group that died in the middle of a call by the controller.
+        # An actor of the group that died during a call from the controller.
         return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner),), text=_cut(inner))
     if {"RayTaskError", "ImportError"} <= _class_names(inner):
-        # The framework itself, imported by Ray's set-up of its backend: broken in the workers' image.
-        text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); mend the image"
+        # The framework itself, which Ray imports to set up its backend: broken in the workers' image.
+        text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
-        # Backend set-up on the workers, such as nccl without a GPU.
+        # Backend setup on the workers, such as nccl without a GPU.
         return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
 
 
 def _find_refusal(error: BaseException) -> Optional[Failure]:
-    """What we ourselves, or the user's callback, have said of it."""
+    """The failure that one of our checks, or the user's callback, raised."""
     if isinstance(error, CallbackRaised):
         return Failure(FailureClass.APPLICATION, "CallbackRaised", str(error))
     return error.failure if isinstance(error, (Fenced, JobRefused)) else None
@@ -161,8 +161,8 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
     error = read_note(error) or error
     if isinstance(error, TrainingError):
         kind = _KIND_OF_CLASS.get(type(error), failure.RAISED)
-        if error.text.startswith("ray.exceptions.") and any(words in error.text for words in _MEMORY_WORDS):
-            kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data, which the function waited for
+        if error.text.startswith("ray.exceptions.") and any(phrase in error.text for phrase in _MEMORY_PHRASES):
+            kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
         return RankError(rank, kind, error.text, error.time)
@@ -184,19 +184,19 @@ def _is_actor_error(error: BaseException) -> bool:
 
 
 def _is_of_an_upload(error: BaseException) -> bool:
-    """Of an asynchronous one, in a thread of Ray Train's: what train_func raises is a TrainingError or has our note."""
+    """Asynchronous, in one of Ray Train's threads: what train_func raises is a TrainingError or carries our note."""
     return may_be_of_storage(error) and "RayError" not in _class_names(error)
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Killed by Ray's memory monitor. Ray's advice for any dead process speaks of memory too."""
+    """Killed by Ray's memory monitor. Ray's advice for any dead process mentions memory too."""
     if "OutOfMemoryError" in _class_names(error):
         return not isinstance(error, TrainingError)
-    return _is_actor_error(error) and any(word in read_text(error) for word in _MEMORY_WORDS)
+    return _is_actor_error(error) and any(phrase in read_text(error) for phrase in _MEMORY_PHRASES)
 
 
 def _begin(error: BaseException, *, room: int = 400) -> str:
-    """For texts that end in advice."""
+    """For texts that end with advice."""
     return " ".join(read_text(error).split())[:room]
 
 
@@ -209,11 +209,11 @@ def _cut(error: BaseException, *, room: int = 600) -> str:
 
 
 def _without_traceback(error: BaseException) -> str:
-    """From the last exception that a text of tracebacks names; a subprocess's output follows it."""
+    """Starts at the last exception named in the tracebacks; a subprocess's output follows it."""
     text = read_text(error)
     found = [match.start() for match in re.finditer(r"^[\w.]*(Error|Exception)\b", text, re.MULTILINE)]
-    words = " ".join(text[found[-1] if found else 0 :].split())
-    return shorten_middle(words, 1200)
+    message = " ".join(text[found[-1] if found else 0 :].split())
+    return shorten_middle(message, 1200)
 
 
 def _last_line(error: BaseException) -> str:
@@ -222,5 +222,5 @@ def _last_line(error: BaseException) -> str:
 
 
 def build_failure(error: BaseException) -> Failure:
-    """The driver's own judgement of what fit() raised, when the controller left none."""
+    """The driver's own classification of what fit() raised, when the controller left none."""
     return failure.classify_failure(translate_error(error))

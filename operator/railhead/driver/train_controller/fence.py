@@ -1,9 +1,9 @@
-"""The fence in Ray Train's controller: its checkpoint manager looks at it before each commit and each deletion.
+"""The fence in Ray Train's controller: the checkpoint manager checks it before each commit and each deletion.
 
-Reaches into Ray: a commit is `_write_state_to_storage` of the manager, and what it deletes goes
-through `delete_fs_path` of its module, right after. The second look is for a successor that
-came in between: it has read either the snapshot that this one has just written, which does
-not name what is deleted, or the one before, and then nothing may be deleted any more.
+Reaches into Ray: a commit is the manager's `_write_state_to_storage`, and its deletions go
+through its module's `delete_fs_path`, right after. The second check covers a successor that
+took over in between: it read either the snapshot just written, which does not name what is
+deleted, or the previous one, and then nothing may be deleted any more.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
 class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Looks at the fence when a worker group has formed, before it trains, and from then on in the manager."""
+    """Checks the fence once a worker group has formed, before it trains, and from then on in the manager."""
 
     def __init__(self) -> None:
         self._claim = Claim.parse(RunContext.read().claim)
@@ -46,7 +46,7 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         guard(manager, before=check, after=functools.partial(SnapshotCopy(folder).keep, manager))
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
-        """An older Ray does not bring the exception to the failure policy, so the failure is left here."""
+        """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
         try:
             look(folder, claim)
         except (Fenced, JobRefused) as error:
@@ -55,7 +55,7 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
 
 
 def guard(manager: Any, *, before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Around each commit. A second time it changes nothing. What `before` raises comes out of the commit."""
+    """Wraps each commit and deletion; idempotent. What `before` raises propagates out of the commit."""
     if getattr(manager, _GUARDED, False):
         return
     write = manager._write_state_to_storage

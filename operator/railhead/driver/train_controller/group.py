@@ -1,6 +1,6 @@
-"""The present worker group: written by the callback, read by the failure and the scaling policy.
+"""The current worker group: written by the callback, read by the failure policy and the scaling policy.
 
-All live in Ray Train's controller actor, one process, where nothing else connects them.
+All of them run in Ray Train's controller actor, one process, where nothing else connects them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Nodes that are gone: found by a probe of their raylets, and told to Ray's control store (GCS).
+"""Lost nodes: detected by probing their raylets, and reported to Ray's control store (GCS).
 
-Ray's own health check finds a raylet that refuses connections after some 15 s, and one whose
-packets vanish, as those to a deleted pod do, after a minute. Until then Ray would start a part
-of the next worker group there and wait for it. Its patience is for a starved raylet, which
-still takes connections: a probe tells the two apart.
+Ray's own health check detects a raylet that refuses connections after some 15 s, and one whose
+packets are dropped, as those to a deleted pod are, after a minute. Until then Ray would start part
+of the next worker group there and wait for it. Its patience is meant for a starved raylet, which
+still accepts connections: a probe tells the two apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Iterable, Optional
 
 from railhead.driver.node.hosts import is_listening
 
-# How long a node may take to be seen dead after one of its processes was: the kernel ends
+# How long after one of its processes a node may be seen dead: the kernel kills
 # a container's processes one after the other.
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
@@ -25,7 +25,7 @@ ANSWER_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class LostNode:
-    """`node_id`: Ray's, in hex; `address`: of its pod; `is_known`: Ray has seen it too."""
+    """`node_id`: Ray's, in hex; `address`: of its pod; `is_known`: Ray knows of the loss too."""
 
     node_id: str
     address: str
@@ -33,7 +33,7 @@ class LostNode:
 
 
 def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
-    """Those of these nodes that are gone now or within NODE_PATIENCE."""
+    """The nodes among these that are gone now or within NODE_PATIENCE."""
     wanted = set(node_ids)
     deadline = time.monotonic() + NODE_PATIENCE
     while wanted:
@@ -45,7 +45,7 @@ def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
 
 
 def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
-    """Dead for Ray, or without a raylet that takes a connection."""
+    """Dead according to Ray, or without a raylet that accepts connections."""
     import ray
 
     try:
@@ -68,10 +68,10 @@ def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNod
 
 
 def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
-    """Takes nodes that Ray still believes in out of its books, if a second probe finds them gone too. Never raises.
+    """Unregisters nodes that Ray still lists as alive, if a second probe finds them gone too. Never raises.
 
-    A raylet that lives after all reads of its own death and ends, and its pod is replaced. What
-    cannot be told, such as by an image without grpcio, Ray finds out in its own time.
+    A raylet that is alive after all learns of its own death and exits, and its pod is replaced. If
+    unregistering fails, such as in an image without grpcio, Ray detects the loss in its own time.
     """
     unknown = {node.node_id for node in lost if not node.is_known}
     for node in find_lost_nodes(unknown) if unknown else ():
@@ -81,18 +81,18 @@ def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
             _unregister(node)
         except Exception as error:
             why = f"{type(error).__name__}: {error}".splitlines()[0]
-            advice = "; put grpcio into spec.image" if isinstance(error, ImportError) else ""
+            advice = "; add grpcio to spec.image" if isinstance(error, ImportError) else ""
             print(
-                f"railhead: Ray could not be told that the node {node.address} is lost ({why}{advice}); "
-                "it finds out by its own health check",
+                f"railhead: cannot notify Ray that node {node.address} is lost ({why}{advice}); "
+                "its own health check will detect it",
                 flush=True,
             )
         else:
-            print(f"railhead: Ray is told that the node {node.address} is lost", flush=True)
+            print(f"railhead: notified Ray that node {node.address} is lost", flush=True)
 
 
 def _unregister(node: LostNode) -> None:
-    """What a raylet asks of the GCS when it ends. tests/ray holds the contract, per Ray version."""
+    """The request that a raylet sends to the GCS when it exits. tests/ray checks the contract, per Ray version."""
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 
@@ -100,6 +100,6 @@ def _unregister(node: LostNode) -> None:
 
     request = gcs_service_pb2.UnregisterNodeRequest(node_id=bytes.fromhex(node.node_id))
     request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
-    request.node_death_info.reason_message = "its raylet takes no connection"
+    request.node_death_info.reason_message = "its raylet does not accept connections"
     with init_grpc_channel(ray.get_runtime_context().gcs_address) as channel:
         gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).UnregisterNode(request, timeout=ANSWER_TIMEOUT)

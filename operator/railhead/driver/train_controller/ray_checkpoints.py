@@ -1,6 +1,6 @@
-"""Ray Train's checkpoint manager, as seen from a callback: which checkpoints it keeps, ranked how.
+"""Ray Train's checkpoint manager, as seen from a callback: which checkpoints it keeps, and how it ranks them.
 
-Reaches into Ray: the manager stands among the worker group's callbacks, and only it knows the
+Reaches into Ray: the manager is one of the worker group's callbacks, and only it knows the
 checkpoints of earlier attempts, what was deleted, and metrics that a validation added later.
 """
 
@@ -20,11 +20,11 @@ def find_manager(worker_group: Any) -> Optional[Any]:
 
 
 def repair_scores(manager: Any) -> None:
-    """Makes a checkpoint without a score rank behind all others, as one with a NaN does.
+    """Makes a checkpoint without a score rank below all others, as one with a NaN does.
 
-    Ray by itself takes a missing metric for the very best with order "min", so that it deletes good
-    checkpoints for it, and raises in its controller at a text, and at a NaN that it has read back
-    from its own snapshot, where it is a null: the run would fail at each commit after a restart.
+    Ray by itself treats a missing metric as the very best with order "min", and so deletes good
+    checkpoints in its favour. It also raises in its controller on a string, and on a NaN that it read
+    back from its own snapshot, where it is a null: the run would fail at each commit after a restart.
     """
     config = manager._checkpoint_config
     if not config.checkpoint_score_attribute:
@@ -39,18 +39,18 @@ def repair_scores(manager: Any) -> None:
 
 
 def name_checkpoint(manager: Any, checkpoint: Any) -> str:
-    """Its folder, relative to the run's; a user may give it a name with slashes."""
+    """The checkpoint's folder, relative to the run's; a user may choose a name with slashes."""
     return str(manager._storage_context.extract_checkpoint_dir_name_from_path(checkpoint.path))
 
 
 def find_latest(manager: Any) -> Optional[tuple[str, dict[str, Any]]]:
-    """Name and metrics of the newest checkpoint, also of an earlier attempt; None when there is none."""
+    """Name and metrics of the newest checkpoint, including an earlier attempt's; None when there is none."""
     latest = manager.latest_checkpoint_result
     return (name_checkpoint(manager, latest.checkpoint), latest.metrics or {}) if latest else None
 
 
 def read_ranking(manager: Any) -> Optional[Ranking]:
-    """What the manager keeps at this moment; None when the run has no score attribute."""
+    """What the manager keeps at the moment; None when the run has no score attribute."""
     config = manager._checkpoint_config
     if not config.checkpoint_score_attribute:
         return None

@@ -1,8 +1,8 @@
-"""A rank has succeeded when it says so: each one whose thread has ended is asked whether its function returned.
+"""A rank succeeds only if it reports so: asks each rank whose thread has ended whether its function returned.
 
-Ray Train takes a thread that ended without an error for a success. What it has lost is put into
-the status that it is about to read, so that it takes the way of every other error of a rank. The
-driver believes in a success only when all ranks of the last group have said that they returned.
+Ray Train treats a thread that ended without an error as a success. An error that it missed is written
+to the status that it is about to read, so that it is handled like any other error of a rank. The
+driver accepts a success only when all ranks of the last group have reported that they returned.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.workers import Answer, collect_stacks
 
-ANSWER_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own question
-_REMEDY = "look at its last lines in the log of its pod, and for code that ends threads or takes over their exceptions"
+ANSWER_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own poll
+_REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
 
 
 class ReturnsCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """One question to each rank, when its thread has ended."""
+    """Asks each rank once, when its thread has ended."""
 
     def __init__(self) -> None:
         self._spool = Spool(Path(os.environ[e.TEMP]))
         self._group: Any = None
-        self._returned: dict[int, Any] = {}  # rank -> the worker that has said so: a rank may be given a new one
+        self._returned: dict[int, Any] = {}  # rank -> the worker that reported it: a rank may get a new one
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._group, self._returned = worker_group, {}
         self._spool.forget_returned()
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
-        """Raises what the spool raises: a run whose success cannot be told has not succeeded."""
+        """Raises what the spool raises: a run whose success cannot be recorded has not succeeded."""
         statuses = worker_group_status.worker_statuses
         workers = self._group.get_workers()
         self._returned = {rank: each for rank, each in self._returned.items() if each is workers[rank]}
@@ -59,11 +59,11 @@ def find_error(rank: int, answer: Answer) -> Optional[Exception]:
         return answer.error
     end: Optional[RankEnd] = answer.value
     if end is None:
-        return NotReturned(rank, f"its thread ended, and its process does not say how; {_REMEDY}", time.time())
+        return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}", time.time())
     if end.stage == RETURNED:
         return None
     if end.stage == RAISED and end.error is not None:
         return end.error
     pod = f" (pod {end.pod})" if end.pod else ""
-    told = f"its thread ended{pod}, and the training function, {end.stage}, neither returned nor raised; {_REMEDY}"
-    return NotReturned(rank, told, time.time())
+    text = f"its thread ended{pod}, but the training function ({end.stage}) neither returned nor raised; {_REMEDY}"
+    return NotReturned(rank, text, time.time())

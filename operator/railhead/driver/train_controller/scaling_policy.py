@@ -1,9 +1,9 @@
-"""Our scaling policy inside Ray Train's controller: sees the nodes, decides by `elastic`.
+"""Our scaling policy inside Ray Train's controller: counts the nodes, decides with `elastic`.
 
-Ray's own policy resizes at any moment, which throws away what came since the last
-checkpoint, and after a loss it first asks for the workers that are gone. This one takes its
+Ray's own policy resizes at any time, which throws away the work since the last checkpoint,
+and after a loss it first requests the workers that are gone. This one takes its
 place by replacing `create_scaling_policy` where `fit()` looks it up; Ray offers no other
-way in. tests/ray holds the contract, per Ray version.
+hook. tests/ray checks the contract, per Ray version.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
 
 def install_scaling_policy(bounds: Bounds) -> None:
-    """Raises AttributeError in words when this Ray has no such place."""
+    """Raises AttributeError with a clear message when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
     ray_own = getattr(data_parallel_trainer, "create_scaling_policy", None)
     if ray_own is None:
         raise AttributeError(
             "this Ray has no create_scaling_policy in ray.train.v2.api.data_parallel_trainer; "
-            "use an image with a Ray version that Railhead knows"
+            "use an image with a Ray version that Railhead supports"
         )
 
     def create_scaling_policy(scaling_config: Any) -> Any:
-        """A trainer of the user's own may have a fixed number of workers."""
+        """A trainer that the user built may have a fixed number of workers."""
         is_elastic = scaling_config.elasticity_enabled
         return build_scaling_policy(scaling_config, bounds) if is_elastic else ray_own(scaling_config)
 
@@ -37,11 +37,11 @@ def install_scaling_policy(bounds: Bounds) -> None:
 
 
 def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
-    """What Ray calls in the driver; the result is pickled into the controller."""
+    """Ray calls this in the driver and pickles the result into the controller."""
     from ray.train.v2._internal.execution.scaling_policy import ElasticScalingPolicy, NoopDecision
 
     class RailheadScalingPolicy(ElasticScalingPolicy):  # type: ignore[misc]
-        """Ray's own, which speaks to the coordinator that Ray Data asks too; the decisions are ours."""
+        """Ray's own, which talks to the coordinator that Ray Data uses too; the decisions are ours."""
 
         def __init__(self, scaling_config: Any) -> None:
             super().__init__(scaling_config)
@@ -62,7 +62,7 @@ def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
 
 
 class ResizeDecider:
-    """What the decisions need to remember; one per fit(), in the controller."""
+    """The state behind the decisions; one per fit(), in the controller."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -80,11 +80,11 @@ class ResizeDecider:
         if workers is not None:
             self._waiting_since, self._started_at = None, now
             self._commits_seen = group.CURRENT.commits
-            print(f"railhead: the worker group starts with {workers} workers", flush=True)
+            print(f"railhead: starting the worker group with {workers} workers", flush=True)
         return workers
 
     def decide_resize(self, *, workers: int) -> Optional[int]:
-        """Looks at the nodes only when there was a commit since the last look."""
+        """Counts the nodes only if there was a commit since the last time."""
         if group.CURRENT.commits == self._commits_seen or self._started_at is None:
             return None
         self._commits_seen = group.CURRENT.commits
@@ -93,12 +93,12 @@ class ResizeDecider:
         resized = elastic.decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
         if resized is not None:
             self._started_at = now
-            print(f"railhead: the worker group is resized from {workers} to {resized} workers", flush=True)
+            print(f"railhead: resizing the worker group from {workers} to {resized} workers", flush=True)
         return resized
 
 
 def count_worker_nodes(*, is_probing: bool) -> int:
-    """Nodes that take workers. Ray may believe in a lost one for some ten seconds more; a probe does not."""
+    """Nodes that accept workers. Ray may list a lost one for some ten seconds more; a probe does not."""
     import ray
 
     nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT)}

@@ -1,8 +1,8 @@
-"""Do all worker pods see the storage that the head sees? Asked of each new worker group, before train_func.
+"""Checks that all worker pods see the storage that the head sees, for each new worker group, before train_func.
 
 A path that only one pod can see (no volume, an emptyDir, a claim that another node cannot mount)
-would else show itself at the first checkpoint, or at the next attempt as a run that begins anew.
-A URI needs no such question.
+would otherwise surface at the first checkpoint, or at the next attempt as a run that starts from scratch.
+A URI needs no such check.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 
 MARKER = ".railhead-shared-check-"
-# A network file system may show a new file late, because it keeps what it knows of a folder for a while.
+# A network file system may show a new file late, because it caches the listing of a folder for a while.
 PATIENCE, PAUSE = 6.0, 0.5  # seconds
-ANSWER_TIMEOUT = 60.0  # seconds; a file system that hangs is not known to be a wrong one
+ANSWER_TIMEOUT = 60.0  # seconds; a file system that hangs is not necessarily the wrong one
 
 
 class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Ends the run, before it trains, when a worker does not see the head's file."""
+    """Ends the run before it trains if a worker does not see the head's file."""
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Raises JobRefused. Ray's error of a worker that dies meanwhile passes, for Ray to handle."""
+        """Raises JobRefused. Ray's error for a worker that dies meanwhile propagates, for Ray to handle."""
         folder = find_run_folder(worker_group)
         if folder is None:
             return
@@ -37,7 +37,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
         try:
             marker.write_text(marker.name)
         except OSError as error:
-            _log(f"{folder} was not compared between pods: {error}")
+            _log(f"did not check that all pods share {folder}: {error}")
             return
         try:
             answers = _call_workers(worker_group, marker)
@@ -49,7 +49,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
 
 
 def find_run_folder(worker_group: Any) -> Optional[str]:
-    """The run's folder when the storage is a path; it is the run's own, also where a script chose it."""
+    """The run's folder when the storage is a path; the actual one, even if a script chose it."""
     storage = worker_group._storage_context
     return str(storage.experiment_fs_path) if storage.storage_filesystem.type_name == "local" else None
 
@@ -62,12 +62,12 @@ def _call_workers(worker_group: Any, marker: Path) -> list[tuple[str, str]]:
     try:
         return list(ray.get(references, timeout=ANSWER_TIMEOUT))
     except ray.exceptions.GetTimeoutError:
-        _log(f"{marker.parent} was not compared between pods: a worker did not answer in {ANSWER_TIMEOUT:.0f} s")
+        _log(f"did not check that all pods share {marker.parent}: a worker did not respond in {ANSWER_TIMEOUT:.0f} s")
         return []
 
 
 def find_marker(path: str, patience: float = PATIENCE) -> tuple[str, str]:
-    """(this pod, what is wrong), on a worker."""
+    """(this pod, the problem or an empty string), on a worker."""
     pod = os.environ.get(e.POD_NAME, "of another node")
     deadline = time.monotonic() + patience
     problem = _find_problem(path)
@@ -87,14 +87,14 @@ def _find_problem(path: str) -> str:
 
 
 def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
-    """What to tell the user, or an empty string."""
+    """The message for the user, or an empty string."""
     problems = sorted({(pod, problem) for pod, problem in answers if problem})
     if not problems:
         return ""
     pod, problem = problems[0]
-    others = f", like {len(problems) - 1} more" if len(problems) > 1 else ""
+    others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return (
-        f"run.storagePath {storage_path}: the head pod wrote a file there that worker pod {pod} {problem}{others}; "
+        f"run.storagePath {storage_path}: the head pod wrote a file there that worker pod {pod}{others} {problem}; "
         "use run.storageVolume with a claim that all pods can mount for writing (ReadWriteMany), or a URI such as "
         "s3://bucket/path"
     )
@@ -104,7 +104,7 @@ def _remove(marker: Path) -> None:
     try:
         marker.unlink()
     except OSError as error:
-        _log(f"{marker} could not be removed: {error}")
+        _log(f"cannot remove {marker}: {error}")
 
 
 def _log(text: str) -> None:

@@ -1,4 +1,4 @@
-"""After each commit: a copy of the snapshot of our own, with what the new checkpoint measures."""
+"""After each commit: our own copy of the snapshot, with the size of the new checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.driver.storage.run_folder import RunFolder, Size
 
 
 class SnapshotCopy:
-    """One for each manager. Never raises: a run without a copy is as good as Ray makes it."""
+    """One per manager. Never raises: a run without a copy is as robust as plain Ray."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -23,4 +23,4 @@ class SnapshotCopy:
                 self._sizes, self._has_begun = read_copy(self._folder).sizes, True
             self._sizes = keep_copy(self._folder, manager._save_state(), sizes=self._sizes)
         except Exception as error:
-            print(f"railhead: no copy of the run's snapshot was kept: {error!r}", file=sys.stderr, flush=True)
+            print(f"railhead: cannot keep a copy of the run's snapshot: {error!r}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Takes the stacks of all ranks when the driver asks for them, in Ray Train's controller.
+"""Collects the stacks of all ranks when the driver requests them, in Ray Train's controller.
 
-Its workers answer while train_func hangs, for that runs in a thread of its own; not while
-native code holds the interpreter.
+Its workers respond while train_func hangs, since that runs in its own thread; not while
+native code holds the GIL.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from railhead.driver.train_controller.callback import never_raises
 from railhead.driver.train_controller.workers import Answer, collect_stacks
 
 ANSWER_TIMEOUT = 10.0  # seconds
-LIMIT_CHARS = 12_000  # of one rank
-TRAINING_THREAD = "TrainingThread"  # how Ray Train names it
+LIMIT_CHARS = 12_000  # per rank
+TRAINING_THREAD = "TrainingThread"  # Ray Train's name for it
 _NO_STACKS = {"pod": "", "place": "", "stack": ""}
-_NOT_OF_INTEREST = {"ray", "threading", "queue"}  # threads of these alone
+_NOT_OF_INTEREST = {"ray", "threading", "queue"}  # skips threads with no other frames
 _PACKAGES = ("site-packages", "dist-packages")
 
 
 class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Looks for the driver's wish at each poll of the workers."""
+    """Checks for the driver's request at each poll of the workers."""
 
     def __init__(self) -> None:
         self._spool = Spool(Path(os.environ[e.TEMP]))
@@ -47,7 +47,7 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
 
 
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:
-    """For each rank {rank, pod, place, stack}; empty texts when it does not answer."""
+    """For each rank {rank, pod, place, stack}; empty strings when it does not respond."""
     ranks = range(len(worker_group.get_workers()))
     answers = collect_stacks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
     return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
@@ -65,18 +65,18 @@ def read_stacks() -> dict[str, str]:
     texts, place = [], ""
     for ident in ranked:
         stack = traceback.extract_stack(frames[ident])
-        name = names.get(ident, "a thread without a name")
+        name = names.get(ident, "unnamed thread")
         if not place and name.startswith(TRAINING_THREAD):
             place = find_place(stack)
         elif {find_package(frame.filename) for frame in stack} <= _NOT_OF_INTEREST:
             continue
         texts.append(f"{name}\n" + "".join(traceback.format_list(stack)))
     text = "\n".join(texts)[:LIMIT_CHARS]
-    return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside of train_func", "stack": text}
+    return {"pod": os.environ.get(e.POD_NAME, ""), "place": place or "outside train_func", "stack": text}
 
 
 def find_place(stack: list[traceback.FrameSummary]) -> str:
-    """The innermost line of the user's own code, and the package that it has called."""
+    """The innermost line of the user's own code, and the package that it called."""
     inner = ""
     for frame in reversed(stack):
         package = find_package(frame.filename)

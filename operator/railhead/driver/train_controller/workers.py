@@ -1,4 +1,4 @@
-"""A question from Ray Train's controller to the processes of its worker group."""
+"""Calls from Ray Train's controller to the processes of its worker group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, Optional
 
 @dataclass(frozen=True)
 class Answer:
-    """`value`, or the `error` that Ray has in its place; neither when the process did not answer in time."""
+    """`value`, or the `error` that Ray raised instead; neither if the process did not respond in time."""
 
     value: Any = None
     error: Optional[Exception] = None
@@ -30,5 +30,5 @@ def _read(reference: Any) -> Answer:
 
     try:
         return Answer(ray.get(reference))
-    except Exception as error:  # its process has ended
+    except Exception as error:  # its process has exited
         return Answer(error=error)

@@ -1,1 +1,1 @@
-"""From the job's input to one of Ray Train's trainers."""
+"""Turns the job's input into one of Ray Train's trainers."""

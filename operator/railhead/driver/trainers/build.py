@@ -1,7 +1,7 @@
-"""`trainer.build`: the user's function makes the trainer, in the driver.
+"""`trainer.build`: the user's function builds the trainer, in the driver.
 
-Called once Ray is there, so that it can prepare its data with Ray Data. What goes wrong in
-it is said in the user's words, and never tried again: the next try would end the same way.
+Called once Ray is up, so that it can prepare its data with Ray Data. If it fails, the message
+has the user's own error, and there is no retry: it would fail the same way.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NOT_USABLE = "EntrypointNotUsable"
 
 
 def build_users_trainer(job: JobInput, *, storage_path: str, datasets: dict[str, Any]) -> tuple[Trainer, RunContext]:
-    """Ready for fit(), and its run, not claimed yet; `datasets` are Ray Data's.
+    """The trainer, ready for fit(), and its run, not claimed yet; `datasets` are Ray Data's.
 
-    Raises JobRefused with the field's name, and RayError when it is not the user's code that failed.
+    Raises JobRefused with the field's name, and RayError when the failure is not in the user's code.
     """
     with refuse_configuration():
         scaling_config, run_config = build_configs(plan_configs(job, storage_path=storage_path))
@@ -50,16 +50,16 @@ def _load(reference: str, who: str) -> Callable[..., Any]:
 
 
 def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: str) -> Trainer:
-    """What the function returns, when that is a trainer. Raises JobRefused."""
+    """The trainer that the function returns. Raises JobRefused when it returns anything else."""
     from ray.exceptions import RayError, RayTaskError
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
-        called = f"it is called with {', '.join(arguments)}, by name: {error}"
-        raise JobRefused(NOT_USABLE, f"{who}: {called}") from error
-    except ValueError:  # a function without a signature: the call itself will tell
+        problem = f"Railhead calls it with the keyword arguments {', '.join(arguments)}: {error}"
+        raise JobRefused(NOT_USABLE, f"{who}: {problem}") from error
+    except ValueError:  # a function without a signature: the call itself will show
         pass
     try:
         trainer = function(**arguments)
@@ -70,6 +70,6 @@ def call_build(function: Callable[..., Any], arguments: dict[str, Any], *, who: 
     if not isinstance(trainer, DataParallelTrainer):
         kind = type(trainer)
         what = "None" if trainer is None else f"a {kind.__module__}.{kind.__qualname__}"
-        raise JobRefused(NOT_USABLE, f"{who}: it returned {what}, and must return one of Ray Train's trainers")
-    made: Trainer = trainer
-    return made
+        raise JobRefused(NOT_USABLE, f"{who}: it returned {what}; it must return one of Ray Train's trainers")
+    built: Trainer = trainer
+    return built

@@ -1,4 +1,4 @@
-"""`run.callbacks`: the user's UserCallbacks, each inside a guard that says whose an exception is.
+"""`run.callbacks`: the user's UserCallbacks, each inside a guard that attributes its exceptions.
 
 They run in Ray Train's controller actor, where Ray ends the run when one of them raises.
 """
@@ -17,7 +17,7 @@ REFUSED = "CallbackRefused"
 
 
 class GuardedCallback(UserCallback):  # type: ignore[misc]
-    """`who` begins the message: `run.callbacks module:Class`, or a class of the user's own RunConfig."""
+    """`who` begins the message: `run.callbacks module:Class`, or a class from the user's own RunConfig."""
 
     def __init__(self, callback: Any, who: str) -> None:
         self._callback = callback
@@ -37,7 +37,7 @@ class GuardedCallback(UserCallback):  # type: ignore[misc]
 
 
 def add_callbacks(run_config: Any, references: Iterable[str]) -> None:
-    """Guards those that the RunConfig has and appends one for each `module:Class`; a second time changes nothing.
+    """Guards the RunConfig's callbacks and appends one for each `module:Class`; idempotent.
 
     Raises JobRefused.
     """
@@ -58,12 +58,12 @@ def _load(reference: str) -> Any:
     except (Exception, SystemExit) as error:
         raise JobRefused(REFUSED, f"{who}: {describe_exception(error)}") from error
     if not (isinstance(kind, type) and issubclass(kind, UserCallback)):
-        raise JobRefused(REFUSED, f"{who}: it is not a class derived from ray.train.UserCallback")
+        raise JobRefused(REFUSED, f"{who}: it is not a subclass of ray.train.UserCallback")
     try:
         return GuardedCallback(kind(), who)
     except (Exception, SystemExit) as error:
         raise JobRefused(
-            REFUSED, f"{who}: it could not be made without arguments: {describe_exception(error)}"
+            REFUSED, f"{who}: it cannot be instantiated without arguments: {describe_exception(error)}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""From the job's input to Ray Train's ScalingConfig and RunConfig: first as plain values, purely, then for real."""
+"""Turns the job's input into Ray Train's ScalingConfig and RunConfig: first pure plain values, then the objects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Iterator
 from railhead.contract.job_input import JobInput
 from railhead.driver.errors import JobRefused
 
-# With one checkpoint Ray deletes the old one right after it wrote the new one's snapshot;
-# a reader in between, or a snapshot that was cut off, would find none.
+# With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
+# a reader in between, or a truncated snapshot, would leave none.
 LEAST_TO_KEEP = 2
 
 
 @dataclass(frozen=True)
 class ConfigPlan:
-    """The keyword arguments of each of Ray Train's classes; an absent key is Ray's default."""
+    """The keyword arguments of each of Ray Train's classes; an absent key means Ray's default."""
 
     scaling: dict[str, Any]
     run: dict[str, Any]
@@ -50,7 +50,7 @@ def _count_workers(job: JobInput) -> Any:
 
 
 def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
-    """Whole numbers as integers: JaxTrainer counts a worker's devices by `range(GPU)`."""
+    """Whole numbers as integers: JaxTrainer counts a worker's devices with `range(GPU)`."""
     return {name: int(amount) if amount == int(amount) else amount for name, amount in resources.items()}
 
 
@@ -69,19 +69,19 @@ def _present(**values: Any) -> dict[str, Any]:
 
 @contextmanager
 def refuse_configuration() -> Iterator[None]:
-    """What Ray raises for values that it does not take becomes a JobRefused."""
+    """Turns what Ray raises for values that it rejects into JobRefused."""
     try:
         yield
     except (ValueError, TypeError) as error:
-        raise JobRefused("ConfigurationRefused", f"Ray Train refuses the configuration: {error}") from error
+        raise JobRefused("ConfigurationRefused", f"Ray Train rejects the configuration: {error}") from error
 
 
 def build_configs(plan: ConfigPlan) -> tuple[Any, Any]:
-    """(ScalingConfig, RunConfig). Raises what Ray raises for values that it does not take."""
+    """(ScalingConfig, RunConfig). Raises what Ray raises for values that it rejects."""
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 
     more = {}
-    if plan.logging:  # `ray_features` has seen that this Ray has it
+    if plan.logging:  # `ray_features` has checked that this Ray has it
         from ray.train import LoggingConfig
 
         more["logging_config"] = LoggingConfig(**plan.logging)

@@ -1,7 +1,7 @@
 """`datasets.<name>.options` -> keyword arguments of Ray Data's reader, checked before anything is read.
 
-The readers of parquet, csv and json hand what they do not know to pyarrow, in tasks on the
-workers, where a mistyped name would end the training; so names are looked at here.
+The readers of parquet, csv and json pass unknown options to pyarrow, in tasks on the
+workers, where a mistyped name would end the training; so this module checks the names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Callable, Mapping
 
 from railhead.driver.errors import JobRefused
 
-# What pyarrow takes beyond the reader's own parameters, as far as JSON can say it.
+# What pyarrow accepts beyond the reader's own parameters, as far as JSON can express it.
 _PYARROW = {
     "parquet": (
         "batch_size",
@@ -26,7 +26,7 @@ _PYARROW = {
     "csv": ("read_options", "parse_options", "convert_options"),
     "json": ("read_options", "parse_options"),
 }
-# Options that are objects: their keyword arguments stand in the spec.
+# Options that are objects: the spec has their keyword arguments.
 _CLASSES = {
     ("csv", "read_options"): "pyarrow.csv:ReadOptions",
     ("csv", "parse_options"): "pyarrow.csv:ParseOptions",
@@ -43,18 +43,18 @@ def _refuse(dataset: str, text: str) -> JobRefused:
 
 
 def build_options(dataset: str, format: str, reader: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises JobRefused for a name that the reader does not know, or values that make no object."""
+    """Raises JobRefused for a name that the reader does not know, or values that its class rejects."""
     known = find_names(format, reader)
     for name in given:
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it knows {', '.join(known)}"
+            hint = f"did you mean {close[0]}?" if close else f"its options are {', '.join(known)}"
             raise _refuse(dataset, f"{name}: ray.data.{reader.__name__} has no such option; {hint}")
     return {name: _build_value(dataset, format, name, value) for name, value in given.items()}
 
 
 def find_names(format: str, reader: Callable[..., Any]) -> list[str]:
-    """All but the first parameter, which is the path, and without what takes any further name."""
+    """All parameters but the first, which is the path, and without *args and **kwargs."""
     _, *rest = inspect.signature(reader).parameters.values()
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     own = [p.name for p in rest if p.kind not in kinds]
@@ -69,15 +69,15 @@ def _build_value(dataset: str, format: str, name: str, value: Any) -> Any:
     try:
         return getattr(importlib.import_module(module), kind)(**value)
     except Exception as error:
-        raise _refuse(dataset, f"{name}: {module}.{kind} refuses it: {error}") from error
+        raise _refuse(dataset, f"{name}: {module}.{kind} rejects it: {error}") from error
 
 
 def check_cpus(dataset: str, given: Mapping[str, Any], *, free: float) -> None:
-    """A read task that is greater than what any pod has left would be waited for without end."""
-    asked = given.get("num_cpus")
-    if isinstance(asked, (int, float)) and asked > free:
+    """Ray would wait forever to place a read task that is larger than what any pod has left."""
+    requested = given.get("num_cpus")
+    if isinstance(requested, (int, float)) and requested > free:
         raise _refuse(
             dataset,
-            f"num_cpus: a read task asks for {asked:g} CPUs, and a worker pod has {free:g} beside its workers; "
-            "ask for less or raise spec.worker.extraResources.cpu",
+            f"num_cpus: a read task requests {requested:g} CPUs, but a worker pod has {free:g} left besides its "
+            "workers; request less or raise spec.worker.extraResources.cpu",
         )

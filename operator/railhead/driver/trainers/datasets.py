@@ -1,6 +1,6 @@
-"""From the job's input to Ray Data's datasets, built in the driver: lists files, reads none of their rows.
+"""Turns the job's input into Ray Data datasets, built in the driver: lists files, reads none of their rows.
 
-Wants a driver that has joined Ray. Every error is one sentence that begins with the field.
+Needs a driver that has joined Ray. Every error is one sentence that begins with the field.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ READERS = {
 }
 
 REFUSED = "DatasetRefused"
-LEAST_CPUS = 1 - 1e-6  # of a task of Ray Data
+LEAST_CPUS = 1 - 1e-6  # of a Ray Data task
 
 
 def read_paths(text: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]
     if free < LEAST_CPUS:
         raise JobRefused(
             REFUSED,
-            f"datasets: of a worker pod's CPUs {free:g} are left beside its workers, and Ray Data's tasks take 1; "
+            f"datasets: a worker pod has {free:g} CPUs left besides its workers, but a Ray Data task takes 1; "
             "raise spec.worker.extraResources.cpu",
         )
     return {
@@ -70,11 +70,11 @@ def _read(name: str, values: Mapping[str, Any], *, uri: str, free_cpus: float) -
     except JobRefused:
         raise
     except FileNotFoundError as error:
-        hint = "the head pod sees no such file; all pods need the volume (spec.podTemplate)"
+        hint = "the head pod does not see this file; all pods need the volume (spec.podTemplate)"
         raise JobRefused(REFUSED, f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
     except Exception as error:
-        words = describe_exception(error.with_traceback(None))  # the place is Ray's own, and says nothing
-        raise _sort(error, f"datasets.{name}.uri {uri}: {words}") from error
+        text = describe_exception(error.with_traceback(None))  # the location is in Ray, and does not help
+        raise _sort(error, f"datasets.{name}.uri {uri}: {text}") from error
 
 
 def _call(name: str, reference: str, job: JobInput) -> Any:
@@ -87,7 +87,7 @@ def _call(name: str, reference: str, job: JobInput) -> Any:
     except (Exception, SystemExit) as error:
         raise _sort(error, f"{field}: {describe_exception(error)}") from error
     if not isinstance(dataset, ray.data.Dataset):
-        raise JobRefused(REFUSED, f"{field}: returned {type(dataset).__name__}; it must return a ray.data.Dataset")
+        raise JobRefused(REFUSED, f"{field}: it returned {type(dataset).__name__}; it must return a ray.data.Dataset")
     return dataset
 
 
@@ -96,8 +96,8 @@ def _sort(error: BaseException, message: str) -> AttemptFailed:
 
 
 def find_free_cpus(job: JobInput) -> float:
-    """Of one worker pod, beside its workers."""
-    told = float((job.ray_node.get("worker") or {}).get("cpus", 0))
+    """Of one worker pod, besides its workers."""
+    total = float((job.ray_node.get("worker") or {}).get("cpus", 0))
     each = float((job.scaling.get("resourcesPerWorker") or {}).get("CPU", 0))
     per_pod = job.scaling.get("workersPerPod") or job.scaling["numWorkers"] / job.worker_pods
-    return told - each * float(per_pod)
+    return total - each * float(per_pod)

@@ -1,4 +1,4 @@
-"""Which of Ray Train's trainers stands for which `trainer.framework`, and what its options are called there."""
+"""Which of Ray Train's trainers implements each `trainer.framework`, and the names of its options there."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Framework:
 
     Attributes:
         trainer: Ray Train's trainer.
-        package: what it trains with, as it is imported; None = nothing beside Ray.
+        package: the import name of the library it trains with; None = nothing besides Ray.
         config: its backend's options, for the trainer's keyword `argument`; None = it has none.
         options: key of `trainer.backend` -> keyword of `config`.
-        gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray sees that by itself.
+        gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray detects that by itself.
     """
 
     trainer: str
@@ -74,7 +74,7 @@ FRAMEWORKS = {
 def require_package(framework: str) -> None:
     """Raises JobRefused when the image cannot run it.
 
-    Imports nothing: an import of TensorFlow takes seconds, and this is asked before Ray is there.
+    Imports nothing: importing TensorFlow takes seconds, and this runs before Ray is up.
     """
     known = FRAMEWORKS.get(framework)
     if known is None or known.package is None or _is_installed(known.package):
@@ -89,12 +89,12 @@ def require_package(framework: str) -> None:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # one that hides itself, or that was imported half
+    except (ImportError, ValueError):  # a package that hides itself, or a half-finished import
         return False
 
 
 def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = False) -> dict[str, Any]:
-    """The keyword arguments of the framework's config. Raises ValueError for what it does not know."""
+    """The keyword arguments of the framework's config. Raises ValueError for an unknown framework or option."""
     known = FRAMEWORKS.get(framework)
     if known is None:
         raise ValueError(f"trainer.framework: {framework} is not supported by this version of Railhead")
@@ -108,7 +108,7 @@ def plan_options(framework: str, backend: Mapping[str, Any], *, use_gpu: bool = 
 def build_framework_trainer(
     framework: str, function: Callable[..., Any], *, options: Mapping[str, Any], **arguments: Any
 ) -> Any:
-    """Raises JobRefused when its classes cannot be imported, and what Ray raises for bad values."""
+    """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
     known = FRAMEWORKS[framework]
     trainer = _load(framework, known.trainer)
     if known.config:
@@ -120,7 +120,7 @@ def _build_config(framework: str, config: Any, options: Mapping[str, Any]) -> An
     absent = sorted(name for name in options if name not in config.__dataclass_fields__)
     if absent:
         raise ValueError(
-            f"trainer.framework: {config.__name__} of the Ray in spec.image has no {absent[0]}, "
+            f"trainer.framework: in the Ray of spec.image, {config.__name__} has no {absent[0]}, "
             f"which {framework} needs for this job; use an image with a newer Ray"
         )
     return config(**options)
@@ -130,10 +130,10 @@ def _load(framework: str, reference: str) -> Any:
     module, _, name = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:  # a library that does not load raises what it likes
-        words = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
+    except Exception as error:  # a library that does not load may raise anything
+        detail = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:400]
         raise JobRefused(
             MISSING,
-            f"trainer.framework: {framework} cannot be imported from spec.image ({words}); "
-            f"mend the image, or use another one",
+            f"trainer.framework: {framework} cannot be imported from spec.image ({detail}); "
+            f"fix the image, or use another one",
         ) from error

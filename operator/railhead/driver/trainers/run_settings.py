@@ -1,7 +1,7 @@
-"""What a trainer of the user's own is offered for its RunConfig, and what it made of it.
+"""What we offer a user-built trainer for its RunConfig, and what it made of the offer.
 
-A new attempt goes on from the last checkpoint when the run has the name and the storage
-path of the attempt before. The user's code may choose others; then the job says so.
+A new attempt resumes from the last checkpoint if the run has the same name and storage
+path as in the previous attempt. The user's code may choose others; then the job warns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RunSettings:
 
     @staticmethod
     def from_job(job: JobInput, *, storage_path: str) -> RunSettings:
-        """For an elastic job the greatest number of workers."""
+        """For an elastic job, with the maximum number of workers."""
         return RunSettings(job.run_name, storage_path, job.most_workers)
 
     def to_environment(self) -> dict[str, str]:
@@ -42,25 +42,25 @@ class RunSettings:
 
 
 def find_warning(offer: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
-    """When the run is another one than the job's."""
+    """A warning if the run is not the job's."""
     if name != offer.run_name:
-        what = f'RunConfig has the name "{name}", and the job\'s run is "{offer.run_name}"'
+        what = f'RunConfig has the name "{name}", but the job\'s run is "{offer.run_name}"'
         return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
     if storage_path.rstrip("/") != offer.storage_path.rstrip("/"):
-        what = f'RunConfig has the storage_path "{storage_path}", and the job\'s is "{offer.storage_path}"'
+        what = f'RunConfig has the storage_path "{storage_path}", but the job\'s is "{offer.storage_path}"'
         return _warn("StoragePathDiffers", what, f'RunConfig(storage_path=os.environ["{STORAGE_PATH}"])')
     return None
 
 
 def _warn(reason: str, what: str, remedy: str) -> RunWarning:
-    message = f"{what}: a new attempt may not find the checkpoints of the one before; use {remedy}"
+    message = f"{what}: a new attempt may not find the checkpoints of the previous one; use {remedy}"
     return RunWarning(reason, message)
 
 
 def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunContext:
-    """Where the RunConfig puts its checkpoints, with a warning when that is another place than the job's.
+    """Where the RunConfig puts its checkpoints, with a warning when that is not the job's location.
 
-    `offered_path`: the storage path of the offered RunConfig, as Ray takes it.
+    `offered_path`: the storage path of the offered RunConfig, as normalized by Ray.
     """
     is_ours = run_config.storage_path == offered_path
     path = offer.storage_path if is_ours else os.path.expanduser(run_config.storage_path)

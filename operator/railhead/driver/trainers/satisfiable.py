@@ -1,6 +1,6 @@
-"""Can the job's worker pods hold the workers that a ScalingConfig asks for? Pure.
+"""Can the job's worker pods hold the workers that a ScalingConfig requests? Pure.
 
-Ray waits without limit for resources that will never come. A job's pods are alike and
+Ray waits forever for resources that will never appear. A job's pods are identical and
 their number is fixed, so the answer is known before training.
 """
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Mapping
 
 _TINY = 1e-6  # Ray counts in ten-thousandths
-# Ray finds these out itself on each node, so that their amount is not known here.
+# Ray detects these itself on each node, so their amounts are not known here.
 _FOUND_BY_RAY = ("memory", "object_store_memory")
 _FOUND_BY_RAY_PREFIXES = ("node:", "accelerator_type:")
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a ScalingConfig asks for; `workers` is the least number when it is elastic."""
+    """What a ScalingConfig requests; `workers` is the minimum when it is elastic."""
 
     workers: int
     per_worker: Mapping[str, float]
@@ -25,16 +25,16 @@ class Wanted:
 
 
 def read_scaling_config(config: Any) -> Wanted:
-    """Of Ray's ScalingConfig."""
+    """From Ray's ScalingConfig."""
     workers = config.num_workers
     least = workers[0] if isinstance(workers, (tuple, list)) else workers
     return Wanted(int(least), dict(config._resources_per_worker_not_none), str(config.placement_strategy))
 
 
 def explain_unsatisfiable(wanted: Wanted, *, pods: int, node: Mapping[str, Any]) -> str:
-    """Why these pods cannot hold the workers, with the sum, or an empty string.
+    """Why these pods cannot hold the workers, with the numbers, or an empty string.
 
-    `node`: {cpus, gpus, resources}, what Ray is told of each worker pod.
+    `node`: {cpus, gpus, resources}, as passed to Ray for each worker pod.
     """
     needs = {name: value for name, value in wanted.per_worker.items() if value > 0 and _is_known(name)}
     if not needs:
@@ -46,7 +46,7 @@ def explain_unsatisfiable(wanted: Wanted, *, pods: int, node: Mapping[str, Any])
         return ""
     strategy = f" with placement_strategy {wanted.placement_strategy}" if "STRICT" in wanted.placement_strategy else ""
     return (
-        f"ScalingConfig asks for {_count(wanted.workers, 'worker')} of {_amounts(needs)}{strategy}; the job's "
+        f"ScalingConfig requests {_count(wanted.workers, 'worker')} of {_amounts(needs)}{strategy}; the job's "
         f"{_count(pods, 'worker pod')} of {_amounts({name: has.get(name, 0.0) for name in needs})} each "
         f"can hold {held}; change num_workers or resources_per_worker there, or spec.scaling"
     )

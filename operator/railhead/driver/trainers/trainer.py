@@ -1,4 +1,4 @@
-"""`trainer.trainFunc`: the trainer of its framework, with our stub as the function."""
+"""`trainer.trainFunc`: the framework's trainer, with our stub as the function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Trainer(Protocol):
 
 
 def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[dict[str, Any]] = None) -> Trainer:
-    """`datasets` are Ray Data's. Raises JobRefused for an image that cannot run the framework, and for bad values."""
+    """`datasets` are Ray Data's. Raises JobRefused for an image that cannot run the framework or invalid values."""
     from railhead.driver.trainers.callbacks import add_callbacks
 
     with refuse_configuration():

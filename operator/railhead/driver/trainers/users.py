@@ -1,6 +1,6 @@
-"""A trainer that the user's own code made, just before fit(): looked at, and made ready for a TrainJob.
+"""Checks a trainer that the user's own code built, just before fit(), and prepares it for a TrainJob.
 
-The same for a trainer that `trainer.build` returned and for one whose fit() a script calls.
+Handles a trainer that `trainer.build` returned and one whose fit() a script calls alike.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _READY = "_railhead_is_ready"
 
 
 def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, offered_path: str) -> RunContext:
-    """Changes the trainer in place, a second time nothing; its run, not claimed yet. Raises JobRefused.
+    """Changes the trainer in place, idempotently; returns its run, not claimed yet. Raises JobRefused.
 
-    `who` begins the message; `offered_path`: the storage path as it stands in the RunConfig that was offered.
+    `who` begins the message; `offered_path`: the storage path in the RunConfig that was offered.
     """
     wanted = read_scaling_config(trainer.scaling_config)
     problem = explain_unsatisfiable(wanted, pods=job.worker_pods, node=job.ray_node.get("worker") or {})

@@ -1,7 +1,7 @@
 """`trainer.validationFunction`: Ray Train's ValidationConfig with the user's function, loaded where it runs.
 
-Ray runs it as a task on a worker pod, beside training, and goes on when it raises: the
-checkpoint then simply has no metrics of a validation. So the reason is said in the log.
+Ray runs it as a task on a worker pod, alongside training, and continues when it raises: the
+checkpoint then simply has no validation metrics. So this logs the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from railhead.driver.user_code.load import load_function
 
 
 def build_validation_config(reference: str) -> Any:
-    """ray.train.ValidationConfig; there is one from Ray 2.54 on (`ray_features`)."""
+    """ray.train.ValidationConfig, which exists since Ray 2.54 (`ray_features`)."""
     from ray.train import ValidationConfig
 
     return ValidationConfig(fn=functools.partial(validate, reference))

@@ -1,1 +1,1 @@
-"""The user's own modules: where they are, whether they can be used, and how they are loaded."""
+"""The user's own modules: where they are, whether they are usable, and how to load them."""

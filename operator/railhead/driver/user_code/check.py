@@ -1,8 +1,8 @@
-"""A cheap look at trainer.trainFunc before training: does the source have this function?
+"""A cheap check of trainer.trainFunc before training: does the source have this function?
 
-Imports nothing, for an import of torch would compete with Ray's start for the CPU, and the
-head may lack what workers have. Says no only where the workers must come to the same
-answer: for code in the mounted source. All else is left to the workers.
+Imports nothing: importing torch would compete with Ray's start for the CPU, and the head may
+lack what workers have. Rejects only where the workers are bound to come to the same
+result: for code in the mounted source. The rest is left to the workers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from railhead.driver.errors import JobRefused
 
 
 def check_function(field: str, entrypoint: str, *, source: Optional[str]) -> None:
-    """Raises JobRefused. An empty entrypoint is none of the job's."""
+    """Raises JobRefused. Skips an empty entrypoint, which the job does not use."""
     problem = find_problem(entrypoint, source=source) if entrypoint else ""
     if problem:
         raise JobRefused("EntrypointNotUsable", f"{field} {entrypoint}: {problem}")
 
 
 def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
-    """Python's own words for what is wrong, or an empty string."""
+    """Python's own message for the problem, or an empty string."""
     if not source:
         return ""
     module, _, function = entrypoint.partition(":")
@@ -42,9 +42,9 @@ def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
 
 
 def check_folder(source: Optional[str]) -> None:
-    """Only an image can lack it: all other ways of spec.source make the folder. Raises JobRefused."""
+    """Only an image can lack it: all other kinds of spec.source create the folder. Raises JobRefused."""
     if source and not Path(source).is_dir():
-        problem = f"spec.source.image.path: the image has no such folder; {source} is not there"
+        problem = f"spec.source.image.path: the image has no such folder; {source} does not exist"
         raise JobRefused("SourceNotFound", problem)
 
 
@@ -57,7 +57,7 @@ def find_file(folder: Path, module: str) -> Optional[Path]:
 
 
 def find_names(tree: ast.Module) -> set[str]:
-    """Every name that the module could define anywhere, so that an `if` around it is no problem."""
+    """Every name that the module may define, at any depth, so that an `if` around it does no harm."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -1,4 +1,4 @@
-"""Loads `module:name` of the user's code, and says when another module hides it."""
+"""Loads `module:name` of the user's code, and detects when another module shadows it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def load_function(reference: str) -> Callable[..., Any]:
 
 
 def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> str:
-    """Why the imported module is not the user's, when the user's source has one of that name."""
+    """Why the imported module is not the user's, if the user's source has one of that name; or an empty string."""
     top = module_name.partition(".")[0]
     for folder in folders[:1]:
         mine = [p for p in (Path(folder, top + ".py"), Path(folder, top, "__init__.py")) if p.exists()]
         if mine and not is_uploaded(file) and not (file and Path(folder).resolve() in Path(file).resolve().parents):
             where = f"the installed {file}" if file else "a module of Python itself"
-            return f"{mine[0].name} of spec.source is hidden by {where}; give it another name"
+            return f"{mine[0].name} of spec.source is shadowed by {where}; give it another name"
     return ""
 
 
@@ -55,11 +55,11 @@ _NOT_RUN_BY_A_CALL = (
 def has_parameter(function: Callable[..., Any]) -> bool:
     """Whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none.
 
-    TypeError for a function whose body a call does not run.
+    Raises TypeError for a function whose body a call does not run.
     """
     for is_one, kind in _NOT_RUN_BY_A_CALL:
         if is_one(function):
-            raise TypeError(f"the function is {kind}, so that a call does not run its body; use a plain function")
+            raise TypeError(f"the function is {kind}, so calling it does not run its body; use a plain function")
     parameters = inspect.signature(function).parameters.values()
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in parameters if p.default is p.empty and p.kind in positional]

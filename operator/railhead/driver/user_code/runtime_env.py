@@ -1,7 +1,7 @@
-"""spec.runtimeEnv for Ray Train's workers: checked by Ray before training, local folders uploaded.
+"""spec.runtimeEnv for Ray Train's workers: has Ray check it before training, and uploads local folders.
 
-Ray takes local folders for a whole job only (`ray.init`), where they would also come first on
-the path of Ray's own processes; so they are uploaded here by the functions that `ray.init` uses.
+Ray accepts local folders only for a whole Ray job (`ray.init`), where they would also come first on
+the path of Ray's own processes; so this uploads them with the functions that `ray.init` uses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _refuse(message: str) -> JobRefused:
 
 
 def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bundle: str) -> dict[str, Any]:
-    """What Ray is told; `folders`: where relative paths are looked for. Raises JobRefused."""
+    """What Ray receives; `folders`: where to look up relative paths. Raises JobRefused."""
     if not wanted:
         return {}
     unknown = [key for key in wanted if key not in KEYS]
@@ -41,50 +41,53 @@ def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bu
             for i, name in names
         ]
     variables = dict(result.get("env_vars") or {})
-    if PYTHONPATH in variables:  # it takes the place of the pod's own, without which a worker finds nothing of ours
+    if PYTHONPATH in variables:  # it replaces the pod's own, without which a worker cannot import our modules
         result["env_vars"] = {**variables, PYTHONPATH: f"{variables[PYTHONPATH]}{os.pathsep}{bundle}"}
     _check_tools(result)
-    _ask_ray(result)
+    _check_with_ray(result)
     return result
 
 
 def is_local(key: str, value: str) -> bool:
-    """Whether it names a file or folder of the head pod. A conda environment can also be known by its name."""
+    """Whether it names a file or folder in the head pod. A conda environment may also be given by name."""
     if key == "conda":
         return value.endswith((".yml", ".yaml"))
     return "://" not in value
 
 
 def find_path(field: str, value: str, folders: Sequence[str]) -> str:
-    """The absolute path of what is there."""
+    """The absolute path of the first match."""
     places = [Path(value)] if os.path.isabs(value) else [Path(folder, value) for folder in folders]
     for place in places:
         if place.exists():
             return str(place.resolve())
     where = value if os.path.isabs(value) else f"{value} in {' or '.join(folders)}"
-    raise _refuse(f"{field}: the head pod has no {where}; give a path that is there, or a URI")
+    raise _refuse(f"{field}: the head pod has no {where}; set an existing path or a URI")
 
 
 def _check_tools(values: Mapping[str, Any]) -> None:
     installer = next((key for key in ("pip", "uv") if key in values), None)
     if installer and importlib.util.find_spec("virtualenv") is None:
         raise _refuse(
-            f"{FIELD}.{installer}: spec.image has no virtualenv, by which Ray installs packages; "
-            "add it to the image (pip install virtualenv), or put the packages there"
+            f"{FIELD}.{installer}: spec.image has no virtualenv, which Ray uses to install packages; "
+            "add it to the image (pip install virtualenv), or install the packages in the image"
         )
 
 
-def _ask_ray(values: Mapping[str, Any]) -> None:
+def _check_with_ray(values: Mapping[str, Any]) -> None:
     from ray.runtime_env import RuntimeEnv
 
     try:
         RuntimeEnv(**dict(values))
     except (ValueError, TypeError) as error:
-        raise _refuse(f"{FIELD}: Ray refuses it: {' '.join(str(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray rejects it: {' '.join(str(error).split())[:600]}") from error
 
 
 def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
-    """Local folders and files become URIs of Ray's, in place. Needs the connection to Ray. Raises JobRefused."""
+    """Uploads local folders and files and replaces them with Ray URIs, in place. Needs a connection to Ray.
+
+    Raises JobRefused.
+    """
     if not values:
         return
     from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
@@ -95,22 +98,22 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
             values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
     except Exception as error:
         raise _refuse(f"{FIELD}: Ray cannot upload it: {' '.join(str(error).split())[:600]}") from error
-    values.pop("excludes", None)  # they have had their effect
+    values.pop("excludes", None)  # already applied
 
 
 def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) -> dict[str, Any]:
-    """Ray's versions differ in the options that they take."""
+    """Ray versions differ in the options that they accept."""
     known = inspect.signature(function).parameters
     result: dict[str, Any] = function(dict(values), **{k: v for k, v in options.items() if k in known})
     return result
 
 
 def brings_modules(values: Mapping[str, Any]) -> bool:
-    """Whether the workers may find modules there before they look into the source."""
+    """Whether the workers may find modules there before they search the source."""
     variables = values.get("env_vars") or {}
     return any(key in values for key in ("working_dir", "py_modules", "conda")) or PYTHONPATH in variables
 
 
 def is_uploaded(file: Optional[str]) -> bool:
-    """Whether a module comes from working_dir or py_modules, as Ray has unpacked them."""
+    """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
     return bool(file) and "runtime_resources" in Path(file or "").parts

@@ -101,7 +101,7 @@ def test_a_repository_with_long_hashes(place: Place) -> None:
     assert len(commit) == 64
     place.fetch(repository=place.server.url("long"), revision=commit)
     assert (place.folder / "train.py").read_text() == "long"
-    with pytest.raises(FetchProblem, match="another kind of hash"):
+    with pytest.raises(FetchProblem, match="a different kind of hash"):
         place.fetch(repository=place.server.url("long"))
 
 
@@ -144,8 +144,8 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(place: Place) -> None:
     ("case", "outcome", "reason", "words"),
     [
         ("wrong password", "Configuration", "RepositoryRefused", "spec.source.git.secretName: the server of https:"),
-        ("no password", "Configuration", "RepositoryRefused", "refuses access"),
-        ("untrusted", "Configuration", "CertificateRefused", "into the Secret as ca.crt"),
+        ("no password", "Configuration", "RepositoryRefused", "denies access"),
+        ("untrusted", "Configuration", "CertificateRefused", "to the Secret as ca.crt"),
         ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{NOBODY}"),
         ("no folder", "Configuration", "PathNotFound", "spec.source.git.path: commit .* has no folder nowhere"),
         ("a file", "Configuration", "PathNotFound", "has no folder train.py"),
@@ -154,7 +154,7 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(place: Place) -> None:
         ("no server", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*(refused|connect)"),
         ("no host", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*[Rr]esolv"),
         ("server fails", "Infrastructure", "SourceNotFetched", "cannot be fetched: .*503"),
-        ("program", "Configuration", "RepositoryRefused", "another protocol"),
+        ("program", "Configuration", "RepositoryRefused", "a protocol other than"),
     ],
 )
 def test_what_goes_wrong_is_said_in_words_and_has_its_class(

@@ -30,4 +30,4 @@ def test_the_first_wrong_node_is_named_with_what_it_has() -> None:
     problem = find_wrong_accelerator(make_gpu_job("H100"), [make_node("H100"), make_node("A100")])
     assert problem.startswith("scaling.acceleratorType H100: the worker pod at 10.0.0.3 has A100; choose nodes with")
     assert "worker.podTemplate.spec.nodeSelector" in problem
-    assert "has no GPU whose type Ray knows" in find_wrong_accelerator(make_gpu_job("H100"), [make_node()])
+    assert "has no GPU of a type that Ray knows" in find_wrong_accelerator(make_gpu_job("H100"), [make_node()])

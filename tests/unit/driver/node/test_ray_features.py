@@ -49,6 +49,6 @@ def test_what_this_ray_cannot_do_is_refused_by_its_field(
     asked: dict[str, Any], field: str, lacks: str, has: str
 ) -> None:
     problem = explain_ray_problem(lacks, make_job(**asked))
-    assert problem.startswith(f"{field} needs Ray {has.rpartition('.')[0]} or newer, and spec.image holds Ray {lacks}")
+    assert problem.startswith(f"{field} needs Ray {has.rpartition('.')[0]} or newer, but spec.image has Ray {lacks}")
     assert explain_ray_problem(has, make_job(**asked)) == ""
     assert explain_ray_problem(lacks, make_job()) == ""

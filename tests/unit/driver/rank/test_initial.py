@@ -48,7 +48,9 @@ def test_a_users_loop_keeps_its_parameters() -> None:
 def test_a_checkpoint_that_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
     for folder in ("absent", "empty"):
         (tmp_path / "empty").mkdir(exist_ok=True)
-        with pytest.raises(JobRefused, match=r"spec\.resumeFrom .*: there is no checkpoint, the folder is missing or"):
+        with pytest.raises(
+            JobRefused, match=r"spec\.resumeFrom .*: there is no checkpoint: in the head pod the folder is "
+        ):
             check_initial(str(tmp_path / folder))
     (tmp_path / "empty" / "weights").write_text("w")
     check_initial(str(tmp_path / "empty"))

@@ -167,7 +167,7 @@ def test_what_fails_before_the_function_is_an_error_too(monkeypatch: pytest.Monk
 def test_a_body_that_has_not_run_is_no_success() -> None:
     async def train() -> None: ...
 
-    with pytest.raises(EntrypointNotUsable, match="returned a coroutine, and its body has not run"):
+    with pytest.raises(EntrypointNotUsable, match="returned a coroutine, and its body never ran"):
         rank.run_rank(lambda _: train(), initial="", keeps_exception=True)
     assert rank.read_end().stage == rank.RAISED
 

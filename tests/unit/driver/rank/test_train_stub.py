@@ -57,11 +57,11 @@ def test_calls_with_the_config_when_it_takes_one(source: Path, code: str, result
         ("def f(:", "f", "SyntaxError"),
         ("f = 3", "f", "is not a function"),
         ("def f(a, b): pass", "f", "2 required parameters"),
-        ("async def f(): pass", "f", "the function is asynchronous (async def), so that a call does not run its body"),
+        ("async def f(): pass", "f", "the function is asynchronous (async def), so calling it does not run its body"),
         ("def f():\n    yield", "f", "the function is a generator (it has a yield)"),
         ("async def f():\n    yield", "f", "the function is an asynchronous generator"),
-        ("async def g(): pass\ndef f(): return g()", "f", "returned a coroutine, and its body has not run"),
-        ("def g(): yield\ndef f(): return g()", "f", "returned a generator, and its body has not run"),
+        ("async def g(): pass\ndef f(): return g()", "f", "returned a coroutine, and its body never ran"),
+        ("def g(): yield\ndef f(): return g()", "f", "returned a generator, and its body never ran"),
     ],
 )
 def test_an_entrypoint_that_cannot_work(source: Path, code: str, function: str, words: str) -> None:

@@ -34,15 +34,15 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
 
 
 @pytest.mark.parametrize(
-    ("code", "fit", "failure", "words", "expected"),
+    ("code", "fit", "failure", "last_lines", "expected"),
     [
         (0, Fit(1, FINISHED), None, [], ("Succeeded", "TrainingSucceeded", "")),
-        (0, None, None, ["a line"], ("Configuration", "NoFit", "has not called fit()")),
+        (0, None, None, ["a line"], ("Configuration", "NoFit", "without calling fit()")),
         (0, Fit(2, FAILED, SAID), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
         (1, Fit(2, FAILED, SAID), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
         (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
-        (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed and left no reason")),
-        (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() still ran")),
+        (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed without a recorded reason")),
+        (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() was still running")),
         (1, Fit(1, RUNNING), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
         (
             1,
@@ -51,7 +51,7 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
             ["KeyError: 'a'"],
             ("Application", "ScriptFailed", "code 1 after fit():\nKeyError"),
         ),
-        (2, None, None, ["a", "b"], ("Application", "ScriptFailed", "ended with code 2 before any fit():\na\nb")),
+        (2, None, None, ["a", "b"], ("Application", "ScriptFailed", "exited with code 2 before any fit():\na\nb")),
         (-9, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as when the head pod")),
         (-11, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGSEGV in fit()")),
         (1, None, None, ["ModuleNotFoundError: No module named 'x'"], ("Configuration", "EntrypointNotUsable", "'x'")),
@@ -60,9 +60,9 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
     ],
 )
 def test_how_a_script_ended(
-    code: int, fit: Fit | None, failure: Failure | None, words: list[str], expected: tuple[str, str, str]
+    code: int, fit: Fit | None, failure: Failure | None, last_lines: list[str], expected: tuple[str, str, str]
 ) -> None:
-    ending = decide_ending(code, fit=fit, failure=failure, words=words)
+    ending = decide_ending(code, fit=fit, failure=failure, last_lines=last_lines)
     outcome = build_outcome(ending)
     assert (outcome.outcome, outcome.reason) == expected[:2]
     assert expected[2] in outcome.message
@@ -263,9 +263,9 @@ def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
         script_fit.watch_fit(make_trainer(5), lambda trainer: "result")
     refused = in_script.read_fit()
     assert refused is not None and refused.failure is not None
-    assert refused.failure.message.startswith("trainer.entrypoint: ScalingConfig asks for 5 workers of 1 CPU")
+    assert refused.failure.message.startswith("trainer.entrypoint: ScalingConfig requests 5 workers of 1 CPU")
     script_fit.watch_fit(make_trainer(), succeed)
-    with pytest.raises(AttemptFailed, match="has not said that the training function returned on every rank"):
+    with pytest.raises(AttemptFailed, match="did not report that the training function returned on every rank"):
         script_fit.watch_fit(make_trainer(), lambda trainer: "the success of the fit() before is not this one's")
     silent = in_script.read_fit()
     assert silent is not None and silent.failure is not None

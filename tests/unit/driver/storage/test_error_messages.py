@@ -92,13 +92,13 @@ def test_wrong_credentials_come_with_the_names_of_the_right_ones() -> None:
 )
 def test_an_arrow_that_is_too_old_is_named(text: str) -> None:
     said = explain_error("abfs://c@a/p", text, pyarrow="9.0.0")
-    assert said.startswith("run.storagePath abfs://c@a/p: pyarrow 9.0.0 of spec.image cannot open abfs://; install a")
+    assert said.startswith("run.storagePath abfs://c@a/p: pyarrow 9.0.0 in spec.image cannot open abfs://; install a")
 
 
 def test_a_storage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(call, "CHECK_TIMEOUT", 0.1)
     monkeypatch.setattr(prepare, "_check_path", lambda folder: threading.Event().wait())
-    with pytest.raises(Unreachable, match=r"run\.storagePath .* no answer within"):
+    with pytest.raises(Unreachable, match=r"run\.storagePath .* no response within"):
         prepare_storage(str(tmp_path), run_name="r")
 
 

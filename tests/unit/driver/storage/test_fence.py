@@ -46,7 +46,7 @@ def test_a_later_attempt_shuts_out_the_earlier_one(folder: RunFolder) -> None:
     first = take_run(folder, uid=UID, attempt=1)
     look(folder, first)
     second = take_run(folder, uid=UID, attempt=2)
-    with pytest.raises(Fenced, match="attempt 2 has taken over the run; attempt 1 commits"):
+    with pytest.raises(Fenced, match="attempt 2 has taken over the run; attempt 1 no longer commits"):
         look(folder, first)
     with pytest.raises(Fenced):
         take_run(folder, uid=UID, attempt=1)

@@ -169,9 +169,9 @@ DAMAGES: dict[str, tuple[Hurt, str, str, str]] = {
     "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
     "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
     "file-gone": (
-        lambda r: (r / "c2" / "weights").unlink(), "CheckpointIncomplete", "c2 is not complete (1 files of 2 b", "c1",
+        lambda r: (r / "c2" / "weights").unlink(), "CheckpointIncomplete", "c2 is incomplete (1 files, 2 b", "c1",
     ),
-    "file-cut-off": (lambda r: (r / "c2" / "weights").write_text(""), "CheckpointIncomplete", "(2 files of 2 b", "c1"),
+    "file-cut-off": (lambda r: (r / "c2" / "weights").write_text(""), "CheckpointIncomplete", "(2 files, 2 b", "c1"),
     "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "checkpoint c1 is gone or empty", "c2"),
 }  # fmt: skip
 
@@ -183,7 +183,7 @@ def test_the_run_goes_on_from_the_newest_whole_checkpoint(run: Run, tmp_path: Pa
     claimed = run.restore()
     assert claimed.latest == latest and claimed.warning is not None
     assert (claimed.warning.reason, words in claimed.warning.message) == (reason, True), claimed
-    assert claimed.warning.message.endswith(f"; the run goes on from {latest}")
+    assert claimed.warning.message.endswith(f"; the run resumes from {latest}")
     again = Run(tmp_path)
     found = again.manager.latest_checkpoint_result
     assert found is not None and (Path(found.checkpoint.path).name, found.metrics) == (
@@ -226,11 +226,11 @@ def test_with_none_left_the_job_ends_and_does_not_train_from_the_beginning(
     hurt(tmp_path / "r")
     if (tmp_path / "r" / "c2").exists():
         (tmp_path / "r" / repair.COPY).unlink()
-    with pytest.raises(JobRefused, match=r"run\.storagePath: .*no other checkpoint of the 3 that were committed is"):
+    with pytest.raises(JobRefused, match=r"run\.storagePath: .*none of the 3 committed checkpoints is intact"):
         run.restore()
     claimed = run.restore(commits=0)  # as for the first attempt of another job of this run.name
     assert claimed.latest is None and claimed.warning is not None
-    assert claimed.warning.message.endswith("no checkpoint is known, so training begins anew")
+    assert claimed.warning.message.endswith("no checkpoint is known, so training starts from scratch")
     assert Run(tmp_path).manager.latest_checkpoint_result is None
     assert (tmp_path / "r" / repair.UNREADABLE).exists()
 

@@ -112,7 +112,7 @@ def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None
     assert facts.source == failure.STARTUP
     found = failure.classify_failure(facts)
     assert (found.class_, found.reason) == ("Configuration", "RuntimeEnvNotUsable")
-    assert found.message == "spec.runtimeEnv: Ray cannot make it: ValueError: no conda ERROR: of conda"
+    assert found.message == "spec.runtimeEnv: Ray cannot set it up: ValueError: no conda ERROR: of conda"
     assert not failure.decide_retry(facts, found, failure.Budget(0, 1, 3))
 
 

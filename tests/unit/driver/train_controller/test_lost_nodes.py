@@ -65,4 +65,4 @@ def test_what_cannot_be_told_is_said_and_nothing_else(
     monkeypatch.setattr(lost_nodes, "_unregister", fail)
     mark_dead_in_ray(find_lost_nodes({"b0"}))
     said = capfd.readouterr().out
-    assert "that the node 127.0.0.1 is lost (ImportError: No module named 'grpc'; put grpcio into spec.image)" in said
+    assert "that node 127.0.0.1 is lost (ImportError: No module named 'grpc'; add grpcio to spec.image)" in said

@@ -73,9 +73,9 @@ def test_all_have_returned_and_each_was_asked_once(callback: ReturnsCallback, gr
     ("answer", "words"),
     [
         (Answer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
-        (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), and the training function, begun"),
-        (Answer(RankEnd(NOT_BEGUN)), "the training function, not begun, neither returned nor raised"),
-        (Answer(), "its thread ended, and its process does not say how"),
+        (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), but the training function (started)"),
+        (Answer(RankEnd(NOT_BEGUN)), "the training function (not started) neither returned nor raised"),
+        (Answer(), "its thread ended, and its process does not report how"),
         (Answer(error=RuntimeError("the actor is dead")), "the actor is dead"),
     ],
 )

@@ -72,7 +72,7 @@ def test_the_words_name_the_field_a_pod_and_what_to_do() -> None:
     one = explain_answers("/runs", [("a", ""), ("b", "does not see")])
     assert one.startswith("run.storagePath /runs: the head pod wrote a file there that worker pod b does not see; use ")
     assert "run.storageVolume" in one and "s3://" in one
-    assert "does not see, like 2 more;" in explain_answers("/r", [(c, "does not see") for c in "abca"])
+    assert "worker pod a (and 2 more) does not see;" in explain_answers("/r", [(c, "does not see") for c in "abca"])
 
 
 def make_group(storage: StorageContext, look: Any, *, nodes: str) -> Any:

@@ -75,13 +75,13 @@ def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
         ("import absent_library", "EntrypointNotUsable", "No module named 'absent_library' (made_here"),
         ("def other(): pass", "EntrypointNotUsable", "has no attribute 'make'"),
         ("make = 3", "EntrypointNotUsable", "is not a function"),
-        ("def make(scaling_config): pass", "EntrypointNotUsable", "it is called with scaling_config, run_config, "),
-        ("def make(**k): return None", "EntrypointNotUsable", "it returned None, and must return one of"),
+        ("def make(scaling_config): pass", "EntrypointNotUsable", "keyword arguments scaling_config, run_config, "),
+        ("def make(**k): return None", "EntrypointNotUsable", "it returned None; it must return one of"),
         ("def make(**k): return make", "EntrypointNotUsable", "it returned a builtins.function"),
         ("def make(**k):\n    raise KeyError('colour')", "BuildRaised", "'colour' (made_here.py, line 2, in make)"),
         ("import sys\ndef make(**k): sys.exit('no')", "BuildRaised", "SystemExit: no"),
         (GOOD.replace("scaling_config=scaling_config", "scaling_config=ray.train.ScalingConfig(num_workers=5)")
-         + "import ray.train", "ScalingNotSatisfiable", "ScalingConfig asks for 5 workers of 1 CPU"),
+         + "import ray.train", "ScalingNotSatisfiable", "ScalingConfig requests 5 workers of 1 CPU"),
         (GOOD.replace("train(config)", "train(a, b)"), "TrainerNotUsable", "train_loop_per_worker: the function takes"),
     ],
 )  # fmt: skip

@@ -91,9 +91,9 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
     [
         ("absent_module:Good", "No module named 'absent_module'"),
         ("callbacks_here:Absent", "has no attribute 'Absent'"),
-        ("callbacks_here:Plain", "not a class derived from ray.train.UserCallback"),
-        ("callbacks_here:seen", "not a class derived from ray.train.UserCallback"),
-        ("callbacks_here:Needs", "could not be made without arguments: TypeError"),
+        ("callbacks_here:Plain", "not a subclass of ray.train.UserCallback"),
+        ("callbacks_here:seen", "not a subclass of ray.train.UserCallback"),
+        ("callbacks_here:Needs", "cannot be instantiated without arguments: TypeError"),
     ],
 )
 def test_what_is_no_callback_is_refused_by_its_field(tmp_path: Path, name: str, words: str) -> None:

@@ -47,15 +47,15 @@ def test_every_format_has_a_reader_that_takes_common_options(format: str) -> Non
 @pytest.mark.parametrize(
     ("format", "given", "words"),
     [
-        ("csv", {"delimiter": ";"}, r"delimiter: ray\.data\.read_csv has no such option; it knows .*parse_options"),
+        ("csv", {"delimiter": ";"}, r"delimiter: ray\.data\.read_csv has no such option; its options are .*parse_op"),
         ("parquet", {"colums": ["a"]}, "colums: .* did you mean columns?"),
         ("text", {"paths": "/other"}, "paths: .* no such option"),
         (
             "csv",
             {"parse_options": {"delimitr": ";"}},
-            r"parse_options: pyarrow\.csv\.ParseOptions refuses it: .*",
+            r"parse_options: pyarrow\.csv\.ParseOptions rejects it: .*",
         ),
-        ("images", {"shuffle": {"seed": "x"}}, "shuffle: .*FileShuffleConfig refuses it: Seed must be an integer"),
+        ("images", {"shuffle": {"seed": "x"}}, "shuffle: .*FileShuffleConfig rejects it: Seed must be an integer"),
     ],
 )
 def test_an_option_that_the_reader_does_not_know_is_refused(format: str, given: dict[str, Any], words: str) -> None:
@@ -73,7 +73,7 @@ def test_a_read_task_is_no_greater_than_what_a_pod_has_left() -> None:
     check_cpus("d", {"num_cpus": 1}, free=1.0)
     check_cpus("d", {}, free=0.5)
     with pytest.raises(
-        JobRefused, match=r"^datasets\.d\.options\.num_cpus: a read task asks for 2 CPUs, and a worker pod"
+        JobRefused, match=r"^datasets\.d\.options\.num_cpus: a read task requests 2 CPUs, but a worker pod"
     ):
         check_cpus("d", {"num_cpus": 2}, free=1.0)
 
@@ -85,7 +85,7 @@ def test_free_cpus_are_those_that_no_worker_of_the_pod_takes() -> None:
 
 
 def test_a_job_without_a_cpu_for_the_data_is_refused_with_the_sum() -> None:
-    with pytest.raises(JobRefused, match=r"of a worker pod's CPUs 0 are left beside its workers"):
+    with pytest.raises(JobRefused, match=r"a worker pod has 0 CPUs left besides its workers"):
         build_datasets(make_data_job({"train": {"function": "user:returns"}}, cpus=1), paths={})
 
 

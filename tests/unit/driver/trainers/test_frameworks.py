@@ -95,7 +95,7 @@ class OlderConfig:
 
 def test_an_option_that_this_ray_lacks_is_told_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], config=f"{__name__}:OlderConfig"))
-    with pytest.raises(ValueError, match=r"OlderConfig of the Ray in spec\.image has no use_gpu"):
+    with pytest.raises(ValueError, match=r"in the Ray of spec\.image, OlderConfig has no use_gpu"):
         build_framework_trainer("JAX", print, options={"use_gpu": True})
 
 

@@ -18,11 +18,11 @@ def explain(workers: int, strategy: str = "PACK", *, pods: int = 2, node: object
 
 def test_the_sum_is_said_in_words() -> None:
     assert explain(4, CPU=2.0) == (
-        "ScalingConfig asks for 4 workers of 2 CPU; the job's 2 worker pods of 1 CPU each can hold 0; "
+        "ScalingConfig requests 4 workers of 2 CPU; the job's 2 worker pods of 1 CPU each can hold 0; "
         "change num_workers or resources_per_worker there, or spec.scaling"
     )
     assert (
-        "asks for 1 worker of 1 CPU and 1 GPU; the job's 2 worker pods of 1 CPU and 0 GPU each can hold 0"
+        "requests 1 worker of 1 CPU and 1 GPU; the job's 2 worker pods of 1 CPU and 0 GPU each can hold 0"
         in explain(1, CPU=1.0, GPU=1.0)
     )
 

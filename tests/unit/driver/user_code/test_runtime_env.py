@@ -56,12 +56,12 @@ def test_a_users_python_path_does_not_take_the_pods_own_away() -> None:
     ("wanted", "words"),
     [
         ({"container": {"image": "x"}}, "spec.runtimeEnv.container: this version of Railhead has no such key"),
-        ({"working_dir": "absent"}, "spec.runtimeEnv.working_dir: the head pod has no absent in /.*; give a path"),
-        ({"working_dir": "/absent"}, "spec.runtimeEnv.working_dir: the head pod has no /absent; give a path"),
+        ({"working_dir": "absent"}, "spec.runtimeEnv.working_dir: the head pod has no absent in /.*; set an existing"),
+        ({"working_dir": "/absent"}, "spec.runtimeEnv.working_dir: the head pod has no /absent; set an existing"),
         ({"py_modules": ["s3://a/b.zip", "absent"]}, r"spec.runtimeEnv.py_modules\[1\]: the head pod has no absent"),
         ({"conda": "absent.yaml"}, "spec.runtimeEnv.conda: the head pod has no absent.yaml"),
-        ({"uv": ["a"], "conda": "b"}, "spec.runtimeEnv: Ray refuses it: .*cannot be specified at the same time"),
-        ({"working_dir": "s3://bucket/code.rar"}, "spec.runtimeEnv: Ray refuses it: "),
+        ({"uv": ["a"], "conda": "b"}, "spec.runtimeEnv: Ray rejects it: .*cannot be specified at the same time"),
+        ({"working_dir": "s3://bucket/code.rar"}, "spec.runtimeEnv: Ray rejects it: "),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_field(
