@@ -73,10 +73,10 @@ def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
 
 def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str:
     """For the status: where the ranks are, the smallest group first, since the others are waiting for it."""
-    begin = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
+    prefix = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
     if stacks is None:
         return (
-            f"{begin}, and Ray Train's controller does not respond; check for storage that does not respond "
+            f"{prefix}, and Ray Train's controller does not respond; check for storage that does not respond "
             "and for run.callbacks that block"
         )
     places: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -86,7 +86,7 @@ def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
     return (
-        f"{begin}: {where}{more}. The stacks are in the head's log. If training is merely slow, raise the limit; "
+        f"{prefix}: {where}{more}. The stacks are in the head's log. If training is merely slow, raise the limit; "
         "this takes effect on the running job"
     )
 

@@ -77,7 +77,7 @@ def build_ssh_command(folder: Path, *, home: Path) -> str:
         "StrictHostKeyChecking": checked,
         "UserKnownHostsFile": str(hosts),
     }
-    words = ["ssh", "-F", "/dev/null", "-i", str(key)]
+    arguments = ["ssh", "-F", "/dev/null", "-i", str(key)]
     for name, value in options.items():
-        words += ["-o", f"{name}={value}"]
-    return " ".join(shlex.quote(word) for word in words)
+        arguments += ["-o", f"{name}={value}"]
+    return " ".join(shlex.quote(word) for word in arguments)

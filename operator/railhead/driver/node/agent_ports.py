@@ -52,7 +52,7 @@ def choose_ports(*, reserved: int = 0) -> AgentPorts:
             found = [s.getsockname()[1] for s in sockets if s.getsockname()[1] != reserved]
             if len(found) == 4:
                 return AgentPorts(*found)
-        raise RuntimeError(f"no four free ports between {FIRST} and {LAST}")
+        raise RuntimeError(f"fewer than four free ports between {FIRST} and {LAST}")
     finally:
         for taken in sockets:
             taken.close()

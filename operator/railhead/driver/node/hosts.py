@@ -68,7 +68,7 @@ def parse_hosts(text: str, host: str) -> Optional[str]:
     """The address of a name in the format of /etc/hosts; the last line that names it wins."""
     found = None
     for line in text.splitlines():
-        words = line.split("#", 1)[0].split()
-        if host in words[1:]:
-            found = words[0]
+        fields = line.split("#", 1)[0].split()
+        if host in fields[1:]:
+            found = fields[0]
     return found

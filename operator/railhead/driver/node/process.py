@@ -55,7 +55,7 @@ def _die_with_parent() -> None:
 
 
 def kill_child(child: subprocess.Popen[bytes]) -> None:
-    """At once, with all its descendants; does not wait for them."""
+    """Kills it and all its descendants at once; does not wait for their end."""
     if child.poll() is None:
         _kill_all(find_descendants(child.pid, read_parents()))
         child.kill()

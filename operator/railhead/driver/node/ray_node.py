@@ -24,7 +24,7 @@ DEFAULTS = {
     "RAY_COLOR_PREFIX": "0",
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # otherwise each line of `print` appears twice, also as a log record
     "RAY_TRAIN_V2_ENABLED": "1",
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is no terminal
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is not a terminal
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own

@@ -16,7 +16,7 @@ ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
 
 # What a broken entrypoint raises during its import. Anything else (a network that does
 # not respond, a full disk) may succeed next time.
-_LASTING = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
+_PERMANENT = (ImportError, SyntaxError, AttributeError, NameError, TypeError)
 
 
 def run_train_func(values: dict[str, Any]) -> Any:
@@ -44,7 +44,7 @@ def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
 def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
     try:
         return load_function(entrypoint)
-    except _LASTING as error:
+    except _PERMANENT as error:
         raise build_training_error(EntrypointNotUsable, rank, error) from error
     except Exception as error:
         raise build_training_error(TrainFunctionRaised, rank, error) from error

@@ -36,7 +36,7 @@ class Progress:
     metrics: dict[str, str] = field(default_factory=dict)
     checkpoint: Optional[Checkpoint] = None
     best_checkpoint: Optional[Checkpoint] = None
-    run_uri: str = ""  # empty = as the job says
+    run_uri: str = ""  # empty = the job's own
     resumed_from: Optional[str] = None  # URI; empty = this fit() started from scratch, None = not known yet
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates

@@ -11,7 +11,7 @@ from railhead.driver.ending import Ending, Success
 from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
 
 # A script that cannot be imported fails the same way each time.
-_LASTING = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
+_PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
 _NO_FIT = (
     "trainer.entrypoint: the script exited with code 0 without calling fit() on one of Ray Train's trainers; "
     "call it in the script, or check the head's log for why the script did not get that far"
@@ -39,7 +39,7 @@ def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], 
     message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
     if last_lines:
         message += ":\n" + "\n".join(last_lines)
-    if fit is None and last_lines and _LASTING.match(last_lines[-1]):
+    if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
         return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
 
@@ -51,7 +51,7 @@ def _describe(code: int) -> str:
         name = signal.Signals(-code).name
     except ValueError:
         name = f"signal {-code}"
-    memory = ", as when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
+    memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
     return f"was killed by {name}{memory}"
 
 

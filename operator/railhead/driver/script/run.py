@@ -114,14 +114,14 @@ def run_script(
 
 def _wait(child: subprocess.Popen[bytes], spool: Spool, host: ScriptHost) -> None:
     """Until it exits. After each fit() the script waits until we have read the ranks' last lines."""
-    heard = 0
+    handled = 0
     while child.poll() is None:
         fit = spool.read_fit()
-        if fit is not None and fit.state != RUNNING and fit.number > heard:
-            heard = fit.number
+        if fit is not None and fit.state != RUNNING and fit.number > handled:
+            handled = fit.number
             timeout = LAST_LINES_TIMEOUT if fit.state == FINISHED else LAST_LINES_TIMEOUT_OF_FAILURE
             host.wait_for_ranks(Progress.from_dict(spool.read()).processes, timeout=timeout)
-            spool.write_heard(heard)
+            spool.write_heard(handled)
         time.sleep(LOOK_INTERVAL)
 
 

@@ -66,19 +66,19 @@ def is_unreachable(text: str) -> bool:
 def explain_error(storage_path: str, text: str, *, pyarrow: str, field: str = "run.storagePath") -> str:
     """A sentence that begins with the field; `pyarrow` is the image's version."""
     scheme = find_scheme(storage_path)
-    begin = f"{field} {storage_path}"
+    prefix = f"{field} {storage_path}"
     if scheme in ("hdfs", "viewfs") and _NO_HADOOP.search(text):
         need = "Java and Hadoop's native client (libhdfs, with JAVA_HOME, HADOOP_HOME and CLASSPATH set)"
-        return f"{begin}: spec.image lacks what {scheme}:// needs: {need}: {text}"
+        return f"{prefix}: spec.image lacks what {scheme}:// needs: {need}: {text}"
     if scheme and _NOT_BUILT.search(text):
-        return f"{begin}: pyarrow {pyarrow} in spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
+        return f"{prefix}: pyarrow {pyarrow} in spec.image cannot open {scheme}://; install a newer pyarrow: {text}"
     if is_unreachable(text):
-        return f"{begin} cannot be reached: {text}"
+        return f"{prefix} cannot be reached: {text}"
     advice = ""
     if scheme and _REFUSED.search(text):
         names = _CREDENTIALS.get(scheme, "its credentials")
         advice = f"; check the name, and the credentials that spec.envFrom gives the pods ({names})"
-    return f"{begin} cannot be {'written' if field == 'run.storagePath' else 'read'}: {text}{advice}"
+    return f"{prefix} cannot be {'written' if field == 'run.storagePath' else 'read'}: {text}{advice}"
 
 
 def find_scheme(storage_path: str) -> str:

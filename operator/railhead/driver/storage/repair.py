@@ -20,7 +20,7 @@ from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnre
 
 COPY = f"{OWN_FOLDER}/snapshot.json"
 UNREADABLE = f"{OWN_FOLDER}/unreadable-snapshot.json"
-LOOKS_AT_A_TIME = 16
+PARALLEL_READS = 16
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Measures:
 
     def look(self, names: Iterable[str]) -> None:
         new = sorted(set(names) - self._sizes.keys())
-        with ThreadPoolExecutor(LOOKS_AT_A_TIME) as pool:
+        with ThreadPoolExecutor(PARALLEL_READS) as pool:
             self._sizes.update(zip(new, pool.map(self._folder.measure, new)))
 
     def find(self, name: str) -> Size:

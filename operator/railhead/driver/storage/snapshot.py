@@ -21,7 +21,7 @@ _CHECKED = (
 
 
 class SnapshotUnreadable(Exception):
-    """The message says why."""
+    """The message has the reason."""
 
 
 @dataclass(frozen=True)

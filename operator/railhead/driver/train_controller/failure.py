@@ -77,7 +77,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
     if facts.lost_nodes:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
     if by_kind[PREEMPTED]:
-        return _infrastructure("NodeDraining", f"a node left: {by_kind[PREEMPTED][0].text}")
+        return _infrastructure("NodeDraining", f"a node was drained: {by_kind[PREEMPTED][0].text}")
     if by_kind[ABANDONED]:
         return _infrastructure("RayActorLost", _describe(by_kind[ABANDONED]))
     if by_kind[STORAGE]:

@@ -65,10 +65,10 @@ def build_failure_policy(failure_config: Any) -> Any:
     class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
         def __init__(self, config: Any, spool_folder: str) -> None:
             super().__init__(config)
-            self._judge = RetryDecider(max_failures=config.max_failures, spool_folder=spool_folder)
+            self._decider = RetryDecider(max_failures=config.max_failures, spool_folder=spool_folder)
 
         def make_decision(self, training_failed_error: Any) -> Any:
-            is_retry = self._judge.decide(training_failed_error)
+            is_retry = self._decider.decide(training_failed_error)
             return FailureDecision.RETRY if is_retry else FailureDecision.RAISE
 
     return RailheadFailurePolicy(failure_config, os.environ[e.TEMP])

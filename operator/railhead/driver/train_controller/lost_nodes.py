@@ -19,7 +19,7 @@ from railhead.driver.node.hosts import is_listening
 # a container's processes one after the other.
 NODE_PATIENCE = 1.5  # seconds
 PROBE_TIMEOUT = 2.0
-PROBES_AT_A_TIME = 32
+PARALLEL_PROBES = 32
 ANSWER_TIMEOUT = 5.0
 
 
@@ -52,7 +52,7 @@ def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
         nodes = {node["NodeID"]: node for node in ray.nodes()}
     except Exception:
         return ()
-    with ThreadPoolExecutor(PROBES_AT_A_TIME) as pool:
+    with ThreadPoolExecutor(PARALLEL_PROBES) as pool:
         found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
     return tuple(lost for lost in found if lost)
 

@@ -45,15 +45,15 @@ def build_scaling_policy(scaling_config: Any, bounds: Bounds) -> Any:
 
         def __init__(self, scaling_config: Any) -> None:
             super().__init__(scaling_config)
-            self._judge = ResizeDecider(bounds)
+            self._decider = ResizeDecider(bounds)
 
         def make_decision_for_non_running_worker_group(self) -> Any:
             self._maybe_send_resource_request()
-            return self._resize_to(self._judge.decide_start())
+            return self._resize_to(self._decider.decide_start())
 
         def make_decision_for_running_worker_group(self, worker_group_state: Any, worker_group_status: Any) -> Any:
             self._maybe_send_resource_request()
-            return self._resize_to(self._judge.decide_resize(workers=worker_group_state.num_workers))
+            return self._resize_to(self._decider.decide_resize(workers=worker_group_state.num_workers))
 
         def _resize_to(self, workers: Optional[int]) -> Any:
             return NoopDecision() if workers is None else self._get_resize_decision(workers)

@@ -10,8 +10,8 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.errors import JobRefused
 
 # With only one, Ray deletes the old checkpoint right after writing the new one's snapshot;
-# a reader in between, or a truncated snapshot, would leave none.
-LEAST_TO_KEEP = 2
+# in between, or with a truncated snapshot, a reader would find none.
+MIN_TO_KEEP = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _plan_resources(resources: dict[str, float]) -> dict[str, float]:
 def _plan_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
     keep = values.get("numToKeep")
     return _present(
-        num_to_keep=None if keep is None else max(keep, LEAST_TO_KEEP),
+        num_to_keep=None if keep is None else max(keep, MIN_TO_KEEP),
         checkpoint_score_attribute=values.get("scoreAttribute"),
         checkpoint_score_order=values.get("scoreOrder"),
     )

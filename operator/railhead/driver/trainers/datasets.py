@@ -25,7 +25,7 @@ READERS = {
 }
 
 REFUSED = "DatasetRefused"
-LEAST_CPUS = 1 - 1e-6  # of a Ray Data task
+MIN_CPUS = 1 - 1e-6  # of a Ray Data task
 
 
 def read_paths(text: str) -> dict[str, str]:
@@ -37,7 +37,7 @@ def read_paths(text: str) -> dict[str, str]:
 def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
     """name -> ray.data.Dataset. Raises JobRefused or Unreachable."""
     free = find_free_cpus(job)
-    if free < LEAST_CPUS:
+    if free < MIN_CPUS:
         raise JobRefused(
             REFUSED,
             f"datasets: a worker pod has {free:g} CPUs left besides its workers, but a Ray Data task takes 1; "

@@ -52,7 +52,7 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
             ("Application", "ScriptFailed", "code 1 after fit():\nKeyError"),
         ),
         (2, None, None, ["a", "b"], ("Application", "ScriptFailed", "exited with code 2 before any fit():\na\nb")),
-        (-9, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as when the head pod")),
+        (-9, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGKILL, as happens when ")),
         (-11, Fit(1, RUNNING), None, [], ("Application", "ScriptFailed", "was killed by SIGSEGV in fit()")),
         (1, None, None, ["ModuleNotFoundError: No module named 'x'"], ("Configuration", "EntrypointNotUsable", "'x'")),
         (1, None, None, ["SyntaxError: invalid"], ("Configuration", "EntrypointNotUsable", "SyntaxError")),
