@@ -1,4 +1,4 @@
-"""Documents use the words of the field: phrases that are never right in them, each with what to write instead.
+"""Documents, code and messages use the words of the field: phrases that are never right, each with its replacement.
 
 The list is short on purpose: a phrase is here only if no sentence about Railhead needs it.
 """
@@ -12,7 +12,22 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
-CHECKED = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "charts/*/README.md", "charts/*/values.yaml")
+CHECKED = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/*.md",
+    "charts/*/README.md",
+    "charts/**/*.yaml",
+    "crds/*.yaml",
+    "manifests/**/*.md",
+    "manifests/**/*.yaml",
+    "manifests/**/*.py",
+    "operator/railhead/**/*.py",
+    "tools/**/*.py",
+    "benchmarks/**/*.py",
+    "Makefile",
+)
 BANNED = {
     r"(?:is|are|was|were|be|been) said": "is reported, is set",
     r"says? (?:it|so)(?=[.,;:)]| and )": "reports it",
@@ -52,7 +67,7 @@ def checked_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("path", checked_files(), ids=lambda path: str(path.relative_to(PROJECT)))
-def test_no_document_uses_a_banned_phrase(path: Path) -> None:
+def test_no_file_uses_a_banned_phrase(path: Path) -> None:
     name = path.relative_to(PROJECT)
     found = sorted(find_banned(path.read_text()))
     assert not found, "\n" + "\n".join(f"{name}:{line}: {phrase!r}; better: {better}" for line, phrase, better in found)

@@ -58,7 +58,7 @@ def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_
         pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
-        assert outcome.reason == "JobRefused"
+        assert outcome.reason == "StorageRefused"
         assert outcome.message.startswith(f"run.storagePath {job.storage_path} cannot be written: ")
         assert "ACCESS_DENIED" in outcome.message and "spec.envFrom" in outcome.message
         told = outcome.to_json() + pods.read_log() + str(pods.reports)

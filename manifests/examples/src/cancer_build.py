@@ -1,7 +1,7 @@
-"""Tumours with a linear model in PyTorch DDP: a function of one's own makes the trainer, and prepares the data.
+"""Tumours with a linear model in PyTorch DDP: your own function creates the trainer and prepares the data.
 
-`make_trainer` is called once in the driver, before the workers start: it measures mean and
-deviation of each feature and hands them to the workers, which is what `trainer.build` is for.
+`make_trainer` is called once in the driver, before the workers start: it measures the mean and
+deviation of each feature and passes them to the workers, which is what `trainer.build` is for.
 The data is scikit-learn's bundled set of 569 tumours with 30 features.
 """
 

@@ -3,7 +3,7 @@
 The data is scikit-learn's bundled set of 569 biopsies with 30 measures each, so nothing is
 downloaded. Each worker holds its own rows, and XGBoost adds up their gradients, so that every
 worker ends with the same trees. Ray Train's callback reports after each round and commits a
-checkpoint every few; when the run begins again, boosting goes on from the last one.
+checkpoint every few; when the run starts again, boosting resumes from the last one.
 """
 
 import sys

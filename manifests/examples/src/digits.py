@@ -2,7 +2,7 @@
 
 Each worker runs `train_func` once. The data is scikit-learn's bundled set of 1,797 images
 of 8 x 8 pixels, so nothing is downloaded. After each epoch all ranks report, and rank 0
-adds a checkpoint; when the run begins again, training goes on from the last one.
+adds a checkpoint; when the run starts again, training resumes from the last one.
 """
 
 import os

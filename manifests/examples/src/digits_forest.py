@@ -3,8 +3,8 @@
 `framework: Python` is Ray Train without a backend: the workers do not talk to each other, and
 the train_func decides who does what. Here each has its own rows of scikit-learn's bundled
 digits and its own trees. Every rank reports a checkpoint with a file of its own, and Ray Train
-puts them into one folder: the whole forest. When the run begins again, each rank goes on from
-its file.
+puts them into one folder: the whole forest. When the run starts again, each rank resumes
+from its file.
 """
 
 import os

@@ -3,7 +3,7 @@
 The data is scikit-learn's bundled set of 1,797 images, so nothing is downloaded. The batch is
 one array that is spread over all workers' devices, so `jax.jit` computes the gradient of the
 whole batch and the parameters stay the same everywhere. After each epoch all ranks report, and
-rank 0 adds a checkpoint; when the run begins again, training goes on from the last one.
+rank 0 adds a checkpoint; when the run starts again, training resumes from the last one.
 """
 
 import os
@@ -115,7 +115,7 @@ def save(parameters, epoch, folder):
 
 
 def load(folder):
-    """The epoch to go on with, and the parameters."""
+    """The epoch to resume with, and the parameters."""
     state = np.load(os.path.join(folder, "state.npz"))
     parameters = [{"w": state["w1"], "b": state["b1"]}, {"w": state["w2"], "b": state["b2"]}]
     return int(state["epoch"]) + 1, parameters

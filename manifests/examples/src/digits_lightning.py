@@ -2,7 +2,7 @@
 
 The data is scikit-learn's bundled set of 1,797 images, so nothing is downloaded. Ray Train
 gives Lightning its strategy and its environment; its callback reports after each epoch and
-commits a checkpoint of Lightning's own. When the run begins again, Lightning goes on from it.
+commits Lightning's own checkpoint. When the run starts again, Lightning resumes from it.
 """
 
 import os

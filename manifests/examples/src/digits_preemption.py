@@ -2,7 +2,7 @@
 
 A checkpoint after each epoch is seldom enough when an epoch takes an hour. So train_func asks
 after each batch whether a node of the group is about to leave, takes one more checkpoint, and
-goes on: Ray Train begins the group anew when the node is gone. Needs Ray 2.58 or newer and
+continues: Ray Train restarts the group when the node is gone. Needs Ray 2.58 or newer and
 `worker.drainSeconds`.
 """
 

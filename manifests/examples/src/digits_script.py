@@ -1,7 +1,7 @@
 """Handwritten digits with PyTorch DDP as a script that calls fit() itself: what runs elsewhere runs as a TrainJob.
 
-Nothing here is Railhead's but three names in the environment. With them the run has the job's
-name and folder, so that a new attempt goes on from the last checkpoint; without them it is an
+Only three environment variables here are Railhead's. With them the run has the job's
+name and folder, so that a new attempt resumes from the last checkpoint; without them it is an
 ordinary Ray Train script. The data is scikit-learn's bundled set of 1,797 images of 8 x 8 pixels.
 """
 

@@ -1,10 +1,10 @@
 """Handwritten digits with TensorFlow's MultiWorkerMirroredStrategy.
 
-The data is scikit-learn's bundled set of 1,797 images, so nothing is downloaded. Ray Train tells
-TensorFlow who the other workers are (TF_CONFIG), and the strategy keeps their variables the same.
+The data is scikit-learn's bundled set of 1,797 images, so nothing is downloaded. Ray Train passes
+TensorFlow the other workers' addresses (TF_CONFIG), and the strategy keeps their variables the same.
 Keras 3 gives the layers and the optimizer; its `fit` does not know this strategy, so the loop is
-our own. After each epoch all ranks report, and rank 0 adds a checkpoint; when the run begins
-again, training goes on from the last one.
+our own. After each epoch all ranks report, and rank 0 adds a checkpoint; when the run starts
+again, training resumes from the last one.
 """
 
 import os

@@ -2,8 +2,8 @@
 
 A small vision transformer, made from a config with random weights, learns scikit-learn's bundled
 images: neither a model nor data is downloaded. `transformers.Trainer` finds Ray Train's process
-group by itself; Ray Train's callback reports after each epoch with a checkpoint of the Trainer's
-own. When the run begins again, the Trainer goes on from it.
+group by itself; Ray Train's callback reports after each epoch with the Trainer's own
+checkpoint. When the run starts again, the Trainer resumes from it.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Wines by their chemistry with distributed LightGBM: trees that two workers grow together.
 
 The data is scikit-learn's bundled set of 178 wines of three growers, so nothing is downloaded.
-Each worker holds its own rows; LightGBM's workers find each other by what Ray Train says in
+Each worker holds its own rows; LightGBM's workers find each other through Ray Train's
 `get_network_params` and end with the same trees. Ray Train's callback reports after each round
-and commits a checkpoint every few; when the run begins again, boosting goes on from the last one.
+and commits a checkpoint every few; when the run starts again, boosting resumes from the last one.
 """
 
 import sys

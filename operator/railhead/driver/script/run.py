@@ -135,8 +135,6 @@ def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
     with stream:
         for raw in iter(lambda: stream.readline(LINE_LIMIT), b""):
             line = raw.decode(errors="replace")
-            getattr(sys, name).write(line if line.endswith("
-") else line + "
-")
+            getattr(sys, name).write(line if line.endswith("\n") else line + "\n")
             if last_lines is not None and line.strip():
                 last_lines.append(line.rstrip())
