@@ -38,6 +38,7 @@ class Scenario:
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
     is_fenced: bool = False
+    starts: int | None = None  # how often training starts, if the restarts do not tell
 
 
 def committed(epochs: int) -> Callable[[World], bool]:
@@ -117,6 +118,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     else:
         assert not world.pods()
     check_counters(world)
+    assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()
     holding.check()

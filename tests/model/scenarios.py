@@ -51,6 +51,10 @@ def let_old_head_go_on(world: World) -> None:
     world.bury_nodes()
 
 
+def let_head_vanish(world: World) -> None:
+    world.is_head_vanishing = True
+
+
 def lift_quota(world: World) -> None:
     world.quota = None
 
@@ -90,6 +94,12 @@ SCENARIOS = (
         "head gone",
         (Act(committed(2), lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),),
         restarts={"application": 0, "infrastructure": 1},
+    ),
+    Scenario(
+        "head gone after its last report",
+        (Act(committed(2), let_head_vanish),),
+        restarts={"application": 0, "infrastructure": 0},
+        starts=1,
     ),
     Scenario(
         "head drained",

@@ -11,7 +11,7 @@ from railhead.api import names
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, State
+from railhead.contract.report import Report, ReportedOutcome, State
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW, SPEC, find_code
 
@@ -58,6 +58,7 @@ class World:
     silent: set[str] = field(default_factory=set)
     claim: int = 0
     fenced: int = 0
+    is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
 
@@ -231,7 +232,7 @@ class World:
         before = (driver.state, driver.commits)
         if not self._has_group(head, driver):
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
-        elif driver.state != "RUNNING":
+        elif driver.state not in ("RUNNING", "FINISHED"):
             driver.state = "RUNNING"
             self.claim = max(self.claim, driver.attempt)
             driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
@@ -240,6 +241,13 @@ class World:
             self.starts.append((driver.attempt, driver.epoch))
         elif driver.epoch < self.epochs:
             self._commit(driver)
+        elif driver.state != "FINISHED":
+            driver.state = "FINISHED"
+            self._report(head, driver, ReportedOutcome("Succeeded"))
+            return True
+        elif self.is_head_vanishing:
+            self.remove_pod(name_of(head))
+            return True
         else:
             self.end_pod(head, "Succeeded")
             return True
@@ -279,7 +287,7 @@ class World:
         index = driver.first_index + driver.commits - 1
         return Checkpoint(f"/runs/c{epoch}", index, "2026-01-01T00:00:00Z")
 
-    def _report(self, head: Object, driver: Driver) -> None:
+    def _report(self, head: Object, driver: Driver, outcome: ReportedOutcome | None = None) -> None:
         [owner] = head["metadata"]["ownerReferences"]
         self.reports.append(
             Report(
@@ -293,6 +301,7 @@ class World:
                 time="2026-01-01T00:00:00Z",
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
+                outcome=outcome,
             )
         )
 

@@ -85,6 +85,7 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     assert second.checkpoint is not None and second.checkpoint.index == 4
     assert second.best_checkpoint == best
     assert pods.reports[-1]["best_checkpoint"] == best.to_dict()
+    assert pods.reports[-1]["outcome"]["outcome"] == "Succeeded"
     epochs = read_epochs(run)
     assert sorted(epochs.values()) == [1, 2, 4]
     assert (epochs[Path(second.checkpoint.uri).name], epochs[Path(best.uri).name]) == (4, 1)

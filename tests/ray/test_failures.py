@@ -217,7 +217,9 @@ def test_failure_is_said_in_its_own_words(failed_run: FailedRun) -> None:
     assert outcome.outcome == "Application"
     for word in ("rank 1", "OnlyHere: the loss is not a number", "user.py, line 34, in train_func"):
         assert word in outcome.message
-    assert failed_run.pods.reports[-1]["state"] == "ERRORED"
+    last = failed_run.pods.reports[-1]
+    assert (last["state"], last["outcome"]["outcome"]) == ("ERRORED", "Application")
+    assert "the loss is not a number" in last["outcome"]["message"]
 
 
 @pytest.mark.parametrize(

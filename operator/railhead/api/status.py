@@ -80,6 +80,14 @@ class Waiting(StatusModel):
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
+class OutcomeStatus(StatusModel):
+    """How an attempt ended, by its driver's last report."""
+
+    outcome: str = _text("Succeeded, or a failure class.", 32)
+    reason: str = _text("CamelCase reason.", 128)
+    message: str = _text("What happened, in a sentence.", 4096)
+
+
 class ProgressStatus(StatusModel):
     """The latest report of one attempt's driver."""
 
@@ -93,6 +101,9 @@ class ProgressStatus(StatusModel):
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback.",
+    )
+    outcome: OutcomeStatus | None = Field(
+        default=None, description="How the attempt ended; used when the head pod vanishes with its termination message."
     )
 
 

@@ -52,6 +52,15 @@ class ResumedFrom:
 
 
 @dataclass(frozen=True)
+class ReportedOutcome:
+    """How the attempt ended: the fields of `contract.outcome.Outcome` that the report itself lacks."""
+
+    outcome: str
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class Report:
     """The driver's latest progress in one attempt. `controller/report/parse.py` validates incoming reports against it.
 
@@ -69,6 +78,8 @@ class Report:
         run_uri: where the run keeps its checkpoints.
         resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
+        outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
+            termination message.
     """
 
     namespace: str
@@ -86,6 +97,7 @@ class Report:
     run_uri: str = ""
     resumed_from: Optional[ResumedFrom] = None
     warning: Optional[RunWarning] = None
+    outcome: Optional[ReportedOutcome] = None
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

@@ -22,7 +22,8 @@ from typing import Any, Mapping, NoReturn, Optional
 from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
-from railhead.contract.report import Report
+from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
+from railhead.contract.report import Report, ReportedOutcome
 from railhead.driver.describe import make_printable
 from railhead.driver.ending import (
     TERMINATED,
@@ -99,7 +100,10 @@ def end(head: Head, ending: Ending) -> NoReturn:
     outcome = build_outcome(ending, progress)
     outcome = replace(outcome, message=make_printable(outcome.message))
     write_termination_message(outcome.to_json(), head.pod.termination_message)
-    head.publisher.update(state="FINISHED" if outcome.has_succeeded else "ERRORED")
+    head.publisher.update(
+        state="FINISHED" if outcome.has_succeeded else "ERRORED",
+        outcome=ReportedOutcome(outcome.outcome, outcome.reason, shorten_middle(outcome.message, MESSAGE_CHARS)),
+    )
     head.publisher.begin_stop()
     if not is_premature(ending):
         timeout = LAST_LINES_TIMEOUT if outcome.has_succeeded else LAST_LINES_TIMEOUT_OF_FAILURE

@@ -14,6 +14,7 @@ from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
+from railhead.contract.outcome import Outcome
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
@@ -102,6 +103,32 @@ class Observed:
     def was_head_up(self) -> bool:
         """By the status or the driver's report: a head that is missing now was lost, not just not created yet."""
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
+
+    @property
+    def reported_outcome(self) -> Outcome | None:
+        """How the current attempt ended, by its driver's last report."""
+        progress = self.status.progress
+        if progress.attempt != self.attempt or progress.outcome is None:
+            return None
+        last = progress.outcome
+        return Outcome(last.outcome, last.reason, last.message, metrics=progress.metrics, reports=progress.reports)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the current attempt ended: by the head's termination message, or by the driver's last report if the
+        head can write no message any more."""
+        head = self.head
+        if head is not None and (head.outcome is not None or head.is_live or head.may_still_end(self.now)):
+            return head.outcome
+        return self.reported_outcome
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Only if the driver reports so: by exit code 0 with a termination message, or by its last report."""
+        outcome, head, reported = self.outcome, self.head, self.reported_outcome
+        if outcome is None or not outcome.has_succeeded:
+            return False
+        return (head is not None and head.exit_code == 0) or (reported is not None and reported.has_succeeded)
 
     @property
     def joined(self) -> int:

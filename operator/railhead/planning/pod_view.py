@@ -106,8 +106,3 @@ class PodView:
         code = f"exit code {self.exit_code}" if self.exit_code is not None else self.phase
         last = next((line.strip() for line in reversed(lines.splitlines()) if line.strip()), "")
         return f"{code}: {last[:300]}" if last else code
-
-    @property
-    def has_succeeded(self) -> bool:
-        """Only if it reports so itself: exit code 0 and a final report of success."""
-        return self.exit_code == 0 and self.outcome is not None and self.outcome.has_succeeded

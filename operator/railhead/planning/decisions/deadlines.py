@@ -15,7 +15,7 @@ def decide_active_deadline(job: Job) -> Decision | None:
     due = active_due(job)
     if due is None or due > job.now:
         return None
-    if job.head is not None and job.head.has_succeeded:
+    if job.has_succeeded:
         return None  # it finished in time
     limit = job.spec.active_deadline_seconds
     message = f"The job was active for {limit} s (spec.activeDeadlineSeconds) without finishing"

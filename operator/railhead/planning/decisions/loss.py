@@ -5,7 +5,7 @@ from __future__ import annotations
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.planning.attempt_end import lose_attempt
-from railhead.planning.facts.failure_from_pod import classify_pod, explain_gone, explain_loss
+from railhead.planning.facts.failure_from_pod import classify_pod, explain_gone, explain_head_loss, explain_loss
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.pod_view import PodView
@@ -18,11 +18,12 @@ def decide_loss(job: Job) -> Decision | None:
     head = job.head
     if head is None:
         if job.was_head_up:
-            return lose_attempt(job, explain_gone(job, names.head_name(job.name, job.uid, job.attempt)))
+            failure = explain_gone(job, names.head_name(job.name, job.uid, job.attempt))
+            return lose_attempt(job, failure, outcome=job.outcome)
     elif head.may_still_end(job.now):
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
-        return lose_attempt(job, explain_loss(job, head), outcome=head.outcome)
+        return lose_attempt(job, explain_head_loss(job, head), outcome=job.outcome)
     worker = _find_hopeless_worker(job)
     return lose_attempt(job, explain_loss(job, worker), outcome=head.outcome if head else None) if worker else None
 

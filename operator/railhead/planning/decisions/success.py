@@ -16,17 +16,19 @@ from railhead.planning.status_change import UNSET, Unset
 
 
 def decide_success(job: Job) -> Decision | None:
-    """The head exited 0 and reports success: the job is complete. `decide_finished` deletes the workers."""
-    head = job.head
-    if head is None or head.outcome is None or not head.has_succeeded:
+    """The driver reports success: the job is complete, also when its head pod vanished before anyone looked.
+
+    `decide_finished` deletes the workers.
+    """
+    head, outcome = job.head, job.outcome
+    if outcome is None or not job.has_succeeded:
         return None
-    outcome = head.outcome
     message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
     status = replace(
         stand_still(job, types.COMPLETE, reason="Succeeded", message=message),
         phase="Succeeded",
-        completion_time=format_time(head.finished_at or job.now),
-        head=HeadStatus(pod=head.name, node=head.node),
+        completion_time=format_time((head.finished_at if head else None) or job.now),
+        head=HeadStatus(pod=head.name, node=head.node) if head else UNSET,
         workers=WorkersStatus(desired=job.desired_workers),
         progress=_find_last_progress(job, outcome),
     )

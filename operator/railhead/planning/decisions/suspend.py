@@ -28,7 +28,7 @@ def decide_suspend(job: Job) -> Decision | None:
         return Decision(deletes=delete_all(job.acting_pods)) if job.spec.suspend else None
     if phase != "Suspending" and not job.spec.suspend:
         return None
-    if job.head is not None and job.head.has_succeeded:
+    if job.has_succeeded:
         return None  # it finished instead
     return _end(job) if phase == "Suspending" else _begin(job)
 

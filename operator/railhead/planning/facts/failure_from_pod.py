@@ -55,9 +55,22 @@ def explain_loss(observed: Observed, pod: PodView) -> FailureStatus:
     )
 
 
+def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
+    """The same for a head; without a termination message, its driver's last report counts."""
+    found = explain_loss(observed, head)
+    last = observed.outcome if head.outcome is None else None
+    if last is None or last.failure is None:
+        return found
+    reported = last.failure
+    return found.model_copy(
+        update={"class_": reported.class_.value, "reason": reported.reason[:128], "message": reported.message[:4096]}
+    )
+
+
 def explain_gone(observed: Observed, name: str) -> FailureStatus:
-    """The same for a head that left no trace."""
-    failure = Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
+    """The same for a head that is gone."""
+    last = observed.outcome
+    failure = (last.failure if last else None) or Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
     return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
 
 

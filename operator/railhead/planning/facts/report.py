@@ -16,6 +16,7 @@ from railhead.api.status import (
     CheckpointStatus,
     DriverWarning,
     JobStatus,
+    OutcomeStatus,
     ProgressStatus,
     ResumedFromStatus,
 )
@@ -29,8 +30,8 @@ from railhead.contract.checkpoint import (
     NO_CHECKPOINT,
     Checkpoint,
 )
-from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, RunWarning
+from railhead.contract.outcome import MESSAGE_CHARS, Outcome
+from railhead.contract.report import Report, ReportedOutcome, RunWarning
 from railhead.contract.times import format_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
@@ -48,6 +49,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         metrics=cut_metrics(report.metrics),
         update_time=report.time[:MAX_TIME],
         warning=_cut_warning(report.warning),
+        outcome=_cut_outcome(report.outcome),
     )
     is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})
     change = StatusChange(
@@ -108,6 +110,14 @@ def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
     return DriverWarning(reason=warning.reason, message=warning.message[:MAX_MESSAGE])
+
+
+def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
+    if outcome is None:
+        return None
+    return OutcomeStatus(
+        outcome=outcome.outcome[:32], reason=outcome.reason[:128], message=outcome.message[:MESSAGE_CHARS]
+    )
 
 
 def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, time: str) -> CheckpointStatus | Unset:

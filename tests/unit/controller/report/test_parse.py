@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from railhead.api.status import MAX_MESSAGE, JobStatus
 from railhead.contract.checkpoint import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
+from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.contract.report import State
 from railhead.controller.report.parse import parse_report
 from railhead.controller.report.writer import status_fields
@@ -39,6 +40,10 @@ REPORT = st.fixed_dictionaries(
         "best_checkpoint": BEST,
         "warning": st.none()
         | st.fixed_dictionaries({}, optional={"reason": st.just("A1") | JSON, "message": st.just("m" * 5000) | JSON}),
+        "outcome": st.none()
+        | st.fixed_dictionaries(
+            {"outcome": st.just("Succeeded") | JSON}, optional={"message": st.just("m" * 9999) | JSON}
+        ),
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
     },
 )
@@ -82,6 +87,12 @@ def test_a_warning_arrives_and_is_written_once() -> None:
     fields = status_fields(report, RUNNING)
     assert fields["progress"]["warning"] == {"reason": "RunNameDiffers", "message": "m" * MAX_MESSAGE}
     assert status_fields(report, make_facts(**fields).status) == {}
+
+
+def test_the_last_report_says_how_the_attempt_ended_within_bounds() -> None:
+    report = make_report(outcome={"outcome": "Application", "reason": "R" * 999, "message": "m" * 9999, "more": 1})
+    outcome = {"outcome": "Application", "reason": "R" * 128, "message": "m" * MESSAGE_CHARS}
+    assert status_fields(report, RUNNING)["progress"]["outcome"] == outcome
 
 
 def test_only_what_changes_is_a_field() -> None:
