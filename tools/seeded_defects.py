@@ -127,6 +127,27 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "a worker pod is OOM-killed forever",
+        "planning/decisions/loss.py",
+        "if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:",
+        "if killed is not None and losses.out_of_memory > ROUNDS_OUT_OF_MEMORY:",
+        ("tests/unit/planning/decisions/test_loss.py",),
+    ),
+    Defect(
+        "a job that makes progress loses its attempt after 20 lost workers",
+        "planning/facts/worker_losses.py",
+        "known if known is not None and known.checkpoint >= newest else",
+        "known if known is not None else",
+        ("tests/unit/planning/decisions/test_loss.py",),
+    ),
+    Defect(
+        "a new attempt starts with the losses of the last one",
+        "planning/attempt_begin.py",
+        "        worker_losses=None,\n",
+        "",
+        ("tests/unit/planning/test_whole_plans.py",),
+    ),
+    Defect(
         "exit code 0 is success, whatever the driver reported",
         "planning/observed.py",
         "if outcome is None or not outcome.has_succeeded:",

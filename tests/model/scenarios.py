@@ -30,6 +30,17 @@ def is_replaced(world: World) -> bool:
     return any(pod["status"].get("phase") == "Running" for pod in later)
 
 
+def kill_for_memory(round_: int) -> Act:
+    """Worker 1 of this round, as soon as it runs."""
+
+    def find(world: World) -> list[str]:
+        wanted = {names.LABEL_ATTEMPT: "1", names.LABEL_SLOT: "1", names.LABEL_ROUND: str(round_)}
+        pods = (p for p in world.pods(names.WORKER) if p["status"].get("phase") == "Running")
+        return [name_of(p) for p in pods if wanted.items() <= p["metadata"]["labels"].items()]
+
+    return Act(lambda world: bool(find(world)), lambda world: world.kill_for_memory(find(world)[0]))
+
+
 def has_succeeded(world: World) -> bool:
     return world.status().get("phase") == "Succeeded"
 
@@ -110,6 +121,11 @@ SCENARIOS = (
         "worker gone",
         (Act(committed(2), lambda w: w.remove_pod(worker(w, 1))),),
         restarts={"application": 0, "infrastructure": 1},
+    ),
+    Scenario(
+        "worker OOM-killed in each round",
+        (kill_for_memory(0), kill_for_memory(1), kill_for_memory(2)),
+        restarts={"application": 1, "infrastructure": 2, "withoutProgress": 1},
     ),
     Scenario(
         "worker drained, then head gone",

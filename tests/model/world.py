@@ -12,6 +12,7 @@ from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, ReportedOutcome, State
+from railhead.contract.times import format_time
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW, SPEC, find_code
 
@@ -174,6 +175,13 @@ class World:
         """Asked to go, as by `kubectl delete` or a drain."""
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.delete(("pods", NAMESPACE, name), {})
+
+    def kill_for_memory(self, name: str) -> None:
+        """The kernel kills the container."""
+        pod = self.api.objects["pods", NAMESPACE, name]
+        self._set(
+            pod, "Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": format_time(self.now)}}
+        )
 
     def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
         """Its container ends: of a head with the driver's last word."""

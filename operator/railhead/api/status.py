@@ -73,6 +73,14 @@ class Resize(StatusModel):
     )
 
 
+class WorkerLosses(StatusModel):
+    """Rounds of lost worker pods in the current attempt; a newer checkpoint resets the counts."""
+
+    rounds: int = Field(default=0, description="Rounds without a new checkpoint.")
+    out_of_memory: int = Field(default=0, description="Of these the latest ones in a row with an OOM-killed pod.")
+    checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at the last round, -1 = none.")
+
+
 class Waiting(StatusModel):
     """The job waits for training to run."""
 
@@ -170,6 +178,9 @@ class JobStatus(StatusModel):
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
+    worker_losses: WorkerLosses | None = Field(
+        default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
+    )
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
     start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
     suspended_seconds: int = Field(

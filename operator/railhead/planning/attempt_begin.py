@@ -26,6 +26,7 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
         phase=phase,
         attempt=attempt,
         round=0,
+        worker_losses=None,
         head=HeadStatus(),
         workers=WorkersStatus(desired=workers),
         resize=None,

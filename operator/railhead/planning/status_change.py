@@ -19,6 +19,7 @@ from railhead.api.status import (
     Restarts,
     ResumedFromStatus,
     Waiting,
+    WorkerLosses,
     WorkersStatus,
 )
 
@@ -55,6 +56,7 @@ class StatusChange:
     phase: Phase | Unset = UNSET
     attempt: int | Unset = UNSET
     round: int | Unset = UNSET
+    worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET

@@ -179,6 +179,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                 fields={
                     "phase": "Restarting",
                     "round": 1,
+                    "workerLosses": {"rounds": 1, "outOfMemory": 0, "checkpoint": -1},
                     "restarts": {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0},
                     "workers": {"desired": 2, "ready": 1, "joined": 1},
                     "waiting": {"since": TIME, "again": True},
@@ -200,12 +201,14 @@ def test_the_next_attempt() -> None:
     lost = ended(HEAD, "Application")
     known = {**failure(lost, "Application", exit_code=64), "time": "2026-01-01T11:59:00Z"}
     status = {**RUNNING_STATUS, "phase": "Restarting", "failure": known, "checkpoint": {"uri": "/c", "index": 7}}
+    status["workerLosses"] = {"rounds": 1}
     message = "Attempt 2: starting 1 head pod and 2 worker pods"
     wanted, creates = decide(lost, status=status)
     assert wanted == Plan(
         status=StatusWrite(
             fields={
                 "attempt": 2,
+                "workerLosses": None,
                 "head": {"pod": "", "node": ""},
                 "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "startup": 0},
                 "workers": {"desired": 2, "ready": 0, "joined": 0},

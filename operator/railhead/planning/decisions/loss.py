@@ -6,11 +6,15 @@ from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.planning.attempt_end import lose_attempt
 from railhead.planning.facts.failure_from_pod import classify_pod, explain_gone, explain_head_loss, explain_loss
+from railhead.planning.facts.worker_losses import (
+    ROUNDS_OUT_OF_MEMORY,
+    ROUNDS_WITHOUT_CHECKPOINT,
+    add_loss,
+    find_out_of_memory,
+)
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.pod_view import PodView
-
-ROUNDS_PER_ATTEMPT = 20
 
 
 def decide_loss(job: Job) -> Decision | None:
@@ -24,17 +28,30 @@ def decide_loss(job: Job) -> Decision | None:
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
         return lose_attempt(job, explain_head_loss(job, head), outcome=job.outcome)
-    worker = _find_hopeless_worker(job)
-    return lose_attempt(job, explain_loss(job, worker), outcome=head.outcome if head else None) if worker else None
+    found = _find_hopeless_worker(job)
+    if found is None:
+        return None
+    worker, why = found
+    failure = explain_loss(job, worker)
+    if why:
+        failure = failure.model_copy(update={"message": f"{failure.message[:4000]} ({why})"})
+    return lose_attempt(job, failure, outcome=head.outcome if head else None)
 
 
-def _find_hopeless_worker(job: Job) -> PodView | None:
-    """A lost worker whose replacement would fail the same way: a configuration error, or too many rounds."""
+def _find_hopeless_worker(job: Job) -> tuple[PodView, str] | None:
+    """A lost worker that a replacement would not fix, and why if its own failure does not tell."""
     lost = job.workers.lost
     misconfigured = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
-    if misconfigured is None and lost and job.empty_slots and job.status.round >= ROUNDS_PER_ATTEMPT:
-        return lost[0]
-    return misconfigured
+    if misconfigured is not None:
+        return misconfigured, ""
+    if not lost or not job.empty_slots:
+        return None
+    losses, killed = add_loss(job), find_out_of_memory(job)
+    if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:
+        return killed, f"{losses.out_of_memory} times in a row without a new checkpoint"
+    if losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:
+        return lost[0], f"worker pods were lost in {losses.rounds} rounds without a new checkpoint"
+    return None
 
 
 def _is_configuration(pod: PodView) -> bool:

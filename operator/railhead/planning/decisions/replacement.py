@@ -14,6 +14,7 @@ from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import await_again, stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import replacement_at
+from railhead.planning.facts.worker_losses import add_loss
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import Requirement, StatusChange
@@ -38,6 +39,7 @@ def decide_replacement(job: Job) -> Decision | None:
     status = replace(
         _stand(job, message),
         round=round_,
+        worker_losses=add_loss(job),
         restarts=_count(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )

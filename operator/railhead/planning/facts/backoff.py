@@ -8,10 +8,12 @@ from railhead.api.status import FailureStatus, Restarts
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.times import parse_time
 from railhead.planning.facts.failure_from_pod import KILLED_CODES
+from railhead.planning.facts.worker_losses import count_losses, find_out_of_memory
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 
 REPLACEMENT_LIMIT_SECONDS = 60
+OUT_OF_MEMORY_FIRST_SECONDS = 10
 REJECTED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
 
@@ -38,7 +40,12 @@ def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bo
 
 
 def replacement_at(job: Job) -> datetime:
-    """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself."""
+    """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself, and later
+    each time after one that was OOM-killed."""
+    killed = find_out_of_memory(job)
+    if killed is not None and killed.finished_at is not None:
+        delay = grow(OUT_OF_MEMORY_FIRST_SECONDS, count_losses(job).out_of_memory, limit=REPLACEMENT_LIMIT_SECONDS)
+        return min(killed.finished_at, job.now) + timedelta(seconds=delay)
     ended = [
         pod.finished_at
         for pod in job.workers.lost

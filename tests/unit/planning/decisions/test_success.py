@@ -61,8 +61,10 @@ def test_a_head_that_can_still_write_its_termination_message_is_waited_for(head:
 
 
 def test_the_report_of_an_earlier_attempt_does_not_count() -> None:
-    status = {**after_report("Succeeded", attempt=1), "attempt": 2, "head": {"pod": "x"}}
-    assert find_phase(status=status) != "Succeeded"
+    status = {**after_report("Succeeded", attempt=1), "attempt": 2}
+    wanted = plan(make_observed(make_worker(0, 2), make_worker(1, 2), status=status))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == "PodGone"
 
 
 def test_exit_code_and_message_must_agree_without_a_report() -> None:

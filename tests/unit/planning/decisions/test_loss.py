@@ -1,0 +1,84 @@
+"""When lost worker pods end the attempt: OOM-killed again and again, or too many rounds without a new checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from railhead.planning.plan import Plan
+from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView
+from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_worker
+
+CHECKPOINT = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 1}
+
+
+def make_killed(round_: int, *, seconds_ago: float = 3600) -> PodView:
+    """Worker 1, OOM-killed in this round."""
+    finished = NOW - timedelta(seconds=seconds_ago)
+    return make_worker(
+        1, round_=round_, phase="Failed", is_running=False, exit_code=137, reason="OOMKilled", finished_at=finished
+    )
+
+
+def run(lost: PodView, losses: dict[str, int] | None, **changes: Any) -> Plan:
+    status = {**RUNNING_STATUS, "round": lost.round, **changes}
+    if losses is not None:
+        status["workerLosses"] = losses
+    return plan(make_observed(make_head(), make_worker(0), lost, status=status))
+
+
+def fields_of(wanted: Plan) -> dict[str, Any]:
+    assert wanted.status is not None, wanted
+    return dict(wanted.status.fields)
+
+
+def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_at_the_users_cost() -> None:
+    counts = []
+    losses: dict[str, int] | None = None
+    for round_ in (0, 1):
+        fields = fields_of(run(make_killed(round_), losses))
+        assert fields["round"] == round_ + 1 and "failure" not in fields
+        losses = fields["workerLosses"]
+        counts.append(losses["outOfMemory"])
+    assert counts == [1, 2]
+    failure = fields_of(run(make_killed(2), losses))["failure"]
+    assert failure["class"] == "OutOfMemory"
+    assert "raise its memory limit (3 times in a row without a new checkpoint)" in failure["message"]
+
+
+@pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "outOfMemory": 1, "checkpoint": -1}, 20)])
+def test_a_pod_that_was_oom_killed_is_replaced_later_each_time(losses: dict[str, int] | None, delay: int) -> None:
+    wanted = run(make_killed(1, seconds_ago=delay - 1), losses)
+    assert (wanted.creates, wanted.wake_at) == ((), NOW + timedelta(seconds=1))
+    assert fields_of(run(make_killed(1, seconds_ago=delay), losses))["round"] == 2
+
+
+def test_an_oom_kill_without_a_time_delays_nothing() -> None:
+    lost = replace(make_killed(1), finished_at=None)
+    assert fields_of(run(lost, None))["round"] == 2
+
+
+def test_a_new_checkpoint_resets_the_counts() -> None:
+    losses = {"rounds": 20, "outOfMemory": 2, "checkpoint": 6}
+    fields = fields_of(run(make_killed(20), losses, checkpoint=CHECKPOINT))
+    assert fields["workerLosses"] == {"rounds": 1, "outOfMemory": 1, "checkpoint": 7}
+    assert fields["round"] == 21, "a job that makes progress keeps its attempt"
+
+
+def test_another_loss_between_two_oom_kills_breaks_the_row() -> None:
+    deleted = make_worker(1, round_=2, is_deleting=True)
+    fields = fields_of(run(deleted, {"rounds": 2, "outOfMemory": 2, "checkpoint": -1}))
+    assert fields["workerLosses"] == {"rounds": 3, "outOfMemory": 0, "checkpoint": -1}
+
+
+def test_more_than_twenty_rounds_without_a_checkpoint_end_the_attempt() -> None:
+    deleted = make_worker(1, round_=7, is_deleting=True)
+    at_limit = {"rounds": 19, "outOfMemory": 0, "checkpoint": -1}
+    assert fields_of(run(deleted, at_limit))["round"] == 8
+    failure = fields_of(run(deleted, {**at_limit, "rounds": 20}))["failure"]
+    assert failure["class"] == "Infrastructure"
+    assert "worker pods were lost in 21 rounds without a new checkpoint" in failure["message"]
