@@ -81,6 +81,7 @@ def _find_mount(cluster: Cluster, name: str) -> list[Object]:
     return [c for c in found if (c["type"], c["reason"]) == ("Reconciling", "FailedMount")]
 
 
+@pytest.mark.slow
 @pytest.mark.node
 def test_a_volume_whose_secret_is_missing_is_said_and_used_when_it_is_there(cluster: Cluster) -> None:
     """A kubelet tells of it in an event about the pod only."""

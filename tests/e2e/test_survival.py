@@ -8,6 +8,7 @@ from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
 
 
+@pytest.mark.slow
 def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("retried", cluster.image), epochs=5, seconds=0.2, raise_at=3))
     status = cluster.wait_end("retried")
@@ -44,6 +45,7 @@ def test_training_that_hangs_is_ended_explained_and_goes_on_from_its_last_checkp
     cluster.delete_job("hangs")
 
 
+@pytest.mark.slow
 @pytest.mark.node
 def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))

@@ -121,7 +121,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()
-    holding.check()
+    holding.check(crashes=stage.crashes)
     return world
 
 

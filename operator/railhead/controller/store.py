@@ -120,8 +120,8 @@ class Store:
         record = self._jobs.get(self._keys[uid]) if uid in self._keys else None
         if record is not None:
             before = self._rejection(record)
-            tries = before.tries + 1 if before else 1
-            self._rejections[uid] = Rejection(problem, record.status.attempt, tries=tries, at=at)
+            tries, since = (before.tries + 1, before.since) if before else (1, at)
+            self._rejections[uid] = Rejection(problem, record.status.attempt, tries=tries, at=at, since=since)
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
         """The rejection in the job's current attempt."""

@@ -26,12 +26,14 @@ class Rejection:
     Attributes:
         tries: rejections in a row.
         at: time of the last rejection.
+        since: time of the first of these rejections; starts again with the operator.
     """
 
     problem: Problem
     attempt: int
     tries: int
     at: datetime
+    since: datetime
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ PENDING = {
     "waiting": {"since": LONG_AGO, "again": False},
 }
 LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": LONG_AGO}}
-QUOTA = Rejection(Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1))
+QUOTA = Rejection(
+    Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
+)
 
 
 def job(*pods: PodView, status: dict[str, Any] | None = None, rejection: Rejection | None = None, **spec: Any) -> Job:

@@ -10,6 +10,7 @@ from railhead.planning.facts.worker_losses import (
     ROUNDS_OUT_OF_MEMORY,
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
+    find_lost_slots,
     find_out_of_memory,
 )
 from railhead.planning.job import Job
@@ -44,7 +45,7 @@ def _find_hopeless_worker(job: Job) -> tuple[PodView, str] | None:
     misconfigured = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
     if misconfigured is not None:
         return misconfigured, ""
-    if not lost or not job.empty_slots:
+    if not lost or not find_lost_slots(job):
         return None
     losses, killed = add_loss(job), find_out_of_memory(job)
     if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:

@@ -14,7 +14,7 @@ from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import await_again, stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import replacement_at
-from railhead.planning.facts.worker_losses import add_loss
+from railhead.planning.facts.worker_losses import add_loss, find_lost_slots
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import Requirement, StatusChange
@@ -22,11 +22,8 @@ from railhead.planning.status_change import Requirement, StatusChange
 
 def decide_replacement(job: Job) -> Decision | None:
     """Replaces, in the same attempt, worker pods that were created but are no longer alive."""
-    slots = job.empty_slots
+    slots = find_lost_slots(job)
     if not slots:
-        return None
-    used = {pod.slot for pod in job.workers.lost if pod.round >= job.status.round}
-    if not job.were_all_up and not used.intersection(slots):
         return None
     at = replacement_at(job)
     if at > job.now:

@@ -11,7 +11,8 @@ HOLD_SECONDS = 30
 
 
 def give_up_due(job: Job) -> datetime | None:
-    """None while nothing is held for a rejected pod. Counts from the first pod of the attempt, or from the loss."""
+    """None while nothing is held for a rejected pod. Counts from the first rejection, as long as pods are held for it:
+    pods that wait for nodes or for each other are nobody's fault."""
     waiting = job.status.waiting
     if job.rejection is None or waiting is None or job.is_attempt_lost:
         return None
@@ -21,4 +22,4 @@ def give_up_due(job: Job) -> datetime | None:
         return None
     waited = parse_time(waiting.since) or job.now
     first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
-    return min(max(waited, first), job.now) + timedelta(seconds=HOLD_SECONDS)
+    return min(max(waited, first, job.rejection.since), job.now) + timedelta(seconds=HOLD_SECONDS)

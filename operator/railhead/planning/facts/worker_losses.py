@@ -15,6 +15,13 @@ ROUNDS_WITHOUT_CHECKPOINT = 20
 ROUNDS_OUT_OF_MEMORY = 3  # in a row: more memory or a smaller batch is needed, not another pod
 
 
+def find_lost_slots(job: Job) -> tuple[int, ...]:
+    """Slots whose pods were lost, empty if the status already counts the loss: their pods are just not created yet."""
+    slots = job.empty_slots
+    replaced = {pod.slot for pod in job.workers.lost if pod.round >= job.status.round}
+    return slots if job.were_all_up or replaced.intersection(slots) else ()
+
+
 def count_losses(job: Job) -> WorkerLosses:
     """The rounds so far since the newest checkpoint."""
     newest = job.status.checkpoint.index if job.status.checkpoint else -1

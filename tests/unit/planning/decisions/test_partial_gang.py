@@ -77,6 +77,21 @@ def test_a_group_whose_replacement_is_refused_goes_on_from_its_checkpoint_later(
     assert sim.status["restarts"]["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
 
 
+def test_a_short_refusal_after_a_long_wait_for_nodes_releases_nothing() -> None:
+    """An hour without training is no reason: only the rejection counts."""
+    sim = Simulation()
+    sim.settle()
+    sim.later(3600)
+    sim.refuses = refuse_slot(1)
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
+    sim.settle()
+    assert len(sim.pods) == 2 and sim.last.wake_at is not None
+    sim.refuses = lambda body: ""
+    sim.now = sim.last.wake_at
+    sim.settle()
+    assert (sim.status["attempt"], len(sim.pods)) == (1, 3)
+
+
 def test_where_nothing_is_held_nothing_is_given_back() -> None:
     sim = Simulation(refuses=lambda body: QUOTA)
     for _ in range(20):
