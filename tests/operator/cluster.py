@@ -124,6 +124,10 @@ class Cluster:
         }
         self._ask("POST", f"{self._pod_path(pod)}/binding", binding)
 
+    def remove_gates(self, pod: Object) -> None:
+        """As a queue that admits the pod."""
+        self._ask("PATCH", self._pod_path(pod), {"spec": {"schedulingGates": None}}, content_type=MERGE_PATCH)
+
     def run_pod(self, pod: Object) -> None:
         """As a kubelet says that the pod's container runs."""
         state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}

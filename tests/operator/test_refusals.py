@@ -205,6 +205,16 @@ def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(clus
     run_all(cluster, "novolume", pods)
 
 
+def test_pods_with_scheduling_gates_wait_for_whoever_removes_them(cluster: Cluster) -> None:
+    cluster.apply("gated", workers=1, podTemplate={"spec": {"schedulingGates": [{"name": "queue.test/admission"}]}})
+    pods = cluster.wait_pods("gated", 2)
+    message = wait_reason(cluster, "gated", "SchedulingGated")
+    assert "scheduling gates, which a queue or another controller has to remove" in message
+    for pod in pods.values():
+        cluster.remove_gates(pod)
+    run_all(cluster, "gated", pods)
+
+
 @pytest.mark.slow  # the bound of 30 s, by the real clock
 def test_half_an_attempt_is_given_back_and_comes_again_when_there_is_quota(cluster: Cluster) -> None:
     quota = make_quota(cluster, 2)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from railhead.api import names
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
+from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import PodView, Problem
 
 # A container waiting with one of these reasons has not started and will not without intervention.
@@ -114,9 +115,13 @@ def _reason(status: Object, ended: Object) -> str:
 
 def _problem(status: Object) -> Problem | None:
     for condition in status.get("conditions") or []:
-        is_pending = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
-        if is_pending and condition.get("reason") == "Unschedulable":
-            return Problem("Unschedulable", str(condition.get("message") or "no node fits"))
+        if (condition.get("type"), condition.get("status")) != ("PodScheduled", "False"):
+            continue
+        if condition.get("reason") == UNSCHEDULABLE:
+            return Problem(UNSCHEDULABLE, str(condition.get("message") or "no node fits"))
+        if condition.get("reason") == SCHEDULING_GATED:
+            message = "the pod has scheduling gates, which a queue or another controller has to remove"
+            return Problem(SCHEDULING_GATED, message)
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         waiting = (container.get("state") or {}).get("waiting") or {}
         if waiting.get("reason") in STUCK:

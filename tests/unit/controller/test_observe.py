@@ -152,7 +152,8 @@ def test_an_end_without_a_time_has_none(text: Any) -> None:
 def test_an_unschedulable_pod_says_why() -> None:
     refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert observe_status(conditions=[refused]).problem == Problem("Unschedulable", "0/3 nodes")
-    assert observe_status(conditions=[{**refused, "reason": "SchedulingGated"}]).problem is None
+    gated = observe_status(conditions=[{**refused, "reason": "SchedulingGated", "message": "Scheduling is blocked"}])
+    assert gated.problem is not None and gated.problem.reason == "SchedulingGated"
     assert observe_status(conditions=[{**refused, "status": "True"}]).problem is None
 
 

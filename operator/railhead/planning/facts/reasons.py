@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 UNSCHEDULABLE = "Unschedulable"
+SCHEDULING_GATED = "SchedulingGated"
 SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
@@ -21,4 +22,4 @@ REJECTIONS = frozenset(
 )
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 POD_EVENTS = frozenset({"FailedMount", "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
-THAT_PASS = frozenset({UNSCHEDULABLE, *REJECTIONS, *POD_EVENTS})
+THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, *REJECTIONS, *POD_EVENTS})
