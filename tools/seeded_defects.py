@@ -127,6 +127,13 @@ DEFECTS = (
         ),
     ),
     Defect(
+        "each pod of a large gang costs a status write",
+        "planning/decisions/progress.py",
+        "is_news = 2 * missing <= missed or missing >= 2 * missed or job.desired_workers <= COUNTED_EXACTLY",
+        "is_news = True",
+        ("tests/unit/planning/decisions/test_progress.py",),
+    ),
+    Defect(
         "a worker pod is OOM-killed forever",
         "planning/decisions/loss.py",
         "if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:",

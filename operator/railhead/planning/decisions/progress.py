@@ -1,22 +1,28 @@
 """Phase and conditions of a live attempt: Pending, Starting, Running, Restarting.
 
-With a fixed number of workers, ready counts alone cause no write; the next one carries
-them. For an elastic job they are what a user wants to see.
+A start within `QUICK_START` costs no write for the number of ready pods. A slower one shows it each
+time the number of missing pods has halved, so that a gang of 512 pods costs ten writes.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.conditions import Condition
 from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
+from railhead.contract.times import parse_time
 from railhead.planning.conditions import await_again, make_condition, stand, stand_still
 from railhead.planning.facts.reasons import THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_change import StatusChange
+
+QUICK_START = timedelta(seconds=15)
+COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
 
 
 def show_progress(job: Job) -> Decision:
@@ -27,11 +33,28 @@ def show_progress(job: Job) -> Decision:
 
 
 def _pending(job: Job) -> Decision:
-    """Not all pods are up. Only a pod that cannot start is worth a write."""
+    """Not all pods are up: shows why, and how many are."""
     found = job.startup_problem
-    if found is None:
-        return _show_that_problem_is_past(job)
-    pod, problem = found
+    return _show_ready(job, _show_that_problem_is_past(job) if found is None else _show_problem(job, *found))
+
+
+def _show_ready(job: Job, decision: Decision) -> Decision:
+    """Adds the number of ready worker pods, if the decision writes anyway or the number is news."""
+    known, ready = job.status.workers, job.workers_up
+    since = parse_time(job.status.waiting.since) if job.status.waiting else None
+    if ready == known.ready or (since is None and decision.status is None):
+        return decision
+    if decision.status is None and since is not None and since + QUICK_START > job.now:
+        return decision.waking(since + QUICK_START)
+    missing, missed = job.desired_workers - ready, job.desired_workers - known.ready
+    is_news = 2 * missing <= missed or missing >= 2 * missed or job.desired_workers <= COUNTED_EXACTLY
+    if decision.status is None and not is_news:
+        return decision
+    workers = WorkersStatus(desired=job.desired_workers, ready=ready, joined=known.joined)
+    return replace(decision, status=replace(decision.status or StatusChange(), workers=workers))
+
+
+def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     if job.status.reason_of(types.RECONCILING) == problem.reason:
         return Decision()  # the message may change with every retry; one write per reason is enough
     message = f"Pod {pod.name} cannot start: {problem.message[:800]}"

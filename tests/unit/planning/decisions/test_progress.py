@@ -1,0 +1,53 @@
+"""The number of ready worker pods while an attempt starts: shown when it is slow, in few writes when it is large."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from railhead.contract.times import format_time
+from railhead.planning.plan import Plan
+from railhead.planning.planner import plan
+from tests.unit.builders import NOW, make_head, make_observed, make_spec, make_worker
+
+
+def pending(since: float, ready: int = 0, *, workers: int) -> dict[str, Any]:
+    """The status of an attempt that started that many seconds ago."""
+    waiting = {"since": format_time(NOW - timedelta(seconds=since)), "again": False}
+    counts = {"desired": workers, "ready": ready}
+    return {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "workers": counts, "waiting": waiting}
+
+
+def run(status: dict[str, Any], *, up: int, workers: int) -> Plan:
+    pods = [
+        make_worker(slot) if slot < up else make_worker(slot, phase="Pending", is_running=False)
+        for slot in range(workers)
+    ]
+    spec = make_spec(scaling={"numWorkers": workers})
+    return plan(make_observed(make_head(), *pods, status=status, spec=spec))
+
+
+def test_a_quick_start_costs_no_write_for_it() -> None:
+    wanted = run(pending(14, workers=4), up=3, workers=4)
+    assert (wanted.status, wanted.wake_at) == (None, NOW + timedelta(seconds=1))
+
+
+def test_a_slow_start_shows_it() -> None:
+    wanted = run(pending(15, workers=4), up=3, workers=4)
+    assert wanted.status is not None
+    assert wanted.status.fields == {"workers": {"desired": 4, "ready": 3, "joined": 0}}
+    assert run(pending(15, ready=3, workers=4), up=3, workers=4).status is None, "once"
+
+
+def test_a_large_gang_whose_nodes_come_one_by_one_costs_a_few_writes() -> None:
+    shown = [0]
+    for up in range(128):
+        wanted = run(pending(3600, ready=shown[-1], workers=128), up=up, workers=128)
+        if wanted.status is not None:
+            shown.append(wanted.status.fields["workers"]["ready"])
+    assert shown == [0, 64, 96, 112, 120, 124, 126, 127]
+
+
+def test_pods_that_are_not_ready_any_more_are_shown() -> None:
+    assert run(pending(3600, ready=511, workers=512), up=510, workers=512).status is not None
+    assert run(pending(3600, ready=256, workers=512), up=250, workers=512).status is None
