@@ -1,16 +1,21 @@
 """The API server's time: the source of every time in the status and of every deadline.
 
-Taken from the Date header of its responses, to the second, and advanced by a monotonic clock. The
-wall clock of this machine is not used, so that a jump of it never ends a job early or late.
+Taken from the Date headers of its responses, to the second, and advanced by a monotonic clock. The
+wall clock of this machine is not used, so that a jump of it never ends a job early or late. The
+median of half an hour counts: one API server of several whose clock is wrong, or one that is wrong
+for some minutes, changes nothing, and a clock that is corrected is followed in both directions.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-DRIFT_SECONDS = 5.0  # more is a jump of one API server's clock
+SAMPLE_SECONDS = 30.0  # one response in this time counts
+WINDOW_SECONDS = 1800.0
+TRUNCATION = timedelta(seconds=1)  # a Date is up to this late, and latency adds to it: the latest is the most accurate
 
 
 def format_micro_time(moment: datetime) -> str:
@@ -19,26 +24,42 @@ def format_micro_time(moment: datetime) -> str:
 
 
 class ServerClock:
-    """`now()` advances steadily from the first response; before it, it is this machine's time."""
+    """`now()` is the API server's time from the first response on; before it, this machine's."""
 
     def __init__(self, monotonic: Callable[[], float], wall: Callable[[], datetime]) -> None:
         self._monotonic = monotonic
         self._wall = wall
-        self._zero: datetime | None = None  # the API server's time at 0 of the monotonic clock
+        # By the monotonic clock: when a sample began, and the API server's time at 0 of that clock.
+        self._samples: deque[tuple[float, datetime]] = deque()
+        self._zero: datetime | None = None
 
     def observe(self, date: str | None) -> None:
-        """Takes the Date header of a response; ignores an invalid one and a jump."""
+        """Takes the Date header of a response; ignores an invalid one."""
         try:
             moment = parsedate_to_datetime(date or "")
         except ValueError:
             return
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        zero = moment - timedelta(seconds=self._monotonic())
-        # Truncation makes a Date up to a second late, and latency adds to it: the latest is the most accurate.
-        if self._zero is None or self._zero < zero < self._zero + timedelta(seconds=DRIFT_SECONDS):
-            self._zero = zero
+        at = self._monotonic()
+        zero = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - timedelta(seconds=at)
+        if not self._samples or at - self._samples[-1][0] >= SAMPLE_SECONDS:
+            self._samples.append((at, zero))
+        else:
+            began, last = self._samples[-1]
+            if not last < zero <= last + TRUNCATION:
+                return
+            self._samples[-1] = (began, zero)
+        while at - self._samples[0][0] > WINDOW_SECONDS:
+            self._samples.popleft()
+        self._zero = _find_zero(sorted(zero for _, zero in self._samples), known=self._zero)
 
     def now(self) -> datetime:
         if self._zero is None:
             return self._wall()
         return self._zero + timedelta(seconds=self._monotonic())
+
+
+def _find_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
+    """The most accurate of those that agree with the median. Of two medians the one nearer to `known` counts."""
+    low, high = zeros[(len(zeros) - 1) // 2], zeros[len(zeros) // 2]
+    median = high if known is not None and abs(high - known) < abs(low - known) else low
+    return max(zero for zero in zeros if zero <= median + TRUNCATION)

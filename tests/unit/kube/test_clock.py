@@ -57,6 +57,44 @@ def test_a_jump_of_the_servers_own_clock_is_not_heard(hours: int) -> None:
     assert machine.clock.now() == NOON + timedelta(seconds=60)
 
 
+@pytest.mark.parametrize("wrong", [-80, 80])
+def test_a_clock_that_is_wrong_for_ten_minutes_changes_nothing(wrong: int) -> None:
+    machine = Machine()
+    for minute in range(60):
+        is_wrong = 30 <= minute < 40
+        machine.answer(NOON + timedelta(minutes=minute, seconds=wrong if is_wrong else 0))
+        assert machine.clock.now() == NOON + timedelta(minutes=minute)
+        machine.seconds += 60
+
+
+@pytest.mark.parametrize("correction", [-80, 80])
+def test_a_clock_that_is_corrected_is_followed_in_both_directions(correction: int) -> None:
+    machine = Machine()
+    for minute in range(60):
+        machine.answer(NOON + timedelta(minutes=minute, seconds=correction if minute >= 30 else 0))
+        machine.seconds += 60
+    assert machine.clock.now() == NOON + timedelta(minutes=60, seconds=correction)
+
+
+@pytest.mark.parametrize("wrong", [-80, 80])
+def test_one_wrong_clock_of_three_is_outvoted_even_if_it_answers_first(wrong: int) -> None:
+    machine = Machine()
+    for number in range(9):
+        machine.answer(NOON + timedelta(seconds=30 * number + (wrong if number % 3 == 0 else 0)))
+        machine.seconds += 30
+    assert machine.clock.now() == NOON + timedelta(seconds=270)
+
+
+def test_many_answers_within_a_moment_count_as_one() -> None:
+    machine = Machine()
+    for minute in range(10):
+        machine.answer(NOON + timedelta(minutes=minute))
+        machine.seconds += 60
+    for _ in range(1000):
+        machine.answer(NOON + timedelta(hours=1))
+    assert machine.clock.now() == NOON + timedelta(minutes=10)
+
+
 @pytest.mark.parametrize("text", [None, "", "yesterday", "Thu, 99 Jan 2026 12:00:00 GMT"])
 def test_what_is_no_date_is_not_heard(text: str | None) -> None:
     machine = Machine()
@@ -64,10 +102,11 @@ def test_what_is_no_date_is_not_heard(text: str | None) -> None:
     assert machine.clock.now() == NOON
 
 
-def test_it_follows_a_clock_that_is_a_little_faster() -> None:
+@pytest.mark.parametrize("drift", [-1, 1])
+def test_it_follows_a_clock_that_is_a_little_faster_or_slower(drift: int) -> None:
     machine = Machine()
-    machine.answer(NOON)
-    for hour in range(1, 100):
-        machine.seconds += 3600
-        machine.answer(NOON + timedelta(hours=hour, seconds=hour))
-    assert machine.clock.now() == NOON + timedelta(hours=99, seconds=99)
+    for minute in range(100 * 60):
+        machine.answer(NOON + timedelta(minutes=minute, seconds=drift * minute / 60))
+        machine.seconds += 60
+    wanted = NOON + timedelta(hours=100, seconds=100 * drift)
+    assert abs(machine.clock.now() - wanted) <= timedelta(seconds=2)
