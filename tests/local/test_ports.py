@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,10 +28,23 @@ def test_no_jobs_head_gets_such_a_port() -> None:
 
 def test_a_port_that_somebody_has_on_any_address_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.9", free_port()))
+        for port in PORTS:
+            with contextlib.suppress(OSError):
+                taken.bind(("127.0.0.9", port))
+                break
         taken.listen()
-        port = taken.getsockname()[1]
         monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
         monkeypatch.setattr(ports, "TRIES", 1)
         with pytest.raises(OSError, match="no free port among 1 tried"):
             free_port()
+
+
+def test_a_port_is_given_once_also_while_nothing_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
+    monkeypatch.setattr(ports, "TRIES", 1)
+    with pytest.raises(OSError, match="no free port among 1 tried"):
+        free_port()
+    code = "from railhead.local import ports; ports.PORTS, ports.TRIES = range({0}, {0} + 1), 1; ports.free_port()"
+    other = subprocess.run([sys.executable, "-c", code.format(port)], capture_output=True, text=True, check=False)
+    assert "no free port among 1 tried" in other.stderr, "another process got it"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import random
-import tempfile
-from pathlib import Path
 from typing import IO
+
+from railhead.local.claims import claim
 
 
 class AddressPool:
     """Addresses 127.a.b.1 to 127.a.b.254 of a /24 that this process holds a lock on."""
 
     def __init__(self) -> None:
-        self._lock: IO[str] = self._claim()
+        self._lock = self._claim()
         self._free = list(range(254, 0, -1))
 
     def take(self) -> str:
@@ -31,16 +29,10 @@ class AddressPool:
         self._free.insert(0, int(address.rsplit(".", 1)[1]))
 
     def _claim(self) -> IO[str]:
-        folder = Path(tempfile.gettempdir()) / f"railhead-addresses-{os.getuid()}"
-        folder.mkdir(mode=0o700, exist_ok=True)
         for _ in range(1000):
             prefix = f"127.{random.randint(1, 254)}.{random.randint(0, 254)}"
-            lock = (folder / prefix).open("w")
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                lock.close()
-                continue
-            self.prefix = prefix
-            return lock
-        raise RuntimeError(f"no free address range; see {folder}")
+            lock = claim("addresses", prefix)
+            if lock is not None:
+                self.prefix = prefix
+                return lock
+        raise RuntimeError("1000 address ranges tried, and other agents of this machine have them all")
