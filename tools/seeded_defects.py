@@ -134,6 +134,20 @@ DEFECTS = (
         ("tests/unit/planning/decisions/test_progress.py",),
     ),
     Defect(
+        "an upgrade gives pods of one attempt two drivers",
+        "planning/observed.py",
+        'driver = self.status.driver if attempt == self.attempt else ""',
+        'driver = ""',
+        ("tests/unit/planning/test_upgrades.py",),
+    ),
+    Defect(
+        "a new attempt keeps the old driver",
+        "planning/observed.py",
+        'driver = self.status.driver if attempt == self.attempt else ""',
+        "driver = self.status.driver",
+        ("tests/unit/planning/test_upgrades.py",),
+    ),
+    Defect(
         "a worker pod is OOM-killed forever",
         "planning/decisions/loss.py",
         "if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:",

@@ -20,6 +20,7 @@ from railhead.controller.store import Store
 from railhead.controller.sweep import sweep_once
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
 from tests.model.faults import Faults
@@ -78,6 +79,7 @@ class ModelOperator:
         *,
         time: Callable[[], datetime],
         wall: Callable[[], datetime] | None = None,
+        settings: OperatorSettings = SETTINGS,
     ) -> None:
         self._api = api
         self.client = ModelClient(api, faults, wall=wall or time)
@@ -90,7 +92,7 @@ class ModelOperator:
         )
         self._state.informers = [self._pods]
         executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")
-        self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=self.client.clock.now)
+        self.loop = Loop(self.store, self.queue, executor, settings, now=self.client.clock.now)
         self._writer = ReportWriter(self.client, lookup=self._state.find_facts, record_job=self._state.record_job)
         self._seen = {JOBS: 0, PODS: 0}
 

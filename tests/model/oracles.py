@@ -10,7 +10,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import UNANSWERED_SECONDS
 from tests.model.api_server import Entry, Object
-from tests.model.world import World, changes_of, is_live, role_of
+from tests.model.world import World, changes_of, driver_of, is_live, role_of
 
 HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # and what it takes to see it and to end
 NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
@@ -96,6 +96,17 @@ class Holding:
         assert self.longest <= HOLDING_LIMIT * (1 + crashes), (
             f"pods were held for {self.longest} for others that were refused"
         )
+
+
+def check_drivers(world: World) -> None:
+    """All pods of one attempt run the same driver."""
+    drivers: dict[tuple[str, str], set[str]] = {}
+    for entry in world.api.log:
+        if entry.plural == "pods" and entry.type == "ADDED":
+            metadata = entry.object["metadata"]
+            attempt = (metadata["labels"][names.LABEL_JOB_UID], metadata["labels"][names.LABEL_ATTEMPT])
+            drivers.setdefault(attempt, set()).add(driver_of(entry.object))
+    assert all(len(found) == 1 for found in drivers.values()), drivers
 
 
 def check_counters(world: World) -> None:

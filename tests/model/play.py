@@ -8,10 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.kube.errors import KubeError
+from railhead.resources.settings import OperatorSettings
 from tests.model.faults import Crash, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Holding, Watchman, check_counters, check_end
+from tests.model.oracles import Holding, Watchman, check_counters, check_drivers, check_end
 from tests.model.world import World
+from tests.unit.builders import SETTINGS
 
 TURNS = 400
 LONGEST_WAIT = timedelta(days=2)
@@ -53,12 +55,17 @@ class Stage:
     faults: Faults
     operator: ModelOperator | None = None
     crashes: int = 0
+    settings: OperatorSettings = SETTINGS
 
     async def work(self) -> None:
         """The operator sees everything and does what it can do now."""
+        if self.settings != self.world.settings:
+            self.operator, self.settings = None, self.world.settings
         try:
             if self.operator is None:
-                operator = ModelOperator(self.world.api, self.faults, time=lambda: self.world.now)
+                operator = ModelOperator(
+                    self.world.api, self.faults, time=lambda: self.world.now, settings=self.settings
+                )
                 await operator.start()
                 self.operator = operator
             while await self._turn(self.operator):
@@ -118,6 +125,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     else:
         assert not world.pods()
     check_counters(world)
+    check_drivers(world)
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()

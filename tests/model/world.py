@@ -13,8 +13,9 @@ from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, ReportedOutcome, State
 from railhead.contract.times import format_time
+from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object
-from tests.unit.builders import NOW, SPEC, find_code
+from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
 
 ALONE = timedelta(seconds=60)  # an epoch of a driver that only the storage hears
 NAMESPACE, NODE = "default", "node-1"
@@ -62,6 +63,7 @@ class World:
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
+    settings: OperatorSettings = SETTINGS  # of the operator's current version
 
     def __post_init__(self) -> None:
         self.api = ModelApiServer(lambda: self.now, admission=self._admit)
@@ -148,6 +150,8 @@ class World:
             return True
         if phase == "Pending" and NODE in self.full_nodes:
             return self._find_no_room(pod)
+        if phase == "Pending" and ("configmaps", NAMESPACE, driver_of(pod)) not in self.api.objects:
+            return False  # the kubelet cannot mount it
         if phase == "Pending":
             self._start(pod)
             return True
@@ -325,6 +329,12 @@ def name_of(pod: Object) -> str:
 
 def role_of(pod: Object) -> str:
     return str(pod["metadata"]["labels"].get(names.LABEL_ROLE))
+
+
+def driver_of(pod: Object) -> str:
+    """The ConfigMap with its driver."""
+    [volume] = [volume for volume in pod["spec"]["volumes"] if volume["name"] == "railhead-bundle"]
+    return str(volume["configMap"]["name"])
 
 
 def is_live(pod: Object) -> bool:

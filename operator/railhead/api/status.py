@@ -178,6 +178,9 @@ class JobStatus(StatusModel):
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
+    driver: str = _text(
+        "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", 253
+    )
     worker_losses: WorkerLosses | None = Field(
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
     )

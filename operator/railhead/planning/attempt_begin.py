@@ -26,6 +26,7 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
         phase=phase,
         attempt=attempt,
         round=0,
+        driver=job.settings.bundle_name,
         worker_losses=None,
         head=HeadStatus(),
         workers=WorkersStatus(desired=workers),
@@ -35,7 +36,7 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
         initial_checkpoint=find_initial_checkpoint(job) or UNSET,
     )
     creates = (
-        *prerequisites(job),
+        *prerequisites(job, attempt=attempt),
         head_pod(job, attempt=attempt, workers=workers),
         *worker_pods(job, attempt=attempt, slots=range(workers), round_=0),
     )

@@ -70,14 +70,16 @@ CHILDREN = (
 )
 
 
-def prerequisites(job: Job) -> tuple[Create | CopyConfigMap, ...]:
-    """The objects that every pod of the job refers to. They are created with every pod, idempotent by name: after an
-    upgrade the driver bundle has another name, and somebody may have deleted a child of a running job.
+def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ...]:
+    """The objects that every pod of the attempt refers to. They are created with every pod, idempotent by name:
+    somebody may have deleted a child of a running job.
 
-    The bundle belongs to the namespace and outlives the job.
+    The driver's bundle belongs to the namespace and outlives the job; only the operator of its version can create it.
     """
-    bundle = Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace))
-    return (bundle, *(child.create(job) for child in CHILDREN if child.is_wanted(job)))
+    children = tuple(child.create(job) for child in CHILDREN if child.is_wanted(job))
+    if job.settings_of(attempt) != job.settings:
+        return children
+    return (Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace)), *children)
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
@@ -90,7 +92,7 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     body = build_head_pod(
         job.ref,
         job.spec,
-        settings=job.settings,
+        settings=job.settings_of(attempt),
         attempt=attempt,
         status=job.status,
         initial_checkpoint=find_initial_checkpoint(job),
@@ -100,10 +102,9 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    return tuple(
-        Create(
-            "Pod",
-            build_worker_pod(job.ref, job.spec, settings=job.settings, attempt=attempt, slot=slot, round_=round_),
-        )
+    settings = job.settings_of(attempt)
+    bodies = (
+        build_worker_pod(job.ref, job.spec, settings=settings, attempt=attempt, slot=slot, round_=round_)
         for slot in slots
     )
+    return tuple(Create("Pod", body) for body in bodies)

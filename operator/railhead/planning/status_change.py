@@ -56,6 +56,7 @@ class StatusChange:
     phase: Phase | Unset = UNSET
     attempt: int | Unset = UNSET
     round: int | Unset = UNSET
+    driver: str | Unset = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     start_time: str | Unset = UNSET

@@ -17,7 +17,7 @@ def test_the_path_of_each_kind_is_known() -> None:
 
 
 def test_what_is_created_for_a_job_is_removed_with_it() -> None:
-    bundle, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL)]
+    bundle, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)]
     assert created == [(remove.kind, remove.name) for remove in removals(WITH_ALL)]
     assert bundle == ("ConfigMap", WITH_ALL.settings.bundle_name), "it belongs to the namespace"
 

@@ -68,6 +68,7 @@ def test_the_first_attempt() -> None:
                 "observedGeneration": 1,
                 "phase": "Pending",
                 "attempt": 1,
+                "driver": "railhead-driver-test",
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": False},
                 "startTime": TIME,
@@ -208,6 +209,7 @@ def test_the_next_attempt() -> None:
         status=StatusWrite(
             fields={
                 "attempt": 2,
+                "driver": "railhead-driver-test",
                 "workerLosses": None,
                 "head": {"pod": "", "node": ""},
                 "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 1, "startup": 0},

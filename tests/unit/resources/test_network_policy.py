@@ -49,5 +49,5 @@ def test_it_goes_with_the_job() -> None:
 def test_it_is_made_before_the_pods_when_it_is_asked_for() -> None:
     observed = make_observed()
     asked = replace(observed, settings=replace(observed.settings, has_network_policies=True))
-    assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed))}
-    assert [child.kind for child in prerequisites(to_job(asked))].count("NetworkPolicy") == 1
+    assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed), attempt=1)}
+    assert [child.kind for child in prerequisites(to_job(asked), attempt=1)].count("NetworkPolicy") == 1

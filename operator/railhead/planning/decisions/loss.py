@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from railhead.api import names
-from railhead.contract.failure import FailureClass
+from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
-from railhead.planning.facts.failure_from_pod import classify_pod, explain_gone, explain_head_loss, explain_loss
+from railhead.planning.facts.failure_from_pod import (
+    classify_pod,
+    explain_decision,
+    explain_gone,
+    explain_head_loss,
+    explain_loss,
+)
+from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.facts.worker_losses import (
     ROUNDS_OUT_OF_MEMORY,
     ROUNDS_WITHOUT_CHECKPOINT,
@@ -29,6 +36,8 @@ def decide_loss(job: Job) -> Decision | None:
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
         return lose_attempt(job, explain_head_loss(job, head), outcome=job.outcome)
+    if _is_driver_gone(job):
+        return lose_attempt(job, explain_decision(job, _explain_driver(job)))
     found = _find_hopeless_worker(job)
     if found is None:
         return None
@@ -37,6 +46,22 @@ def decide_loss(job: Job) -> Decision | None:
     if why:
         failure = failure.model_copy(update={"message": f"{failure.message[:4000]} ({why})"})
     return lose_attempt(job, failure, outcome=head.outcome if head else None)
+
+
+def _is_driver_gone(job: Job) -> bool:
+    """A pod cannot start without the driver of its attempt, which this version of the operator cannot create."""
+    driver, found = job.status.driver, job.startup_problem
+    if found is None or driver in ("", job.settings.bundle_name):
+        return False
+    return found[1].reason == FAILED_MOUNT and f'"{driver}"' in found[1].message
+
+
+def _explain_driver(job: Job) -> Failure:
+    message = (
+        f"ConfigMap {job.status.driver} with the driver of attempt {job.attempt} is gone, and this version of the "
+        f"operator has another one, {job.settings.bundle_name}, with which the next attempt runs"
+    )
+    return Failure(FailureClass.INFRASTRUCTURE, "DriverGone", message)
 
 
 def _find_hopeless_worker(job: Job) -> tuple[PodView, str] | None:

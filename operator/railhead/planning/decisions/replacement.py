@@ -43,9 +43,10 @@ def decide_replacement(job: Job) -> Decision | None:
     status = await_again(job, status)
     if {pod.slot for pod in lost} != set(slots):
         status = status.requiring(Requirement.FRESH_PODS)  # gone without a trace, or not seen yet
+    pods = worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)
     return Decision(
         status=status,
-        creates=(*prerequisites(job), *worker_pods(job, attempt=job.attempt, slots=slots, round_=round_)),
+        creates=(*prerequisites(job, attempt=job.attempt), *pods),
         deletes=delete_all(job.workers.lost),
         events=(Event("Warning", "WorkerReplaced", message),),
     )

@@ -23,7 +23,7 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     return Decision(
         status=GUARD,
         creates=(
-            *prerequisites(job),
+            *prerequisites(job, attempt=job.attempt),
             *head,
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
         ),

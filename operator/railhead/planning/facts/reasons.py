@@ -21,5 +21,6 @@ REJECTIONS = frozenset(
     {SOURCE_NOT_FOUND, CREATE_REFUSED, POD_INVALID, WEBHOOK_FAILED, *(reason for _, reason in ADMISSION_TEXTS)}
 )
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
-POD_EVENTS = frozenset({"FailedMount", "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
+FAILED_MOUNT = "FailedMount"
+POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
 THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, *REJECTIONS, *POD_EVENTS})

@@ -1,0 +1,83 @@
+"""An upgrade of the operator in mid-run: all pods of an attempt run the driver that it started with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from railhead.planning.observed import Observed
+from railhead.planning.plan import Create, Plan
+from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView, Problem
+from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, make_head, make_observed, make_worker
+
+OLD = "railhead-driver-old"
+LOST = make_worker(1, is_deleting=True)
+
+
+def observe(*pods: PodView, **status: Any) -> Observed:
+    """After the upgrade."""
+    return make_observed(*pods, status={**RUNNING_STATUS, "driver": OLD, **status})
+
+
+def find_drivers(wanted: Plan) -> set[str]:
+    """That the created pods mount."""
+    pods = [create.body for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"]
+    volumes = [volume for pod in pods for volume in pod["spec"]["volumes"]]
+    return {volume["configMap"]["name"] for volume in volumes if volume["name"] == "railhead-bundle"}
+
+
+def creates_driver(wanted: Plan) -> bool:
+    return any(isinstance(create, Create) and create.name == SETTINGS.bundle_name for create in wanted.creates)
+
+
+def test_a_replaced_worker_runs_the_driver_of_its_attempt() -> None:
+    wanted = plan(observe(make_head(), make_worker(0), LOST))
+    assert find_drivers(wanted) == {OLD}
+    assert not creates_driver(wanted), "this operator has another one"
+
+
+def test_missing_pods_are_created_with_it() -> None:
+    wanted = plan(observe(make_worker(0), phase="Pending", head={}, progress={}))
+    assert find_drivers(wanted) == {OLD}
+
+
+def test_the_next_attempt_runs_the_new_one() -> None:
+    failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:00:00Z"}
+    wanted = plan(observe(phase="Restarting", failure=failure))
+    assert wanted.status is not None and wanted.status.fields["driver"] == SETTINGS.bundle_name
+    assert find_drivers(wanted) == {SETTINGS.bundle_name} and creates_driver(wanted)
+
+
+def test_a_status_without_it_is_of_an_operator_that_had_none() -> None:
+    wanted = plan(observe(make_head(), make_worker(0), LOST, driver=""))
+    assert find_drivers(wanted) == {SETTINGS.bundle_name} and creates_driver(wanted)
+
+
+def lose_driver(name: str, *, known: str = OLD) -> Plan:
+    problem = Problem(
+        "FailedMount", f'MountVolume.SetUp failed for volume "railhead-bundle" : configmap "{name}" not found'
+    )
+    waits = make_worker(1, round_=1, phase="Pending", is_running=False, problem=problem, events_read_at=NOW)
+    return plan(observe(make_head(), make_worker(0), waits, round=1, phase="Restarting", driver=known))
+
+
+def test_an_attempt_whose_driver_is_gone_and_is_not_this_operators_ends() -> None:
+    wanted = lose_driver(OLD)
+    assert wanted.status is not None
+    failure = wanted.status.fields["failure"]
+    assert (failure["class"], failure["reason"]) == ("Infrastructure", "DriverGone")
+    assert f"ConfigMap {OLD} with the driver of attempt 1 is gone" in failure["message"]
+
+
+def test_other_missing_config_maps_are_waited_for() -> None:
+    wanted = lose_driver("keys")
+    assert wanted.status is None or "failure" not in wanted.status.fields
+    own = lose_driver(SETTINGS.bundle_name, known=SETTINGS.bundle_name)
+    assert own.status is None or "failure" not in own.status.fields
+
+
+def test_the_same_operator_creates_its_driver_again() -> None:
+    observed = observe(make_head(), make_worker(0), LOST, driver=SETTINGS.bundle_name)
+    assert creates_driver(plan(observed))
+    assert not creates_driver(plan(replace(observed, settings=replace(SETTINGS, bundle_name="railhead-driver-newer"))))
