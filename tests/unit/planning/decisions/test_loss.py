@@ -75,6 +75,15 @@ def test_another_loss_between_two_oom_kills_breaks_the_row() -> None:
     assert fields["workerLosses"] == {"rounds": 3, "outOfMemory": 0, "checkpoint": -1}
 
 
+def test_a_pod_of_an_earlier_round_that_is_still_terminating_does_not_count() -> None:
+    """It was OOM-killed and counted; now its successor is deleted."""
+    earlier = replace(make_killed(1, seconds_ago=1), is_deleting=True)
+    successor = make_worker(1, round_=2, is_deleting=True)
+    status = {**RUNNING_STATUS, "round": 2, "workerLosses": {"rounds": 2, "outOfMemory": 2, "checkpoint": -1}}
+    fields = fields_of(plan(make_observed(make_head(), make_worker(0), earlier, successor, status=status)))
+    assert (fields["round"], fields["workerLosses"]["outOfMemory"]) == (3, 0)
+
+
 def test_more_than_twenty_rounds_without_a_checkpoint_end_the_attempt() -> None:
     deleted = make_worker(1, round_=7, is_deleting=True)
     at_limit = {"rounds": 19, "outOfMemory": 0, "checkpoint": -1}
