@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import random
 import socket
-from typing import IO
 
 from railhead.local.claims import claim
 
@@ -12,7 +12,6 @@ from railhead.local.claims import claim
 # restarts. Above the ports of Ray's workers and of the jobs' heads (`api.names.head_port`).
 PORTS = range(30000, 32768)
 TRIES = 100
-_claimed: list[IO[str]] = []  # by this process
 
 
 def free_port() -> int:
@@ -34,6 +33,6 @@ def free_port() -> int:
             except OSError:
                 claimed.close()
                 continue
-        _claimed.append(claimed)
+        atexit.register(claimed.close)
         return port
     raise OSError(f"no free port among {TRIES} tried from {PORTS.start} to {PORTS.stop - 1}")
