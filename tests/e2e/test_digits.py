@@ -15,7 +15,8 @@ import torch
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import EXAMPLES, load_digits
 
-pytestmark = pytest.mark.node
+# In local mode `make demo`, which is a test of tests/local, shows most of it.
+pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

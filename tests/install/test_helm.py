@@ -33,7 +33,8 @@ def train_func(config):
 ONE_WORKER = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}}
 
 
-pytestmark = pytest.mark.node
+# .ci/run shows it on a real node, where the machine allows one.
+pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 def pods_of(jobs: Cluster, name: str) -> dict[str, tuple[str, list[int]]]:
