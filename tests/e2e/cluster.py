@@ -74,6 +74,11 @@ class Cluster:
     def pod_names(self, job: str) -> list[str]:
         return [str(p["metadata"]["name"]) for p in self.pods(job)]
 
+    def head_pod(self, job: str) -> str:
+        """The name of the one head pod, also while pods of workers still end."""
+        [head] = [name for name in self.pod_names(job) if name.endswith("-head")]
+        return head
+
     def log(self, pod: str) -> str:
         return self("logs", pod)
 

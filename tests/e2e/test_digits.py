@@ -84,13 +84,17 @@ def test_workers_go_and_the_head_stays_for_its_log(cluster: Cluster, digits: dic
 
 
 def test_events_tell_the_story_once(cluster: Cluster, digits: dict[str, Any]) -> None:
-    text = cluster("get", "events", "--field-selector", "involvedObject.kind=TrainJob,involvedObject.name=digits", "-o",
-                   "jsonpath={range .items[*]}{.reason} {end}")  # fmt: skip
-    assert Counter(text.split()) == {"Created": 1, "Started": 1, "CheckpointCommitted": 1, "Succeeded": 1}
+    def read() -> list[str]:
+        about = "involvedObject.kind=TrainJob,involvedObject.name=digits"
+        path = "jsonpath={range .items[*]}{.reason} {end}"
+        return cluster("get", "events", "--field-selector", about, "-o", path).split()
+
+    wait_until("the last event", lambda: "Succeeded" in read())
+    assert Counter(read()) == {"Created": 1, "Started": 1, "CheckpointCommitted": 1, "Succeeded": 1}
 
 
 def test_training_pods_hold_no_right_in_the_cluster(cluster: Cluster, digits: dict[str, Any]) -> None:
-    [head] = cluster.pods("digits")
+    head = cluster.get("pods", digits["status"]["head"]["pod"])
     assert head["spec"]["automountServiceAccountToken"] is False
     sources = [s for v in head["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]]
     assert [s["serviceAccountToken"]["audience"] for s in sources] == ["railhead.dev/report"]

@@ -42,7 +42,7 @@ def test_more_workers_and_fewer_while_it_trains(cluster: Cluster) -> None:
     job = make_job("elastic", cluster.image, scaling=SCALING)
     cluster.apply(with_config(job, epochs=10_000, seconds=0.5))
     wait_workers(cluster, 1)
-    [head] = [n for n in cluster.pod_names("elastic") if n.endswith("-head")]
+    head = cluster.head_pod("elastic")
 
     want(cluster, 2)
     wait_workers(cluster, 2)

@@ -49,7 +49,7 @@ def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, mo
     committed = lambda: (cluster.status("in-s3").get("checkpoint") or {}).get("index", -1) >= 3  # noqa: E731
     wait_until("four commits", committed, tell=lambda: cluster.tell("in-s3"))
     told = read_all(cluster, "in-s3")
-    [head] = [name for name in cluster.pod_names("in-s3") if name.endswith("-head")]
+    head = cluster.head_pod("in-s3")
     cluster("delete", "pod", head, "--grace-period=0", "--force")
     status = cluster.wait_end("in-s3")
     assert status["phase"] == "Succeeded", cluster.tell("in-s3")

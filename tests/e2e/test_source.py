@@ -50,7 +50,7 @@ def test_a_job_trains_with_a_commit_that_is_not_the_newest(cluster: Cluster, ser
     assert status["progress"]["metrics"]["epoch"] == "1"
     assert read_starts(cluster, "from-git") == [0]
     assert server.users == {"robot"}
-    [head] = cluster.pod_names("from-git")
+    head = cluster.head_pod("from-git")
     log = cluster("logs", head, "-c", "railhead-source") + cluster.log(head)
     assert "the commit is checked out" in log
     assert PASSWORD not in log

@@ -51,7 +51,7 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
     cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))
     committed = lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
     wait_until("three commits", committed, seconds=240, tell=lambda: cluster.tell("loses"))
-    [head] = [n for n in cluster.pod_names("loses") if n.endswith("-head")]
+    head = cluster.head_pod("loses")
     [lost] = [n for n in cluster.pod_names("loses") if n.endswith("-w1-0")]
     cluster("delete", "pod", lost, "--grace-period=0", "--force")
     cluster.wait_phase("loses", "Restarting")
