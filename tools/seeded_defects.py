@@ -129,8 +129,8 @@ DEFECTS = (
     Defect(
         "each pod of a large gang costs a status write",
         "planning/decisions/progress.py",
-        "is_news = 2 * missing <= missed or missing >= 2 * missed or job.desired_workers <= COUNTED_EXACTLY",
-        "is_news = True",
+        "return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed",
+        "return True",
         ("tests/unit/planning/decisions/test_progress.py",),
     ),
     Defect(

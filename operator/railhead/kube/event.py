@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
-from railhead.contract.times import format_time
+from railhead.contract.times import now_text
 from railhead.kube.types import Object
 
 
@@ -15,7 +14,7 @@ def build_event(
 ) -> Object:
     """An Event about the referenced object, from `component`; `identity` replaces the message in the name's hash."""
     digest = hashlib.sha256(f"{about['uid']}/{reason}/{message if identity is None else identity}".encode())
-    now = format_time(datetime.now(UTC))
+    now = now_text()
     return {
         "apiVersion": "v1",
         "kind": "Event",

@@ -22,13 +22,13 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement, StatusChange
 
 
-def lose_attempt(job: Job, failure: FailureStatus, *, outcome: Outcome | None = None) -> Decision:
-    """The attempt is over: the next one follows, or the job fails. `outcome`: the head's termination message."""
-    status = _conclude(job, failure, outcome)
+def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
+    """The attempt is over: the next one follows, or the job fails."""
+    status = _conclude(job, failure, job.outcome)
     committed = job.has_committed or status.checkpoint is not UNSET
     spent = find_spent_budget(job, FailureClass.parse(failure.class_), committed=committed)
     if spent:
-        return _fail(job, failure, outcome, because=spent)
+        return _fail(job, failure, job.outcome, because=spent)
     message = (
         f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
     )

@@ -8,7 +8,7 @@ import logging
 import platform
 from datetime import UTC, datetime
 
-from railhead.contract.times import format_time
+from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Conflict, KubeError
@@ -70,7 +70,7 @@ async def register(client: KubeClient, config: NodeConfig, *, port: int) -> None
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": config.name, "labels": labels}}
     with contextlib.suppress(Conflict):
         await client.create(NODE, node)
-    now = format_time(datetime.now(UTC))
+    now = now_text()
     body = {"status": build_status(config, port=port, now=now)}
     await client.patch(NODE, config.name, body, type_="strategic", subresource="status")
 

@@ -35,4 +35,4 @@ def decide_startup_deadline(job: Job) -> Decision | None:
     message = f"Training did not start within spec.{field}{why}"
     reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, reason, message), pod=found[0] if found else None)
-    return lose_attempt(job, failure, outcome=job.head.outcome if job.head else None)
+    return lose_attempt(job, failure)

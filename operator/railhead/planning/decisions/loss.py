@@ -30,22 +30,18 @@ def decide_loss(job: Job) -> Decision | None:
     head = job.head
     if head is None:
         if job.was_head_up:
-            failure = explain_gone(job, names.head_name(job.name, job.uid, job.attempt))
-            return lose_attempt(job, failure, outcome=job.outcome)
+            return lose_attempt(job, explain_gone(job, names.head_name(job.name, job.uid, job.attempt)))
     elif head.may_still_end(job.now):
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
-        return lose_attempt(job, explain_head_loss(job, head), outcome=job.outcome)
+        return lose_attempt(job, explain_head_loss(job, head))
     if _is_driver_gone(job):
         return lose_attempt(job, explain_decision(job, _explain_driver(job)))
     found = _find_hopeless_worker(job)
     if found is None:
         return None
     worker, why = found
-    failure = explain_loss(job, worker)
-    if why:
-        failure = failure.model_copy(update={"message": f"{failure.message[:4000]} ({why})"})
-    return lose_attempt(job, failure, outcome=head.outcome if head else None)
+    return lose_attempt(job, explain_loss(job, worker, because=why))
 
 
 def _is_driver_gone(job: Job) -> bool:

@@ -23,4 +23,4 @@ def decide_partial_gang(job: Job) -> Decision | None:
     held = sum(pod.attempt == job.attempt for pod in job.acting_pods)
     message = f"{problem.message}; the {held} pods that exist were released after {HOLD_SECONDS} s"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, problem.reason, message))
-    return lose_attempt(job, failure, outcome=job.head.outcome if job.head else None)
+    return lose_attempt(job, failure)

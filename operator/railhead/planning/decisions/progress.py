@@ -40,18 +40,23 @@ def _pending(job: Job) -> Decision:
 
 def _show_ready(job: Job, decision: Decision) -> Decision:
     """Adds the number of ready worker pods, if the decision writes anyway or the number is news."""
-    known, ready = job.status.workers, job.workers_up
-    since = parse_time(job.status.waiting.since) if job.status.waiting else None
-    if ready == known.ready or (since is None and decision.status is None):
+    known = job.status.workers
+    if job.workers_up == known.ready:
         return decision
-    if decision.status is None and since is not None and since + QUICK_START > job.now:
-        return decision.waking(since + QUICK_START)
-    missing, missed = job.desired_workers - ready, job.desired_workers - known.ready
-    is_news = 2 * missing <= missed or missing >= 2 * missed or job.desired_workers <= COUNTED_EXACTLY
-    if decision.status is None and not is_news:
-        return decision
-    workers = WorkersStatus(desired=job.desired_workers, ready=ready, joined=known.joined)
+    if decision.status is None:
+        since = parse_time(job.status.waiting.since) if job.status.waiting else None
+        if since is None or not _is_ready_news(job):
+            return decision
+        if since + QUICK_START > job.now:
+            return decision.waking(since + QUICK_START)
+    workers = WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=known.joined)
     return replace(decision, status=replace(decision.status or StatusChange(), workers=workers))
+
+
+def _is_ready_news(job: Job) -> bool:
+    """The number of missing pods has halved or doubled."""
+    missing, missed = job.desired_workers - job.workers_up, job.desired_workers - job.status.workers.ready
+    return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed
 
 
 def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:

@@ -6,6 +6,8 @@ that is just gone counts as an infrastructure failure.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
@@ -43,34 +45,22 @@ def _explain(pod: PodView) -> tuple[str, str]:
     return pod.reason or "PodFailed", message[:1500]
 
 
-def explain_loss(observed: Observed, pod: PodView) -> FailureStatus:
-    """The failure that ends the current attempt because of this pod."""
-    return _build_status(
-        observed,
-        classify_pod(pod),
-        pod=pod.name,
-        node=pod.node,
-        container=pod.container,
-        exit_code=pod.exit_code,
-    )
+def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> FailureStatus:
+    """The failure that ends the current attempt because of this pod; `because` adds why it ends the attempt."""
+    failure = classify_pod(pod)
+    if because:
+        failure = replace(failure, message=f"{failure.message[:4000]} ({because})")
+    return _build_status_of_pod(observed, failure, pod)
 
 
 def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
     """The same for a head; without a termination message, its driver's last report counts."""
-    found = explain_loss(observed, head)
-    last = observed.outcome if head.outcome is None else None
-    if last is None or last.failure is None:
-        return found
-    reported = last.failure
-    return found.model_copy(
-        update={"class_": reported.class_.value, "reason": reported.reason[:128], "message": reported.message[:4096]}
-    )
+    return _build_status_of_pod(observed, _find_reported(observed) or classify_pod(head), head)
 
 
 def explain_gone(observed: Observed, name: str) -> FailureStatus:
     """The same for a head that is gone."""
-    last = observed.outcome
-    failure = (last.failure if last else None) or Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
+    failure = _find_reported(observed) or Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
     return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
 
 
@@ -78,6 +68,17 @@ def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | Non
     """A failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
     seen = pod or observed.head
     return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
+
+
+def _find_reported(observed: Observed) -> Failure | None:
+    """What the driver reported as the end of the attempt."""
+    return observed.outcome.failure if observed.outcome else None
+
+
+def _build_status_of_pod(observed: Observed, failure: Failure, pod: PodView) -> FailureStatus:
+    return _build_status(
+        observed, failure, pod=pod.name, node=pod.node, container=pod.container, exit_code=pod.exit_code
+    )
 
 
 def _build_status(

@@ -41,6 +41,6 @@ def add_loss(job: Job) -> WorkerLosses:
 
 def find_out_of_memory(job: Job) -> PodView | None:
     """An OOM-killed pod among those lost now; pods of earlier rounds may still be terminating."""
-    slots = find_lost_slots(job)
+    slots = frozenset(find_lost_slots(job))
     latest = {pod.slot: pod for pod in sorted(job.workers.lost, key=lambda pod: pod.round) if pod.slot in slots}
     return next((pod for pod in latest.values() if classify_pod(pod).class_ is FailureClass.OUT_OF_MEMORY), None)

@@ -159,16 +159,20 @@ def test_the_next_attempt_has_what_is_wanted_then() -> None:
     assert worker_slots(sim) == [0, 1, 2, 3]
 
 
+def lose_head(sim: Simulation) -> None:
+    """And wait for the next attempt."""
+    sim.lose(sim.head.name)
+    for _ in range(2):
+        sim.later(400)
+        sim.settle()
+
+
 def test_a_head_that_is_gone_while_workers_are_awaited_is_lost_and_not_made_again() -> None:
     sim = Simulation(**elastic(4))
     sim.settle()
     start(sim, but=1)
     sim.settle()
-    sim.lose(sim.head.name)
-    sim.later(400)
-    sim.settle()
-    sim.later(400)
-    sim.settle()
+    lose_head(sim)
     assert sim.status["attempt"] == 2
 
 
@@ -177,10 +181,6 @@ def test_the_same_holds_for_a_fixed_number_of_workers() -> None:
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.settle()
-    sim.lose(sim.head.name)
-    sim.later(400)
-    sim.settle()
-    sim.later(400)
-    sim.settle()
+    lose_head(sim)
     assert sim.status["attempt"] == 2
     assert len(sim.heads) == len(set(sim.heads)) == 2
