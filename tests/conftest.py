@@ -18,9 +18,9 @@ from railhead.local.control_plane.servers import ALL, FIRST
 from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Tests are started in this order: quick ones first, for their failures come first; then what takes long; the tests of
-# the model, of which each needs one processor for seconds, fill all processors at the end.
-ORDER = ("architecture", "unit", "e2e", "operator", "ray", "install", "local", "chart", "api", "model")
+# Tests start in this order. One process needs minutes for those of the operator, which mostly wait: it starts with
+# them, and the other one runs everything else.
+ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model")
 # Tests of a folder that share a cluster run in one process. All others are spread test by test, or file by file.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "model", "unit")

@@ -54,7 +54,6 @@ CHANGES: list[tuple[str, Any]] = [
     ("podTemplate", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
     ("head", {"resources": {"cpu": "1"}}),
     ("worker", {"objectStore": "1Gi"}),
-    ("backoffLimit", 5),
     ("managedBy", "other.example/operator"),
     ("suspendGraceSeconds", 5),
     ("worker", {"drainSeconds": 30}),
@@ -102,9 +101,13 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         "restartDeadlineSeconds",
         "progressDeadlineSeconds",
         "ttlSecondsAfterFinished",
+        "backoffLimit",
+        "backoffResetSeconds",
+        "noProgressLimit",
+        "disruptionLimit",
     ],
 )
-def test_a_deadline_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
+def test_a_limit_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
     path = f"{PATH}/limited"
     assert api_server.request("POST", PATH, make_job({"metadata.name": "limited"})).status == 201
     for value, status in ((60, 200), (30, 200), (-1, 422), (None, 200), (90, 200)):

@@ -122,11 +122,18 @@ def check_counters(world: World) -> None:
             assert counted == (0 if old.get("phase") in (None, "", "Suspended") else 1), (old, new)
         else:
             assert counted == raised, (old, new)
+        spent = _spent(new) - _spent(old)
+        assert spent <= counted, "a restart is one failure or one disruption, once"
 
 
 def _total(status: Object) -> int:
     restarts = {**NO_RESTARTS, **(status.get("restarts") or {})}
     return int(restarts["application"] + restarts["infrastructure"] + restarts.get("startup", 0))
+
+
+def _spent(status: Object) -> int:
+    failures, disruptions = (status.get("budget") or {}), (status.get("disruptions") or {})
+    return int(failures.get("failures", 0) + disruptions.get("total", 0))
 
 
 def check_end(world: World, *, phase: str = "Succeeded") -> None:

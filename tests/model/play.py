@@ -37,6 +37,7 @@ class Scenario:
     spec: dict[str, Any] = field(default_factory=dict)
     phase: str = "Succeeded"
     restarts: dict[str, int] = field(default_factory=dict)
+    disruptions: dict[str, int] = field(default_factory=dict)
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
     is_fenced: bool = False
@@ -122,6 +123,8 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
         check_end(world, phase=scenario.phase)
         restarts = world.status().get("restarts") or {}
         assert {key: restarts.get(key, 0) for key in scenario.restarts} == scenario.restarts, restarts
+        disruptions = world.status().get("disruptions") or {}
+        assert {key: disruptions.get(key, 0) for key in scenario.disruptions} == scenario.disruptions, disruptions
     else:
         assert not world.pods()
     check_counters(world)
@@ -147,6 +150,8 @@ def summarize(world: World) -> dict[str, Any]:
             "attempt": status["attempt"],
             "round": status["round"],
             "restarts": status.get("restarts"),
+            "disruptions": status.get("disruptions"),
+            "failures": (status.get("budget") or {}).get("failures"),
             "checkpoint": (status.get("checkpoint") or {}).get("index"),
             "conditions": sorted((c["type"], c["status"]) for c in status["conditions"]),
         },

@@ -103,7 +103,7 @@ SCENARIOS = (
             Act(lambda w: len(w.starts) == 1, lambda w: w.end_pod(w.live_heads[0], "Hang")),
             Act(lambda w: len(w.starts) == 2, lambda w: w.end_pod(w.live_heads[0], "Hang")),
         ),
-        spec={"backoffLimit": 1},
+        spec={"noProgressLimit": 1},
         phase="Failed",
         restarts={"application": 0, "infrastructure": 1, "withoutProgress": 1},
     ),
@@ -138,9 +138,20 @@ SCENARIOS = (
         restarts={"application": 0, "infrastructure": 1},
     ),
     Scenario(
+        "disrupted three times without any budget",
+        (
+            Act(committed(1), lambda w: w.evict_pod(w.live_heads[0]["metadata"]["name"])),
+            Act(lambda w: len(w.starts) == 2 and committed(2)(w), lambda w: w.evict_pod(worker(w, 0))),
+            Act(is_replaced, lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),
+        ),
+        spec={"backoffLimit": 0, "noProgressLimit": 0, "disruptionLimit": 3},
+        restarts={"application": 0, "infrastructure": 3, "withoutProgress": 0},
+        disruptions={"total": 3},
+    ),
+    Scenario(
         "worker OOM-killed in each round",
         (kill_for_memory(0), kill_for_memory(1), kill_for_memory(2)),
-        restarts={"application": 1, "infrastructure": 2, "withoutProgress": 1},
+        restarts={"application": 1, "infrastructure": 2, "withoutProgress": 0},
     ),
     Scenario(
         "worker drained, then head gone",

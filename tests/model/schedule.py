@@ -65,7 +65,7 @@ class Schedule:
 
     async def run(self) -> World:
         """Trouble first; then calm, in which everything must come to its documented end."""
-        self.world.apply(backoffLimit=900)
+        self.world.apply(backoffLimit=900, noProgressLimit=900)
         for _ in range(STEPS):
             await self._act(self._random.choices(list(ACTIONS), list(ACTIONS.values()))[0])
         self._is_calm, self._skew = True, timedelta()
@@ -134,7 +134,7 @@ class Schedule:
             world.quota = None if action == "no quota" else self._random.randrange(3)
         elif action == "same name" and not world.commits:
             world.delete_job()
-            world.apply(backoffLimit=900)
+            world.apply(backoffLimit=900, noProgressLimit=900)
             self.application = 0
 
     async def _operator(self, number: int) -> ModelOperator | None:

@@ -37,6 +37,10 @@ class Condition(StatusModel):
     )
     last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
 
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
 
 def merge_conditions(
     old: Iterable[Condition], new: Iterable[Condition], *, remove: Collection[str] = ()

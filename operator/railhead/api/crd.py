@@ -44,6 +44,10 @@ COLUMNS = [
 MUTABLE_FIELDS = frozenset(
     {
         "suspend",
+        "backoffLimit",
+        "backoffResetSeconds",
+        "noProgressLimit",
+        "disruptionLimit",
         "activeDeadlineSeconds",
         "startDeadlineSeconds",
         "restartDeadlineSeconds",

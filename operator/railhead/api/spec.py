@@ -79,8 +79,30 @@ class TrainJobSpec(Model):
         default=3,
         ge=0,
         le=900,
-        description="How many attempts may be lost to errors of the application, and how many in a row for "
-        "any cause without a committed checkpoint, before the job fails.",
+        description="How many attempts may be lost to the application (classes Application and OutOfMemory) before the "
+        "job fails; backoffResetSeconds refills it. May be changed at any time.",
+    )
+    backoff_reset_seconds: int = Field(
+        default=21_600,
+        ge=0,
+        le=31_536_000,
+        description="After so much training since the last failure that backoffLimit counts, and a newer committed "
+        "checkpoint, backoffLimit counts from 0 again. May be changed at any time.",
+    )
+    no_progress_limit: int = Field(
+        default=3,
+        ge=0,
+        le=900,
+        description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure and Hang) "
+        "without a new checkpoint before the job fails; disruptions do not count. May be changed at any time.",
+    )
+    disruption_limit: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
+        "to preemption, eviction, a drain, a lost node or a deleted pod. Absent: any number. "
+        "May be changed at any time.",
     )
     managed_by: str = Field(
         default="railhead.dev/operator",

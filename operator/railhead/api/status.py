@@ -35,7 +35,10 @@ class Restarts(StatusModel):
 
     application: int = Field(default=0, description="Attempts lost to the application.")
     infrastructure: int = Field(default=0, description="Attempts and worker pods lost to pods, nodes or the cluster.")
-    without_progress: int = Field(default=0, description="Attempts in a row that committed no checkpoint.")
+    without_progress: int = Field(
+        default=0,
+        description="Attempts in a row lost to the infrastructure without a new checkpoint; spec.noProgressLimit.",
+    )
     startup: int = Field(
         default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
@@ -77,8 +80,30 @@ class WorkerLosses(StatusModel):
     """Rounds of lost worker pods in the current attempt; a newer checkpoint resets the counts."""
 
     rounds: int = Field(default=0, description="Rounds without a new checkpoint.")
-    out_of_memory: int = Field(default=0, description="Of these the latest ones in a row with an OOM-killed pod.")
+    own_fault: int = Field(
+        default=0,
+        description="Of these the latest ones in a row with a pod that was OOM-killed, evicted for its own limits or "
+        "terminated by the kubelet.",
+    )
     checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at the last round, -1 = none.")
+
+
+class Budget(StatusModel):
+    """What spec.backoffLimit counts."""
+
+    failures: int = Field(default=0, description="Attempts lost to the application since the budget was last full.")
+    running_seconds: int = Field(
+        default=0, description="How long training has run since the last of them, without the current stretch."
+    )
+    checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at that time, -1 = none.")
+
+
+class Disruptions(StatusModel):
+    """Preemptions, evictions, drains, lost nodes and deleted pods, which spend no budget of failures."""
+
+    total: int = Field(default=0, description="Attempts and rounds of worker pods lost to them; spec.disruptionLimit.")
+    attempts: int = Field(default=0, description="Attempts in a row lost to them without a new checkpoint.")
+    by_kubelet: int = Field(default=0, description="Of these the latest ones in a row that the kubelet terminated.")
 
 
 class Waiting(StatusModel):
@@ -185,6 +210,12 @@ class JobStatus(StatusModel):
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
     )
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
+    budget: Budget | None = Field(
+        default=None, description="Failures that spec.backoffLimit counts; absent before the first."
+    )
+    disruptions: Disruptions | None = Field(
+        default=None, description="Disruptions of the job; absent before the first."
+    )
     start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
     suspended_seconds: int = Field(
         default=0, description="How long the job was suspended, without a current suspension."
@@ -218,7 +249,7 @@ class JobStatus(StatusModel):
         return next((c.reason for c in self.conditions if c.type == type_), None)
 
     def has_condition(self, type_: str) -> bool:
-        return any(c.type == type_ and c.status == "True" for c in self.conditions)
+        return any(c.type == type_ and c.is_true for c in self.conditions)
 
     @property
     def is_finished(self) -> bool:

@@ -56,7 +56,8 @@ class Payer(str, Enum):
     """The counter of `status.restarts` that a lost attempt raises, and thus the limit that bounds it."""
 
     APPLICATION = "application"  # bounded by spec.backoffLimit
-    INFRASTRUCTURE = "infrastructure"  # bounded by consecutive attempts without a commit
+    INFRASTRUCTURE = "infrastructure"  # bounded by spec.noProgressLimit: attempts in a row without a commit
+    DISRUPTION = "disruption"  # bounded by spec.disruptionLimit, if set
     STARTUP = "startup"  # bounded by its backoff only: nothing was trained, nothing was lost
     NOBODY = "nobody"  # does not count: a later attempt already owned the run
 
@@ -81,8 +82,8 @@ class FailurePolicy:
     Attributes:
         exit_code: of the head's container; None = only the operator assigns this class. Shells, signals and Python
             give no meaning to the range 64-113.
-        payer: the counter that the lost attempt raises; the backoff grows with it (for `INFRASTRUCTURE` and `NOBODY`
-            with the consecutive attempts that committed nothing).
+        payer: the counter that the lost attempt raises; the backoff grows with it (for `INFRASTRUCTURE`, `NOBODY` and
+            `DISRUPTION` with the attempts in a row that committed nothing).
         final: why there is no further attempt; empty = there is one.
         meaning: one line for the docs.
     """
@@ -92,11 +93,6 @@ class FailurePolicy:
     backoff: Backoff
     meaning: str
     final: str = ""
-
-    @property
-    def counts_progress(self) -> bool:
-        """Whether a loss without a commit counts in `status.restarts.withoutProgress`."""
-        return self.payer in (Payer.APPLICATION, Payer.INFRASTRUCTURE)
 
 
 _USER = Backoff(first=5, limit=300)
@@ -116,7 +112,7 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
     ),
     FailureClass.OUT_OF_MEMORY: FailurePolicy(67, Payer.APPLICATION, _USER, "a process was killed for its memory use"),
     FailureClass.PREEMPTION: FailurePolicy(
-        68, Payer.INFRASTRUCTURE, _CLUSTER, "the head received SIGTERM; its last checkpoint is committed"
+        68, Payer.DISRUPTION, _CLUSTER, "a pod was preempted, evicted or drained; the head committed a last checkpoint"
     ),
     FailureClass.FENCED: FailurePolicy(
         69, Payer.NOBODY, _CLUSTER, "a later attempt has taken over the run; nothing more was committed or deleted"

@@ -8,7 +8,7 @@ from railhead.api import names
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import Disruption, PodView, Problem
 
 # A container waiting with one of these reasons has not started and will not without intervention.
 STUCK = frozenset(
@@ -50,6 +50,7 @@ def observe_pod(pod: Object) -> PodView:
         message=str(ended.get("message") or status.get("message") or "")[:8192],
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
+        disruption=_disruption(status),
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
         gone_by=_gone_by(metadata),
@@ -105,10 +106,14 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
     return names.CONTAINER, {}
 
 
-def _reason(status: Object, ended: Object) -> str:
+def _disruption(status: Object) -> Disruption | None:
     for condition in status.get("conditions") or []:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return str(condition.get("reason") or "Evicted")
+            return Disruption(str(condition.get("reason") or ""), str(condition.get("message") or ""))
+    return None
+
+
+def _reason(status: Object, ended: Object) -> str:
     reason = str(ended.get("reason") or "")
     return str(status.get("reason") or "") if reason in OUTCOME_OF_NO_INTEREST else reason
 

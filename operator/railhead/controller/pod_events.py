@@ -8,12 +8,17 @@ from typing import Any
 from railhead.planning.facts.reasons import POD_EVENTS
 from railhead.planning.pod_view import Problem
 
+# From the kubelet, after all volumes are mounted and the pod has its network.
+MOUNTED = frozenset({"Pulling", "Pulled", "Created", "Started"})
+
 
 def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
-    """The newest of a pod's Events that explains why it does not start."""
-    relevant = [event for event in events if event.get("reason") in POD_EVENTS]
-    newest = max(relevant, key=_time, default=None)
-    return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"])) if newest else None
+    """The newest of a pod's Events that explains why it does not start, unless the pod has got further since."""
+    relevant = [event for event in events if event.get("reason") in POD_EVENTS | MOUNTED]
+    newest = max(relevant, key=lambda event: (_time(event), event["reason"] in MOUNTED), default=None)
+    if newest is None or newest["reason"] in MOUNTED:
+        return None
+    return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"]))
 
 
 def _time(event: Mapping[str, Any]) -> str:

@@ -1,32 +1,34 @@
-"""Ends an attempt without success: its failure is recorded before anything is deleted.
-
-The counters change in the write that starts the next attempt, so that deciding twice gives
-the same result.
-"""
+"""Ends an attempt without success: its failure is recorded before anything is deleted."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api import names
 from railhead.api.status import FailureStatus, WorkersStatus
-from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
+from railhead.planning.facts.budgets import IN_A_ROW, count_kubelet_terminations, find_spent, is_progress, newest_index
+from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET
+from railhead.planning.facts.failure_from_pod import blame_application
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import UNSET, Requirement, StatusChange
+from railhead.planning.status_change import Requirement, StatusChange, Unset
 
 
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure, job.outcome)
-    committed = job.has_committed or status.checkpoint is not UNSET
-    spent = find_spent_budget(job, FailureClass.parse(failure.class_), committed=committed)
+    newest = newest_index(job) if isinstance(status.checkpoint, Unset) else status.checkpoint.index
+    committed = is_progress(job, newest)
+    if failure.reason == TERMINATION_BY_KUBELET and not committed and count_kubelet_terminations(job) + 1 >= IN_A_ROW:
+        failure = blame_application(failure, times=IN_A_ROW)
+        status = replace(status, failure=failure)
+    spent = find_spent(job, failure, committed=newest)
     if spent:
         return _fail(job, failure, job.outcome, because=spent)
     message = (
@@ -42,27 +44,13 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
         # A terminated pod holds no resources and is evidence: it stays until the next attempt starts.
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
         events=(Event("Warning", "Restarting", message),),
-        wake_at=next_attempt_at(job, failure, committed=committed),
+        wake_at=next_attempt_at(job, failure, committed=newest),
     )
 
 
 def fail_job(job: Job, failure: FailureStatus) -> Decision:
     """No attempt follows, although restart budgets are left."""
     return _fail(job, failure, None, because=FailureClass.parse(failure.class_).policy.final)
-
-
-def find_spent_budget(job: Job, kind: FailureClass, *, committed: bool) -> str:
-    """Why the job must fail now, or an empty string. `committed`: the lost attempt has committed a checkpoint."""
-    limit, restarts, policy = job.spec.backoff_limit, job.status.restarts, kind.policy
-    if policy.final:
-        return policy.final
-    if policy.payer is Payer.APPLICATION and restarts.application >= limit:
-        return f"backoffLimit {limit} is reached"
-    if not committed and policy.counts_progress and restarts.without_progress >= limit:
-        return f"{restarts.without_progress + 1} attempts in a row committed no checkpoint (backoffLimit {limit})"
-    if job.attempt >= names.MAX_ATTEMPT:
-        return f"the maximum of {names.MAX_ATTEMPT} attempts is reached"
-    return ""
 
 
 def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because: str) -> Decision:

@@ -30,6 +30,7 @@ class Child:
         name: the object's name, from the job's name and uid.
         create: builds the action that creates it.
         is_wanted: whether a new attempt needs it.
+        is_random: created again, it would not be the same.
         may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
     """
 
@@ -38,6 +39,7 @@ class Child:
     create: Callable[[Job], Create | CopyConfigMap]
     is_wanted: Callable[[Job], bool] = lambda job: True
     may_exist: Callable[[Job], bool] = lambda job: True
+    is_random: bool = False
 
 
 def _copies_source(job: Job) -> bool:
@@ -53,7 +55,7 @@ def _copy_source(job: Job) -> CopyConfigMap:
 
 
 CHILDREN = (
-    Child("Secret", names.secret_name, lambda job: Create("Secret", build_secret(job.ref))),
+    Child("Secret", names.secret_name, lambda job: Create("Secret", build_secret(job.ref)), is_random=True),
     Child("Service", names.service_name, lambda job: Create("Service", build_service(job.ref))),
     Child(
         "ConfigMap",
@@ -74,9 +76,13 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     """The objects that every pod of the attempt refers to. They are created with every pod, idempotent by name:
     somebody may have deleted a child of a running job.
 
-    The driver's bundle belongs to the namespace and outlives the job; only the operator of its version can create it.
+    Without a Secret whose random token the attempt's head already has: a new one would be another. The driver's bundle
+    belongs to the namespace and outlives the job; only the operator of its version can create it.
     """
-    children = tuple(child.create(job) for child in CHILDREN if child.is_wanted(job))
+    has_started = attempt == job.attempt and job.was_head_up
+    children = tuple(
+        child.create(job) for child in CHILDREN if child.is_wanted(job) and not (has_started and child.is_random)
+    )
     if job.settings_of(attempt) != job.settings:
         return children
     return (Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace)), *children)

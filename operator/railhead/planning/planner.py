@@ -14,6 +14,7 @@ from railhead.planning.amendments.commit_events import announce_commit
 from railhead.planning.amendments.create_backoff import hold_back_creates
 from railhead.planning.amendments.generation import acknowledge_generation
 from railhead.planning.amendments.pod_events import look_up_pod_events
+from railhead.planning.amendments.running_time import count_running_time
 from railhead.planning.amendments.wake import wake_for_limits
 from railhead.planning.amendments.warning import add_warning
 from railhead.planning.decisions.clean_up import decide_clean_up
@@ -64,6 +65,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     add_warning,  # joins a status change
+    count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action
     wake_for_limits,
     acknowledge_generation,  # after the warning: may add a change just for the generation

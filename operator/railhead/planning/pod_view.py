@@ -21,6 +21,14 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Disruption:
+    """Who takes a pod, and why: its condition DisruptionTarget."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
 class PodEvents:
     """What a pod's events report; the problem is None if they name none."""
 
@@ -47,6 +55,7 @@ class PodView:
     message: str = ""
     finished_at: datetime | None = None
     problem: Problem | None = None
+    disruption: Disruption | None = None
     container: str = names.CONTAINER  # the one that the exit code and message belong to
     created_at: datetime | None = None
     events_read_at: datetime | None = None  # when its events were last read
@@ -100,8 +109,8 @@ class PodView:
     @property
     def last_words(self) -> str:
         """Why it is gone, in brief: the cluster's reason, else its exit code and last line."""
-        if self.reason:
-            return self.reason
+        if self.disruption is not None or self.reason:
+            return self.disruption.reason if self.disruption else self.reason
         lines = self.outcome.message if self.outcome else self.message
         code = f"exit code {self.exit_code}" if self.exit_code is not None else self.phase
         last = next((line.strip() for line in reversed(lines.splitlines()) if line.strip()), "")

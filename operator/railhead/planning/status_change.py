@@ -9,7 +9,9 @@ from typing import Final
 
 from railhead.api.conditions import Condition
 from railhead.api.status import (
+    Budget,
     CheckpointStatus,
+    Disruptions,
     FailureStatus,
     HeadStatus,
     InitialCheckpoint,
@@ -59,6 +61,8 @@ class StatusChange:
     driver: str | Unset = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
+    budget: Budget | Unset | None = UNSET
+    disruptions: Disruptions | Unset | None = UNSET
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET
     waiting: Waiting | Unset | None = UNSET

@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import observe_pod, owner_uid, slim_pod
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import Disruption, PodView, Problem
 from tests.unit.builders import UID
 from tests.unit.controller.raws import Object, make_container, make_pod
 
@@ -114,23 +114,27 @@ def test_killed_for_memory_is_the_reason() -> None:
     assert (view.exit_code, view.reason) == (137, "OOMKilled")
 
 
-DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "for another"}
+PREEMPTED = Disruption("PreemptionByScheduler", "for another")
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"),
+    ("status", "reason", "disruption"),
     [
-        ({"conditions": [DISRUPTED]}, "PreemptionByScheduler"),
-        ({"conditions": [DISRUPTED], "reason": "Terminated"}, "PreemptionByScheduler"),
-        ({"conditions": [{**DISRUPTED, "reason": None}]}, "Evicted"),
-        ({"conditions": [{**DISRUPTED, "status": "False"}], "reason": "Evicted"}, "Evicted"),
-        ({"reason": "NodeLost"}, "NodeLost"),
-        ({}, ""),
+        ({"conditions": [DISRUPTED]}, "", PREEMPTED),
+        ({"conditions": [DISRUPTED], "reason": "Terminated"}, "Terminated", PREEMPTED),
+        ({"conditions": [{"type": "DisruptionTarget", "status": "True"}]}, "", Disruption("", "")),
+        ({"conditions": [{**DISRUPTED, "status": "False"}], "reason": "Evicted"}, "Evicted", None),
+        ({"reason": "NodeLost"}, "NodeLost", None),
+        ({}, "", None),
     ],
 )
-def test_what_the_cluster_did_to_the_pod_goes_before_that_it_failed(status: Object, reason: str) -> None:
+def test_what_the_cluster_did_to_the_pod_goes_before_that_it_failed(
+    status: Object, reason: str, disruption: Disruption | None
+) -> None:
     ended = [make_container(terminated={"exitCode": 143, "reason": "Error"})]
-    assert observe_status(phase="Failed", containerStatuses=ended, **status).reason == reason
+    view = observe_status(phase="Failed", containerStatuses=ended, **status)
+    assert (view.reason, view.disruption) == (reason, disruption)
 
 
 def test_an_evicted_pod_says_so_in_its_own_message() -> None:

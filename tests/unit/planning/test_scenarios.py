@@ -182,16 +182,16 @@ def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
 
 
 def test_attempts_that_commit_nothing_are_bounded() -> None:
-    sim = Simulation(backoffLimit=1)
+    sim = Simulation(backoffLimit=5, noProgressLimit=1)
     sim.run_until_training()
-    sim.lose(sim.head.name)
+    sim.end_head("Infrastructure")
     sim.reconcile()
     sim.later(3600)
     sim.settle()
     assert sim.status["attempt"] == 2
     sim.start_pods()
     sim.settle()
-    sim.lose(sim.head.name)
+    sim.end_head("Hang")
     sim.settle()
     assert sim.status["phase"] == "Failed"
     assert "committed no checkpoint" in next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")

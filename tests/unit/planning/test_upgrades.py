@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from railhead.api import names
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Create, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
-from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, make_head, make_observed, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, UID, make_head, make_observed, make_spec, make_worker
 
 OLD = "railhead-driver-old"
 LOST = make_worker(1, is_deleting=True)
@@ -81,3 +82,35 @@ def test_the_same_operator_creates_its_driver_again() -> None:
     observed = observe(make_head(), make_worker(0), LOST, driver=SETTINGS.bundle_name)
     assert creates_driver(plan(observed))
     assert not creates_driver(plan(replace(observed, settings=replace(SETTINGS, bundle_name="railhead-driver-newer"))))
+
+
+def test_the_job_is_not_at_fault_for_its_missing_driver() -> None:
+    observed = observe(make_head(), make_worker(0), make_worker(1, is_running=False, problem=missing("configmap", OLD)))
+    wanted = plan(replace(observed, spec=make_spec(backoffLimit=0, noProgressLimit=0)))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Restarting"
+
+
+SECRET = names.secret_name("digits", UID)
+
+
+def missing(kind: str, name: str) -> Problem:
+    return Problem("FailedMount", f'MountVolume.SetUp failed for volume "v" : {kind} "{name}" not found')
+
+
+def test_a_secret_that_is_deleted_while_its_token_is_in_use_is_not_created_again() -> None:
+    """Its token is random: a worker with another one could never join the head."""
+    kinds = [create.kind for create in plan(observe(make_head(), make_worker(0), LOST)).creates]
+    assert "Secret" not in kinds and "Service" in kinds and "ConfigMap" in kinds
+    not_started = plan(observe(make_worker(0), phase="Pending", head={}, progress={}, workers={"desired": 2}))
+    assert "Secret" in [create.kind for create in not_started.creates]
+
+
+def test_an_attempt_whose_secret_is_gone_ends_when_a_pod_needs_it() -> None:
+    waits = make_worker(1, round_=1, is_running=False, problem=missing("secret", SECRET))
+    observed = observe(make_head(), make_worker(0), waits, round=1, phase="Restarting", workers={"desired": 2})
+    wanted = plan(replace(observed, spec=make_spec(backoffLimit=0, noProgressLimit=0)))
+    assert wanted.status is not None and "phase" not in wanted.status.fields, "no budget is spent"
+    failure = wanted.status.fields["failure"]
+    assert (failure["class"], failure["reason"]) == ("Infrastructure", "SecretGone")
+    again = {**RUNNING_STATUS, "phase": "Restarting", "failure": {**failure, "time": "2026-01-01T11:00:00Z"}}
+    assert "Secret" in [create.kind for create in plan(make_observed(status=again)).creates]

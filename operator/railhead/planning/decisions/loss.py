@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from railhead.api import names
+from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
+from railhead.planning.facts.budgets import IN_A_ROW, is_disruption_limit_reached
+from railhead.planning.facts.disruptions import DRIVER_GONE, SECRET_GONE
 from railhead.planning.facts.failure_from_pod import (
+    blame_application,
     classify_pod,
     explain_decision,
     explain_gone,
@@ -14,11 +20,11 @@ from railhead.planning.facts.failure_from_pod import (
 )
 from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.facts.worker_losses import (
-    ROUNDS_OUT_OF_MEMORY,
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
     find_lost_slots,
-    find_out_of_memory,
+    find_own_fault,
+    is_disrupted,
 )
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
@@ -35,45 +41,57 @@ def decide_loss(job: Job) -> Decision | None:
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
         return lose_attempt(job, explain_head_loss(job, head))
-    if _is_driver_gone(job):
-        return lose_attempt(job, explain_decision(job, _explain_driver(job)))
-    found = _find_hopeless_worker(job)
-    if found is None:
+    gone = _find_gone_child(job)
+    if gone is not None:
+        return lose_attempt(job, explain_decision(job, gone))
+    hopeless = _find_hopeless_workers(job)
+    return None if hopeless is None else lose_attempt(job, hopeless)
+
+
+def _find_gone_child(job: Job) -> Failure | None:
+    """Why a pod of this attempt cannot start any more: a child is gone that cannot be created again as it was."""
+    found = job.startup_problem
+    if found is None or found[1].reason != FAILED_MOUNT:
         return None
-    worker, why = found
-    return lose_attempt(job, explain_loss(job, worker, because=why))
+    driver, own = job.status.driver, job.settings.bundle_name
+    secret = names.secret_name(job.name, job.uid)
+    if driver not in ("", own) and f'"{driver}"' in found[1].message:
+        message = (
+            f"ConfigMap {driver} with the driver of attempt {job.attempt} is gone, and this version of the "
+            f"operator has another one, {own}, with which the next attempt runs"
+        )
+        return Failure(FailureClass.INFRASTRUCTURE, DRIVER_GONE, message)
+    if job.was_head_up and f'"{secret}"' in found[1].message:
+        message = f"Secret {secret} with the token of the running Ray cluster is gone; the next attempt has a new one"
+        return Failure(FailureClass.INFRASTRUCTURE, SECRET_GONE, message)
+    return None
 
 
-def _is_driver_gone(job: Job) -> bool:
-    """A pod cannot start without the driver of its attempt, which this version of the operator cannot create."""
-    driver, found = job.status.driver, job.startup_problem
-    if found is None or driver in ("", job.settings.bundle_name):
-        return False
-    return found[1].reason == FAILED_MOUNT and f'"{driver}"' in found[1].message
-
-
-def _explain_driver(job: Job) -> Failure:
-    message = (
-        f"ConfigMap {job.status.driver} with the driver of attempt {job.attempt} is gone, and this version of the "
-        f"operator has another one, {job.settings.bundle_name}, with which the next attempt runs"
-    )
-    return Failure(FailureClass.INFRASTRUCTURE, "DriverGone", message)
-
-
-def _find_hopeless_worker(job: Job) -> tuple[PodView, str] | None:
-    """A lost worker that a replacement would not fix, and why if its own failure does not tell."""
+def _find_hopeless_workers(job: Job) -> FailureStatus | None:
+    """Why a replacement of the lost workers would not help."""
     lost = job.workers.lost
     misconfigured = next((pod for pod in lost if pod.outcome and _is_configuration(pod)), None)
     if misconfigured is not None:
-        return misconfigured, ""
-    if not lost or not find_lost_slots(job):
+        return explain_loss(job, misconfigured)
+    slots = find_lost_slots(job)
+    if not slots:
         return None
-    losses, killed = add_loss(job), find_out_of_memory(job)
-    if killed is not None and losses.out_of_memory >= ROUNDS_OUT_OF_MEMORY:
-        return killed, f"{losses.out_of_memory} times in a row without a new checkpoint"
-    if losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:
-        return lost[0], f"worker pods were lost in {losses.rounds} rounds without a new checkpoint"
+    losses, faulty = add_loss(job), find_own_fault(job)
+    if faulty is not None and losses.own_fault >= IN_A_ROW:
+        return blame_application(explain_loss(job, faulty), times=losses.own_fault)
+    if is_disruption_limit_reached(job) and is_disrupted(job):
+        return _explain_any(job, slots)
+    if lost and losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:
+        why = f"worker pods were lost in {losses.rounds} rounds without a new checkpoint"
+        return explain_loss(job, lost[0], because=why)
     return None
+
+
+def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
+    """The loss of one of the pods lost now, which may be gone without a trace."""
+    pod = next((pod for pod in job.workers.lost if pod.slot in slots), None)
+    name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slots[0], round_=job.status.round)
+    return explain_loss(job, pod) if pod else explain_gone(job, name)
 
 
 def _is_configuration(pod: PodView) -> bool:

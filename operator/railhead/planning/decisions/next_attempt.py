@@ -7,12 +7,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
-from railhead.api.status import FailureStatus, Restarts
-from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.times import parse_time
 from railhead.planning.attempt_begin import begin_next_attempt
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
+from railhead.planning.facts.budgets import count_attempt, newest_index
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
@@ -34,24 +33,12 @@ def decide_next_attempt(job: Job) -> Decision | None:
     remains = job.acting_pods
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
-    at = next_attempt_at(job, failure, committed=job.has_committed)
+    at = next_attempt_at(job, failure, committed=newest_index(job))
     if at > job.now:
         return Decision(wake_at=at)
     again = job.status.waiting is None or job.status.waiting.again
     decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
-    return replace(decision, status=decision.status and replace(decision.status, restarts=_count(job, failure)))
-
-
-def _count(job: Job, failure: FailureStatus) -> Restarts:
-    """status.restarts including the lost attempt."""
-    restarts = job.status.restarts
-    policy = FailureClass.parse(failure.class_).policy
-    return Restarts(
-        application=restarts.application + (policy.payer is Payer.APPLICATION),
-        infrastructure=restarts.infrastructure + (policy.payer is Payer.INFRASTRUCTURE),
-        without_progress=0 if job.has_committed else restarts.without_progress + policy.counts_progress,
-        startup=restarts.startup + (policy.payer is Payer.STARTUP),
-    )
+    return replace(decision, status=decision.status and count_attempt(job, failure, decision.status))
 
 
 def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:

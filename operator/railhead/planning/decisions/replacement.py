@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import Restarts, WorkersStatus
+from railhead.api.status import Disruptions, WorkersStatus
 from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import await_again, stand_still
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import replacement_at
-from railhead.planning.facts.worker_losses import add_loss, find_lost_slots
+from railhead.planning.facts.worker_losses import add_loss, find_lost_slots, is_disrupted
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import Requirement, StatusChange
+from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset
 
 
 def decide_replacement(job: Job) -> Decision | None:
@@ -37,7 +37,8 @@ def decide_replacement(job: Job) -> Decision | None:
         _stand(job, message),
         round=round_,
         worker_losses=add_loss(job),
-        restarts=_count(job),
+        restarts=job.status.restarts.model_copy(update={"infrastructure": job.status.restarts.infrastructure + 1}),
+        disruptions=_count_disruption(job),
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )
     status = await_again(job, status)
@@ -59,11 +60,8 @@ def _stand(job: Job, message: str) -> StatusChange:
     return replace(stand_still(job, types.RECONCILING, reason="WorkerLost", message=message), phase="Restarting")
 
 
-def _count(job: Job) -> Restarts:
-    known = job.status.restarts
-    return Restarts(
-        application=known.application,
-        infrastructure=known.infrastructure + 1,
-        without_progress=known.without_progress,
-        startup=known.startup,
-    )
+def _count_disruption(job: Job) -> Disruptions | Unset:
+    if not is_disrupted(job):
+        return UNSET
+    known = job.status.disruptions or Disruptions()
+    return known.model_copy(update={"total": known.total + 1})

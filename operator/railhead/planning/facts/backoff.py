@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from railhead.api.status import FailureStatus, Restarts
+from railhead.api.status import FailureStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.times import parse_time
+from railhead.planning.facts.budgets import count_failures, find_payer, is_progress
 from railhead.planning.facts.failure_from_pod import KILLED_CODES
-from railhead.planning.facts.worker_losses import count_losses, find_out_of_memory
+from railhead.planning.facts.worker_losses import count_losses, find_own_fault
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 
 REPLACEMENT_LIMIT_SECONDS = 60
-OUT_OF_MEMORY_FIRST_SECONDS = 10
+OWN_FAULT_FIRST_SECONDS = 10
 REJECTED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
 
@@ -23,29 +24,33 @@ def grow(first: int, times: int, *, limit: int) -> int:
     return min(limit, first << min(max(times, 0), 10))
 
 
-def attempt_delay_seconds(restarts: Restarts, kind: FailureClass, *, committed: bool) -> int:
-    """`committed`: the lost attempt has committed a checkpoint."""
-    policy = kind.policy
-    if committed and policy.backoff.is_skipped_after_commit:
+def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -> int:
+    """`committed`: index of the run's newest checkpoint, -1 = none."""
+    backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
+    if backoff.is_skipped_after_commit and is_progress(job, committed):
         return 0  # the cluster took a pod from a job that was making progress
-    times = {Payer.APPLICATION: restarts.application, Payer.STARTUP: restarts.startup}
-    return grow(policy.backoff.first, times.get(policy.payer, restarts.without_progress), limit=policy.backoff.limit)
+    disruptions = status.disruptions.attempts if status.disruptions else 0
+    times = {
+        Payer.APPLICATION: count_failures(job, committed=committed),
+        Payer.STARTUP: status.restarts.startup,
+        Payer.DISRUPTION: disruptions,
+    }
+    return grow(backoff.first, times.get(find_payer(failure), status.restarts.without_progress), limit=backoff.limit)
 
 
-def next_attempt_at(observed: Observed, failure: FailureStatus, *, committed: bool) -> datetime:
-    since = parse_time(failure.time) or observed.now
-    since = min(since, observed.now)  # a time in the future (a clock jump) delays nothing
-    delay = attempt_delay_seconds(observed.status.restarts, FailureClass.parse(failure.class_), committed=committed)
-    return since + timedelta(seconds=delay)
+def next_attempt_at(job: Job, failure: FailureStatus, *, committed: int) -> datetime:
+    since = parse_time(failure.time) or job.now
+    since = min(since, job.now)  # a time in the future (a clock jump) delays nothing
+    return since + timedelta(seconds=attempt_delay_seconds(job, failure, committed=committed))
 
 
 def replacement_at(job: Job) -> datetime:
     """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself, and later
-    each time after one that was OOM-killed."""
-    killed = find_out_of_memory(job)
-    if killed is not None and killed.finished_at is not None:
-        delay = grow(OUT_OF_MEMORY_FIRST_SECONDS, count_losses(job).out_of_memory, limit=REPLACEMENT_LIMIT_SECONDS)
-        return min(killed.finished_at, job.now) + timedelta(seconds=delay)
+    each time after one that the job itself may be at fault for."""
+    faulty = find_own_fault(job)
+    if faulty is not None and faulty.finished_at is not None:
+        delay = grow(OWN_FAULT_FIRST_SECONDS, count_losses(job).own_fault, limit=REPLACEMENT_LIMIT_SECONDS)
+        return min(faulty.finished_at, job.now) + timedelta(seconds=delay)
     ended = [
         pod.finished_at
         for pod in job.workers.lost

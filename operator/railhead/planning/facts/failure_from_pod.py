@@ -12,31 +12,49 @@ from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.times import format_time
+from railhead.planning.facts.disruptions import OF_KUBELETS, POD_DELETED, POD_GONE, classify_target
 from railhead.planning.observed import Observed
-from railhead.planning.pod_view import PodView
+from railhead.planning.pod_view import Disruption, PodView
 
-DISRUPTIONS = ("Evicted", "NodeLost", "Preempting", "Shutdown", "Terminated", "NodeShutdown")
 KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
 
 
-def classify_pod(pod: PodView) -> Failure:
-    """Why a terminated or deleted pod ended."""
-    if pod.outcome is not None and pod.outcome.failure is not None:
-        return pod.outcome.failure
+def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
+    """Why a terminated or deleted pod ended. `reported`: what its driver reported, if not in its message."""
+    reported = pod.outcome.failure if pod.outcome and pod.outcome.failure else reported
+    if reported is not None and reported.class_ is not FailureClass.PREEMPTION:
+        return reported
+    if pod.disruption is not None:
+        return _explain_disruption(pod, pod.disruption, reported)
+    if reported is not None:
+        return reported
     if pod.reason == "OOMKilled":
         message = f"Container {pod.container} of pod {pod.name} was OOM-killed; raise its memory limit"
         return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", message)
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
+    if pod.reason == "Evicted":  # for its own limits: any other eviction has a DisruptionTarget
+        return Failure(FailureClass.APPLICATION, "Evicted", f"Pod {pod.name} was evicted: {pod.message[:1500]}")
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
 
+def _explain_disruption(pod: PodView, disruption: Disruption, reported: Failure | None) -> Failure:
+    """The reason is the cluster's, also when the driver has reported SIGTERM."""
+    why = " ".join(text for text in (disruption.message, pod.message if reported is None else "") if text)
+    message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
+    if reported is not None:
+        message = f"{message}; {reported.message}"
+    return Failure(classify_target(disruption.reason), disruption.reason or "DisruptionTarget", message)
+
+
 def _explain(pod: PodView) -> tuple[str, str]:
     """Reason and message for a pod whose driver reported nothing."""
-    if pod.is_deleting or pod.reason in DISRUPTIONS:
-        return pod.reason or "PodDeleted", f"Pod {pod.name} was deleted or evicted"
+    if pod.reason in OF_KUBELETS:
+        return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
+    if pod.is_deleting:
+        return POD_DELETED, f"Pod {pod.name} was deleted"
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
@@ -55,12 +73,12 @@ def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> Fail
 
 def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
     """The same for a head; without a termination message, its driver's last report counts."""
-    return _build_status_of_pod(observed, _find_reported(observed) or classify_pod(head), head)
+    return _build_status_of_pod(observed, classify_pod(head, reported=_find_reported(observed)), head)
 
 
 def explain_gone(observed: Observed, name: str) -> FailureStatus:
     """The same for a head that is gone."""
-    failure = _find_reported(observed) or Failure(FailureClass.INFRASTRUCTURE, "PodGone", f"Pod {name} is gone")
+    failure = _find_reported(observed) or Failure(FailureClass.INFRASTRUCTURE, POD_GONE, f"Pod {name} is gone")
     return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
 
 
@@ -68,6 +86,15 @@ def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | Non
     """A failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
     seen = pod or observed.head
     return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
+
+
+def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
+    """The same failure as one of the job itself: it has happened several times in a row."""
+    message = f"{failure.message[:4000]} ({times} times in a row without a new checkpoint)"
+    class_ = FailureClass.parse(failure.class_)
+    if class_ is not FailureClass.OUT_OF_MEMORY:
+        class_ = FailureClass.APPLICATION
+    return failure.model_copy(update={"class_": class_.value, "message": message})
 
 
 def _find_reported(observed: Observed) -> Failure | None:

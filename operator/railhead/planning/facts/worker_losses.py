@@ -6,13 +6,13 @@ A job that commits checkpoints may lose worker pods for weeks and keeps its atte
 from __future__ import annotations
 
 from railhead.api.status import WorkerLosses
-from railhead.contract.failure import FailureClass
+from railhead.contract.failure import Failure, Payer
+from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
 from railhead.planning.facts.failure_from_pod import classify_pod
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
 ROUNDS_WITHOUT_CHECKPOINT = 20
-ROUNDS_OUT_OF_MEMORY = 3  # in a row: more memory or a smaller batch is needed, not another pod
 
 
 def find_lost_slots(job: Job) -> tuple[int, ...]:
@@ -34,13 +34,29 @@ def add_loss(job: Job) -> WorkerLosses:
     known = count_losses(job)
     return WorkerLosses(
         rounds=known.rounds + 1,
-        out_of_memory=known.out_of_memory + 1 if find_out_of_memory(job) else 0,
+        own_fault=known.own_fault + 1 if find_own_fault(job) else 0,
         checkpoint=known.checkpoint,
     )
 
 
-def find_out_of_memory(job: Job) -> PodView | None:
-    """An OOM-killed pod among those lost now; pods of earlier rounds may still be terminating."""
+def find_own_fault(job: Job) -> PodView | None:
+    """A pod among those lost now for which the job itself may be at fault."""
+    return next((pod for pod in _find_latest(job) if _is_own_fault(classify_pod(pod))), None)
+
+
+def is_disrupted(job: Job) -> bool:
+    """All pods lost now were taken by a disruption, or are gone without a trace."""
+    failures = [classify_pod(pod) for pod in _find_latest(job)]
+    return all(is_disruption(failure.class_, failure.reason) for failure in failures)
+
+
+def _find_latest(job: Job) -> list[PodView]:
+    """The pods lost now, one per slot; those of earlier rounds may still be terminating."""
     slots = frozenset(find_lost_slots(job))
     latest = {pod.slot: pod for pod in sorted(job.workers.lost, key=lambda pod: pod.round) if pod.slot in slots}
-    return next((pod for pod in latest.values() if classify_pod(pod).class_ is FailureClass.OUT_OF_MEMORY), None)
+    return list(latest.values())
+
+
+def _is_own_fault(failure: Failure) -> bool:
+    """More memory, or less of what a limit counts, is needed, not another pod."""
+    return failure.reason == TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION

@@ -123,3 +123,11 @@ def test_the_newest_event_that_tells_is_the_word() -> None:
     assert find_problem(events) == Problem("FailedCreatePodSandBox", "FailedCreatePodSandBox")
     assert find_problem(events[:2]) == Problem("FailedAttachVolume", "newer")
     assert find_problem(events[3:]) is None and find_problem([]) is None
+
+
+@pytest.mark.parametrize(("time", "is_past"), [("12:00:05", True), ("12:00:04", True), ("12:00:03", False)])
+def test_a_pod_that_pulls_its_image_has_mounted_its_volumes(time: str, is_past: bool) -> None:
+    """A slow pull must not look like the mount that failed once before it."""
+    failed = {"reason": "FailedMount", "message": MOUNT.message, "lastTimestamp": "2026-01-01T12:00:04Z"}
+    pulling = {"reason": "Pulling", "message": "Pulling image", "lastTimestamp": f"2026-01-01T{time}Z"}
+    assert find_problem([pulling, failed]) == (None if is_past else MOUNT)

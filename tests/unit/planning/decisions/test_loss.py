@@ -43,14 +43,14 @@ def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_at_th
         fields = fields_of(run(make_killed(round_), losses))
         assert fields["round"] == round_ + 1 and "failure" not in fields
         losses = fields["workerLosses"]
-        counts.append(losses["outOfMemory"])
+        counts.append(losses["ownFault"])
     assert counts == [1, 2]
     failure = fields_of(run(make_killed(2), losses))["failure"]
     assert failure["class"] == "OutOfMemory"
     assert "raise its memory limit (3 times in a row without a new checkpoint)" in failure["message"]
 
 
-@pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "outOfMemory": 1, "checkpoint": -1}, 20)])
+@pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "ownFault": 1, "checkpoint": -1}, 20)])
 def test_a_pod_that_was_oom_killed_is_replaced_later_each_time(losses: dict[str, int] | None, delay: int) -> None:
     wanted = run(make_killed(1, seconds_ago=delay - 1), losses)
     assert (wanted.creates, wanted.wake_at) == ((), NOW + timedelta(seconds=1))
@@ -63,30 +63,30 @@ def test_an_oom_kill_without_a_time_delays_nothing() -> None:
 
 
 def test_a_new_checkpoint_resets_the_counts() -> None:
-    losses = {"rounds": 20, "outOfMemory": 2, "checkpoint": 6}
+    losses = {"rounds": 20, "ownFault": 2, "checkpoint": 6}
     fields = fields_of(run(make_killed(20), losses, checkpoint=CHECKPOINT))
-    assert fields["workerLosses"] == {"rounds": 1, "outOfMemory": 1, "checkpoint": 7}
+    assert fields["workerLosses"] == {"rounds": 1, "ownFault": 1, "checkpoint": 7}
     assert fields["round"] == 21, "a job that makes progress keeps its attempt"
 
 
 def test_another_loss_between_two_oom_kills_breaks_the_row() -> None:
     deleted = make_worker(1, round_=2, is_deleting=True)
-    fields = fields_of(run(deleted, {"rounds": 2, "outOfMemory": 2, "checkpoint": -1}))
-    assert fields["workerLosses"] == {"rounds": 3, "outOfMemory": 0, "checkpoint": -1}
+    fields = fields_of(run(deleted, {"rounds": 2, "ownFault": 2, "checkpoint": -1}))
+    assert fields["workerLosses"] == {"rounds": 3, "ownFault": 0, "checkpoint": -1}
 
 
 def test_a_pod_of_an_earlier_round_that_is_still_terminating_does_not_count() -> None:
     """It was OOM-killed and counted; now its successor is deleted."""
     earlier = replace(make_killed(1, seconds_ago=1), is_deleting=True)
     successor = make_worker(1, round_=2, is_deleting=True)
-    status = {**RUNNING_STATUS, "round": 2, "workerLosses": {"rounds": 2, "outOfMemory": 2, "checkpoint": -1}}
+    status = {**RUNNING_STATUS, "round": 2, "workerLosses": {"rounds": 2, "ownFault": 2, "checkpoint": -1}}
     fields = fields_of(plan(make_observed(make_head(), make_worker(0), earlier, successor, status=status)))
-    assert (fields["round"], fields["workerLosses"]["outOfMemory"]) == (3, 0)
+    assert (fields["round"], fields["workerLosses"]["ownFault"]) == (3, 0)
 
 
 def test_more_than_twenty_rounds_without_a_checkpoint_end_the_attempt() -> None:
     deleted = make_worker(1, round_=7, is_deleting=True)
-    at_limit = {"rounds": 19, "outOfMemory": 0, "checkpoint": -1}
+    at_limit = {"rounds": 19, "ownFault": 0, "checkpoint": -1}
     assert fields_of(run(deleted, at_limit))["round"] == 8
     failure = fields_of(run(deleted, {**at_limit, "rounds": 20}))["failure"]
     assert failure["class"] == "Infrastructure"

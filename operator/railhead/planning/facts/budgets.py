@@ -1,0 +1,103 @@
+"""What a lost attempt or lost worker pods spend, and when nothing is left.
+
+The counters change in the write that starts the next attempt or round, so that deciding twice
+gives the same result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.status import Budget, Disruptions, FailureStatus
+from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.times import parse_time
+from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
+from railhead.planning.job import Job
+from railhead.planning.observed import Observed
+from railhead.planning.status_change import StatusChange
+
+IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
+
+
+def find_payer(failure: FailureStatus) -> Payer:
+    kind = FailureClass.parse(failure.class_)
+    return Payer.DISRUPTION if is_disruption(kind, failure.reason) else kind.policy.payer
+
+
+def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
+    """Why the job must fail now, or an empty string. `committed`: index of the newest checkpoint, -1 = none."""
+    policy, payer = FailureClass.parse(failure.class_).policy, find_payer(failure)
+    if policy.final:
+        return policy.final
+    if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
+        return f"backoffLimit {job.spec.backoff_limit} is reached"
+    lost = job.status.restarts.without_progress
+    if payer is Payer.INFRASTRUCTURE and not is_progress(job, committed) and lost >= job.spec.no_progress_limit:
+        return f"{lost + 1} attempts in a row committed no checkpoint (noProgressLimit {job.spec.no_progress_limit})"
+    if payer is Payer.DISRUPTION and is_disruption_limit_reached(job):
+        return f"disruptionLimit {job.spec.disruption_limit} is reached"
+    return ""
+
+
+def is_progress(job: Job, committed: int) -> bool:
+    """The current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
+    known = job.status.checkpoint
+    return job.has_committed or committed > (known.index if known else -1)
+
+
+def is_disruption_limit_reached(job: Job) -> bool:
+    limit, known = job.spec.disruption_limit, job.status.disruptions
+    return limit is not None and (known.total if known else 0) >= limit
+
+
+def count_failures(job: Job, *, committed: int) -> int:
+    """Those that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
+    budget = job.status.budget
+    if budget is None:
+        return 0
+    has_trained = budget.running_seconds + running_stretch(job) >= job.spec.backoff_reset_seconds
+    return 0 if has_trained and committed > budget.checkpoint else budget.failures
+
+
+def running_stretch(observed: Observed) -> int:
+    """For how many seconds training has run without a break; 0 while it does not run."""
+    stamps = [c.last_transition_time for c in observed.status.conditions if c.type == types.RUNNING and c.is_true]
+    since = parse_time(stamps[0]) if stamps else None
+    return max(int((observed.now - since).total_seconds()), 0) if since else 0
+
+
+def newest_index(observed: Observed) -> int:
+    return observed.status.checkpoint.index if observed.status.checkpoint else -1
+
+
+def count_kubelet_terminations(job: Job) -> int:
+    """Attempts in a row that the kubelet has ended without a new checkpoint, before the current one."""
+    return job.status.disruptions.by_kubelet if job.status.disruptions else 0
+
+
+def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:
+    """Adds the lost attempt to the counters."""
+    payer, restarts = find_payer(failure), job.status.restarts
+    kind = FailureClass.parse(failure.class_).policy.payer
+    in_a_row = 0 if job.has_committed else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
+    restarts = restarts.model_copy(
+        update={
+            "application": restarts.application + (kind is Payer.APPLICATION),
+            "infrastructure": restarts.infrastructure + (kind in (Payer.INFRASTRUCTURE, Payer.DISRUPTION)),
+            "startup": restarts.startup + (kind is Payer.STARTUP),
+            "without_progress": in_a_row,
+        }
+    )
+    change = replace(change, restarts=restarts)
+    if payer is Payer.APPLICATION:
+        committed = newest_index(job)
+        failures = count_failures(job, committed=committed) + 1
+        change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
+    known = job.status.disruptions or Disruptions()
+    attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
+    is_disrupted = payer is Payer.DISRUPTION
+    if is_disrupted and not job.has_committed:
+        attempts, by_kubelet = attempts + 1, by_kubelet + 1 if failure.reason == TERMINATION_BY_KUBELET else 0
+    counted = Disruptions(total=known.total + is_disrupted, attempts=attempts, by_kubelet=by_kubelet)
+    return change if counted == Disruptions() else replace(change, disruptions=counted)
