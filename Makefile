@@ -80,8 +80,9 @@ test: $(READY) ## Every check that a commit must pass
 	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS); \
 	wait $$model || failed=$$?; cat $$lines; exit $${failed:-0}
 
-test-all: test ## Plus the slow tests, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
+test-all: test ## Plus the slow tests, 50,000 random schedules, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
+	RAILHEAD_SCHEDULES=25000 $(BIN)/pytest -q -n auto tests/model/test_schedules.py
 	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
 	$(BIN)/pytest -q tests/api tests/chart/test_grid.py --kubernetes 1.34
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=

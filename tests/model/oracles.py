@@ -27,13 +27,17 @@ class Watchman:
         self._world = world
         self._is_alone = operators == 1
         self.wrong: list[str] = []
+        self._deleted: set[str] = set()
         world.api.changed = self.look
 
     def look(self, entry: Entry) -> None:
-        if entry.plural != "pods" or entry.type != "ADDED":
+        if entry.plural != "pods":
             return
         try:
-            self._check_new_pod(entry.object)
+            if entry.type == "ADDED":
+                self._check_new_pod(entry.object)
+            elif entry.object["metadata"].get("deletionTimestamp"):
+                self._check_deleted_pod(entry.object)
         except AssertionError as error:
             self.wrong.append(str(error))
 
@@ -64,6 +68,39 @@ class Watchman:
         ]
         # Of two operators one may be between its write and its create for as long as it likes.
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
+
+    def _check_deleted_pod(self, pod: Object) -> None:
+        """An operator that is alone deletes no pod of a group that trains. With a second one, whose view is stale, a
+        slot may have two pods, of which one goes."""
+        world, metadata = self._world, pod["metadata"]
+        is_known = metadata["uid"] in self._deleted or metadata["uid"] in world.disturbed
+        self._deleted.add(metadata["uid"])
+        job = world.job(metadata["ownerReferences"][0]["name"])
+        if is_known or job is None or job["metadata"]["uid"] != metadata["ownerReferences"][0]["uid"]:
+            return
+        status, attempt = job["status"], metadata["labels"][names.LABEL_ATTEMPT]
+        is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]
+        is_over = status.get("phase") in ("Suspending", "Suspended", "Succeeded", "Failed") or is_lost
+        if is_over or job["spec"].get("suspend") or attempt != str(status["attempt"]):
+            return
+        is_training = self._is_training(pod, job["spec"]["scaling"]["numWorkers"])
+        assert not (self._is_alone and is_training), f"{metadata['name']} belonged to a group that trains"
+
+    def _is_training(self, pod: Object, workers: int) -> bool:
+        """All pods of its attempt run, itself up to now included, and their driver trains."""
+        world = self._world
+        others = (p for p in world.pods() if p["metadata"]["name"] != pod["metadata"]["name"] and is_live(p))
+        group = [pod, *(p for p in others if not p["metadata"].get("deletionTimestamp"))]
+        group = [
+            p
+            for p in group
+            if p["metadata"]["labels"][names.LABEL_ATTEMPT] == pod["metadata"]["labels"][names.LABEL_ATTEMPT]
+            and p["status"].get("phase") == "Running"
+        ]
+        heads = [p for p in group if role_of(p) == names.HEAD]
+        drivers = [world.drivers.get(head["metadata"]["uid"]) for head in heads]
+        is_whole = len(heads) == 1 and len(group) == workers + 1
+        return is_whole and all(driver is not None and driver.state == "RUNNING" for driver in drivers)
 
     def _is_fenced(self, pod: Object) -> bool:
         """Its grace period is over for so long that its node counts as one that does not answer, also if it is late."""

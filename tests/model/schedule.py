@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from railhead.api import names
 from railhead.kube.errors import KubeError
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_counters, check_end
+from tests.model.oracles import Watchman, check_counters, check_drivers, check_end
 from tests.model.play import TURNS
 from tests.model.world import World, is_live, name_of
+from tests.unit.builders import SETTINGS
 
 STEPS = 120
 FAULT_RATE = 0.04
@@ -34,6 +36,8 @@ ACTIONS = {
     "cut off head": 0.5,
     "application": 1,
     "hang": 0.7,
+    "kill for memory": 2,
+    "upgrade": 0.5,
     "foreign write": 1,
     "same name": 0.3,
     "clock": 0.5,
@@ -42,6 +46,12 @@ ACTIONS = {
     "quota": 0.7,
     "no quota": 0.7,
 }
+# One in three schedules has these, one has only those that no memory limit causes, and one has none: its job has no
+# budget at all, and must succeed all the same.
+FAILURES = ("application", "hang", "kill for memory")
+MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
+NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
+NEWER = replace(SETTINGS, bundle=b"newer", bundle_name="railhead-driver-newer")
 
 
 @dataclass
@@ -62,12 +72,15 @@ class Schedule:
         self._operators: list[ModelOperator | None] = [None] * self.operators
         self._generation = 0
         self.application = 0
+        left_out = {0: FAILURES, 1: FAILURES[-1:], 2: ()}[self.seed % 3]
+        self._spec = NONE if self.seed % 3 == 0 else MANY
+        self._weights = {action: weight for action, weight in ACTIONS.items() if action not in left_out}
 
     async def run(self) -> World:
         """Trouble first; then calm, in which everything must come to its documented end."""
-        self.world.apply(backoffLimit=900, noProgressLimit=900)
+        self.world.apply(**self._spec)
         for _ in range(STEPS):
-            await self._act(self._random.choices(list(ACTIONS), list(ACTIONS.values()))[0])
+            await self._act(self._random.choices(list(self._weights), list(self._weights.values()))[0])
         self._is_calm, self._skew = True, timedelta()
         self.world.change(suspend=False)
         self.world.quota = None
@@ -101,7 +114,7 @@ class Schedule:
         elif action == "restart":
             self._operators[number] = None
         elif action == "tick":
-            self.world.tick(self._random.choice((1, 5, 60, 400)))
+            self.world.tick(self._random.choice((1, 5, 60, 400, 7200)))
         elif action == "clock":
             self._skew = timedelta(hours=self._random.choice((-24, -1, 0, 1, 24)))
         else:
@@ -123,7 +136,11 @@ class Schedule:
             heads = [p for p in world.live_heads if p["status"]["phase"] == "Running"]
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
                 world.end_pod(heads[0], action.capitalize())
-                self.application += action == "application"
+                self.application += action == "application" and not self._is_lost()
+        elif action == "kill for memory" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
+            world.kill_for_memory(name_of(self._random.choice(up)))
+        elif action == "upgrade":
+            world.settings = NEWER  # of every operator that starts from now on
         elif action == "foreign write" and world.job() is not None:
             place = ("trainjobs", "default", "digits")
             note = {"status": {"foreign": str(self._random.random())}}
@@ -134,15 +151,22 @@ class Schedule:
             world.quota = None if action == "no quota" else self._random.randrange(3)
         elif action == "same name" and not world.commits:
             world.delete_job()
-            world.apply(backoffLimit=900, noProgressLimit=900)
+            world.apply(**self._spec)
             self.application = 0
+
+    def _is_lost(self) -> bool:
+        """The status knows that the attempt is lost: an operator with a stale view has made its head again."""
+        status = self.world.status()
+        return (status.get("failure") or {}).get("attempt") == status.get("attempt")
 
     async def _operator(self, number: int) -> ModelOperator | None:
         """Started when it is not there; None when its first lists have no answer."""
         operator = self._operators[number]
         if operator is not None and not operator.client.is_dead:
             return operator
-        operator = ModelOperator(self.world.api, self._faults, time=lambda: self.world.now, wall=self._wall)
+        operator = ModelOperator(
+            self.world.api, self._faults, time=lambda: self.world.now, wall=self._wall, settings=self.world.settings
+        )
         try:
             await operator.start()
         except (Crash, KubeError):
@@ -217,12 +241,14 @@ class Schedule:
     def _check(self) -> None:
         check_end(self.world)
         check_counters(self.world)
+        check_drivers(self.world)
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)
         # An attempt that ends while the job is suspended, or is given up for a refused pod, counts in no budget.
         is_excused = self.done["suspend"] or restarts.get("startup")
         is_exact = counted == self.application or (is_excused and counted < self.application)
+        is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count, too
         assert is_exact, "each error of the application is counted once"
         self.done["fenced"] += self.world.fenced
         last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]

@@ -44,6 +44,7 @@ class World:
         commits: of the run's storage, as (attempt, epoch).
         starts: of worker groups, as (attempt, epoch that it began with).
         reports: what drivers have said and nobody has taken yet.
+        disturbed: uids of the pods that somebody other than the operator has deleted.
         silent: pods whose node says nothing any more; a driver there still reaches the storage.
         claim: the newest attempt in the run's fence.
         fenced: how often it has kept an older one from committing.
@@ -55,6 +56,7 @@ class World:
     now: datetime = NOW
     commits: list[tuple[int, int]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
+    disturbed: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
@@ -151,7 +153,7 @@ class World:
         if phase == "Pending" and NODE in self.full_nodes:
             return self._find_no_room(pod)
         if phase == "Pending" and ("configmaps", NAMESPACE, driver_of(pod)) not in self.api.objects:
-            return False  # the kubelet cannot mount it
+            return self._cannot_mount(pod)
         if phase == "Pending":
             self._start(pod)
             return True
@@ -162,6 +164,7 @@ class World:
     def remove_pod(self, name: str) -> None:
         """At once, without a trace."""
         self.silent.discard(name)
+        self._disturb(name)
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.remove(("pods", NAMESPACE, name))
 
@@ -177,8 +180,13 @@ class World:
 
     def evict_pod(self, name: str) -> None:
         """Asked to go, as by `kubectl delete` or a drain."""
+        self._disturb(name)
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.delete(("pods", NAMESPACE, name), {})
+
+    def _disturb(self, name: str) -> None:
+        if ("pods", NAMESPACE, name) in self.api.objects:
+            self.disturbed.add(self.api.objects["pods", NAMESPACE, name]["metadata"]["uid"])
 
     def kill_for_memory(self, name: str) -> None:
         """The kernel kills the container."""
@@ -195,6 +203,18 @@ class World:
             told = self._checkpoint(driver)
             ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
+
+    def _cannot_mount(self, pod: Object) -> bool:
+        """The kubelet's Event, posted once; the pod's status does not tell."""
+        name = f"{name_of(pod)}.mount"
+        if ("events", NAMESPACE, name) in self.api.objects:
+            return False
+        about = {"kind": "Pod", "name": name_of(pod), "namespace": NAMESPACE, "uid": pod["metadata"]["uid"]}
+        message = f'MountVolume.SetUp failed for volume "railhead-bundle" : configmap "{driver_of(pod)}" not found'
+        body = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedMount", "message": message}
+        self.api.create(("events", NAMESPACE, name), body)
+        self.api.bind(name_of(pod), NODE, namespace=NAMESPACE)
+        return True
 
     def _find_no_room(self, pod: Object) -> bool:
         """The scheduler's word, said once."""

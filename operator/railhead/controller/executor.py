@@ -94,7 +94,7 @@ class Executor:
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
         """Why the pod does not start, according to its Events."""
-        about = f"involvedObject.uid={pod.uid},type=Warning"
+        about = f"involvedObject.uid={pod.uid}"
         try:
             page = await self.client.list(EVENT, namespace=key.namespace, field_selector=about)
         except Denied:

@@ -46,8 +46,8 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
 def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
     """Starts the attempt after the current one, which can no longer act; `reason` is the event's."""
     attempt = job.attempt + 1
-    origin = f" from checkpoint {job.status.checkpoint.index}" if job.status.checkpoint else ""
-    event = Event("Normal", reason, f"Starting attempt {attempt}{origin}")
+    known = f"; the newest known checkpoint is {job.status.checkpoint.index}" if job.status.checkpoint else ""
+    event = Event("Normal", reason, f"Starting attempt {attempt}{known}")
     decision = begin_attempt(job, attempt=attempt, event=event, phase=phase, again=again)
     return replace(
         decision,

@@ -27,6 +27,7 @@ from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import PodSize
 from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
 from railhead.resources.source_fetch import build_fetch_container
+from railhead.resources.tolerations import add_head_tolerations
 
 RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
 
@@ -81,6 +82,8 @@ def build_pod(
     ]
     pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], parts.least_grace)
     _add_fetch(pod_spec, spec)
+    if place.role == names.HEAD:
+        pod_spec["tolerations"] = add_head_tolerations(pod_spec.get("tolerations") or [])
     metadata = build_metadata(
         job,
         place.name,

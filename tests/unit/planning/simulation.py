@@ -19,7 +19,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, RunWarning, State
+from railhead.contract.report import Report, ResumedFrom, RunWarning, State
 from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import ENDED_WITHIN, observe_pod
@@ -192,6 +192,7 @@ class Simulation:
         checkpoint: int | None = None,
         joined: int | None = None,
         run_uri: str = "",
+        resumed_from: str = "",
         warning: RunWarning | None = None,
     ) -> None:
         """The driver's word, by the report endpoint."""
@@ -207,6 +208,7 @@ class Simulation:
             joined=len(self.pods) - 1 if joined is None else joined,
             checkpoint=Checkpoint(f"/runs/c{index}", index, at) if index is not None else None,
             run_uri=run_uri,
+            resumed_from=ResumedFrom(resumed_from) if resumed_from else None,
             warning=warning,
         )
         _loop.run_until_complete(self.operator.report(report))

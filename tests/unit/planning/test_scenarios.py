@@ -169,6 +169,30 @@ def test_a_configuration_error_fails_at_once() -> None:
     assert sim.status["attempt"] == 1
 
 
+def find_messages(sim: Simulation, reason: str) -> list[str]:
+    """Of the events with this reason, in order."""
+    events = (entry.object for entry in sim.api.log if entry.plural == "events" and entry.type == "ADDED")
+    return [event["message"] for event in events if event["reason"] == reason]
+
+
+def test_the_event_of_a_restart_names_the_checkpoint_that_the_driver_has_resumed_from() -> None:
+    """It may be an older one than the status knows."""
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(checkpoint=7)
+    sim.lose(sim.head.name)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.report(resumed_from="/runs/c6")
+    sim.settle()
+    assert find_messages(sim, "AttemptStarted") == ["Starting attempt 2; the newest known checkpoint is 7"]
+    assert find_messages(sim, "Started") == [
+        "Training runs on 2 worker pods (attempt 1)",
+        "Training runs on 2 worker pods (attempt 2), resumed from /runs/c6",
+    ]
+
+
 def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
     sim = Simulation()
     sim.run_until_training()
@@ -278,6 +302,8 @@ def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> Non
     assert sim.status["round"] == 1
     assert sim.status["restarts"]["infrastructure"] == 1
     assert lost not in sim.pods
+    [message] = find_messages(sim, "WorkerReplaced")
+    assert f"{lost.removesuffix('0')}* (gone without a trace)" in message, "the slot is known, its round is not"
     assert any(pod.slot == 1 and pod.round == 1 for pod in sim.pods.values())
     sim.start_pods()
     sim.report("RUNNING")

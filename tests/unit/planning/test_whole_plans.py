@@ -225,7 +225,7 @@ def test_the_next_attempt() -> None:
             pods=frozenset({lost.uid}),
         ),
         deletes=delete(lost),
-        events=(Event("Normal", "AttemptStarted", "Starting attempt 2 from checkpoint 7"),),
+        events=(Event("Normal", "AttemptStarted", "Starting attempt 2; the newest known checkpoint is 7"),),
     )
     assert [kind for kind, _ in creates] == [*(kind for kind, _ in PARENTS), "Pod", "Pod", "Pod"]
 

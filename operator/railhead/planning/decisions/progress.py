@@ -119,8 +119,14 @@ def _training(job: Job) -> Decision:
     is_news = job.status.phase != "Running"
     return Decision(
         status=_count_pods(job, status, joined=joined),
-        events=(Event("Normal", "Started", message),) if is_news else (),
+        events=(Event("Normal", "Started", f"{message}{_describe_origin(job)}"),) if is_news else (),
     )
+
+
+def _describe_origin(job: Job) -> str:
+    """The checkpoint that the driver has really resumed from, in the first group of an attempt."""
+    resumed = job.status.resumed_from
+    return f", resumed from {resumed.uri[:800]}" if resumed and resumed.uri and job.status.round == 0 else ""
 
 
 def _wait_for_workers(job: Job) -> list[Condition]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
+from railhead.api import names
 from railhead.api.status import Disruptions, WorkersStatus
 from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import await_again, stand_still
@@ -31,8 +32,8 @@ def decide_replacement(job: Job) -> Decision | None:
         return (show_progress(job) if job.is_elastic else Decision()).waking(at)
     round_ = job.status.round + 1
     lost = [pod for pod in job.workers.lost if pod.slot in slots]
-    why = f": {lost[0].name} ({lost[0].last_words})" if lost else ""
-    message = f"{len(slots)} of {job.desired_workers} worker pods were lost{why}; replacing them (round {round_})"
+    why = f"{lost[0].name} ({lost[0].last_words})" if lost else _describe_gone(job, slots[0])
+    message = f"{len(slots)} of {job.desired_workers} worker pods were lost: {why}; replacing them (round {round_})"
     status = replace(
         _stand(job, message),
         round=round_,
@@ -51,6 +52,12 @@ def decide_replacement(job: Job) -> Decision | None:
         deletes=delete_all(job.workers.lost),
         events=(Event("Warning", "WorkerReplaced", message),),
     )
+
+
+def _describe_gone(job: Job, slot: int) -> str:
+    """A pod without a trace, of this round or an earlier one."""
+    name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slot, round_=0)
+    return f"{name.removesuffix('0')}* (gone without a trace)"
 
 
 def _stand(job: Job, message: str) -> StatusChange:
