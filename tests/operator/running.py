@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import ssl
 import subprocess
@@ -29,9 +30,16 @@ class RunningOperator:
     """
 
     def __init__(
-        self, kubeconfig: Path, folder: Path, *, namespace: str = NAMESPACE, flags: Sequence[str] = ()
+        self,
+        kubeconfig: Path,
+        folder: Path,
+        *,
+        namespace: str = NAMESPACE,
+        flags: Sequence[str] = (),
+        packages: Path | None = None,
     ) -> None:
-        """`namespace` is the operator's own; `flags` go with every start."""
+        """`namespace` is the operator's own; `flags` go with every start; `packages` has another version of it."""
+        self._env = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
         self.kubeconfig = kubeconfig
         self._namespace, self._flags = namespace, flags
         self._report_port, self._probe_port = free_port(), free_port()
@@ -54,7 +62,7 @@ class RunningOperator:
             "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
         command = [*python_command("railhead.cli operator", options), *self._flags, *flags]
-        self._process = spawn(command, log=self.log)
+        self._process = spawn(command, log=self.log, env=self._env)
 
     def wait_ready(self) -> None:
         assert self._process is not None

@@ -37,5 +37,5 @@ def test_a_template_that_names_a_taint_replaces_the_time_for_it(given: list[Any]
 
 def test_both_templates_count() -> None:
     toleration = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
-    job = {"podTemplate": {"spec": {"tolerations": [toleration]}}}
+    job: dict[str, Any] = {"podTemplate": {"spec": {"tolerations": [toleration]}}}
     assert build("head", **job)["spec"]["tolerations"] == [toleration, OWN[1]]
