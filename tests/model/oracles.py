@@ -57,7 +57,7 @@ class Watchman:
             assert round_ <= status["round"], "a pod of a round that the status does not intend"
         reachable = [p for p in world.pods() if is_live(p) and not self._is_fenced(p)]
         mine = [p for p in reachable if p["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
-        heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD]
+        heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD and not self._is_stale(p, attempt)]
         assert len(heads) <= 1, f"two live heads: {heads}"
         slots = [
             p["metadata"]["labels"][names.LABEL_SLOT]
@@ -65,9 +65,15 @@ class Watchman:
             if role_of(p) == names.WORKER
             and p["metadata"]["labels"][names.LABEL_ATTEMPT] == labels[names.LABEL_ATTEMPT]
             and not p["metadata"].get("deletionTimestamp")
+            and p["metadata"]["name"] not in world.unreachable
         ]
         # Of two operators one may be between its write and its create for as long as it likes.
         assert len(slots) == len(set(slots)) or not self._is_alone, f"two live pods for one slot: {slots}"
+
+    def _is_stale(self, head: Object, attempt: int) -> bool:
+        """Of two operators one may be between its compare and its create: such a head is deleted before it runs."""
+        is_older = int(head["metadata"]["labels"][names.LABEL_ATTEMPT]) < attempt
+        return is_older and not self._is_alone and head["status"].get("phase") == "Pending"
 
     def _check_deleted_pod(self, pod: Object) -> None:
         """An operator that is alone deletes no pod of a group that trains. With a second one, whose view is stale, a

@@ -138,6 +138,17 @@ SCENARIOS = (
         restarts={"application": 0, "infrastructure": 1},
     ),
     Scenario(
+        "worker's node does not answer, and only the driver knows",
+        (
+            Act(committed(2), lambda w: w.silence(worker(w, 1))),
+            Act(is_replaced, lambda w: w.bury_nodes()),
+        ),
+        spec={"backoffLimit": 0, "noProgressLimit": 0},
+        restarts={"application": 0, "infrastructure": 1},
+        disruptions={"total": 1},
+        starts=2,
+    ),
+    Scenario(
         "disrupted three times without any budget",
         (
             Act(committed(1), lambda w: w.evict_pod(w.live_heads[0]["metadata"]["name"])),

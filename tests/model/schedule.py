@@ -34,6 +34,7 @@ ACTIONS = {
     "evict head": 1,
     "cut off worker": 0.5,
     "cut off head": 0.5,
+    "silence worker": 0.5,
     "application": 1,
     "hang": 0.7,
     "kill for memory": 2,
@@ -137,6 +138,8 @@ class Schedule:
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
                 world.end_pod(heads[0], action.capitalize())
                 self.application += action == "application" and not self._is_lost()
+        elif action == "silence worker" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
+            world.silence(name_of(self._random.choice(up)))
         elif action == "kill for memory" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.kill_for_memory(name_of(self._random.choice(up)))
         elif action == "upgrade":

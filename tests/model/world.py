@@ -45,6 +45,7 @@ class World:
         starts: of worker groups, as (attempt, epoch that it began with).
         reports: what drivers have said and nobody has taken yet.
         disturbed: uids of the pods that somebody other than the operator has deleted.
+        unreachable: of the silent pods those that the driver knows of.
         silent: pods whose node says nothing any more; a driver there still reaches the storage.
         claim: the newest attempt in the run's fence.
         fenced: how often it has kept an older one from committing.
@@ -57,6 +58,7 @@ class World:
     commits: list[tuple[int, int]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
     disturbed: set[str] = field(default_factory=set)
+    unreachable: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
@@ -164,6 +166,7 @@ class World:
     def remove_pod(self, name: str) -> None:
         """At once, without a trace."""
         self.silent.discard(name)
+        self.unreachable.discard(name)
         self._disturb(name)
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.remove(("pods", NAMESPACE, name))
@@ -172,6 +175,14 @@ class World:
         """Its node does not answer, so it is told to go and never does."""
         self.silent.add(name)
         self.evict_pod(name)
+
+    def silence(self, name: str) -> None:
+        """Its node does not answer, and nobody but a driver that trains on it knows."""
+        if all(driver.state != "RUNNING" for driver in self.drivers.values()):
+            self.cut_off(name)
+            return
+        self.silent.add(name)
+        self.unreachable.add(name)
 
     def bury_nodes(self) -> None:
         """Somebody says that the nodes are gone."""
@@ -333,6 +344,7 @@ class World:
                 time="2026-01-01T00:00:00Z",
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
+                lost_pods=tuple(sorted(self.unreachable)),
                 outcome=outcome,
             )
         )

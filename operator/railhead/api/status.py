@@ -17,6 +17,7 @@ from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_
 from railhead.contract.failure import POLICIES
 
 MAX_MESSAGE = 1024
+MAX_LOST_PODS = 128
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
@@ -134,6 +135,11 @@ class ProgressStatus(StatusModel):
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback.",
+    )
+    lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
+        default=None,
+        max_length=MAX_LOST_PODS,
+        description="Worker pods that do not answer the driver, of the last loss; they are replaced at once.",
     )
     outcome: OutcomeStatus | None = Field(
         default=None, description="How the attempt ended; used when the head pod vanishes with its termination message."

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Dict, Literal, Optional
+from typing import Any, Dict, Literal, Optional, Tuple
 
 from railhead.contract.checkpoint import Checkpoint
 
@@ -78,6 +78,7 @@ class Report:
         run_uri: where the run keeps its checkpoints.
         resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
+        lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss.
         outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
             termination message.
     """
@@ -98,6 +99,7 @@ class Report:
     resumed_from: Optional[ResumedFrom] = None
     warning: Optional[RunWarning] = None
     outcome: Optional[ReportedOutcome] = None
+    lost_pods: Tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

@@ -60,7 +60,7 @@ class Job(Observed):
     @cached_property
     def workers(self) -> WorkerPods:
         """The worker pods of the current attempt, each in one set."""
-        return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers)
+        return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=self.lost_pods)
 
     @property
     def stale_pods(self) -> tuple[PodView, ...]:

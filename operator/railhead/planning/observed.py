@@ -144,6 +144,12 @@ class Observed:
         return progress.joined if progress.attempt == self.attempt else 0
 
     @property
+    def lost_pods(self) -> frozenset[str]:
+        """Worker pods that do not answer their driver, long before Kubernetes gives up their node."""
+        progress = self.status.progress
+        return frozenset((progress.lost_pods if progress.attempt == self.attempt else None) or ())
+
+    @property
     def has_committed(self) -> bool:
         """A checkpoint was committed in the current attempt."""
         return self.status.checkpoint is not None and self.status.checkpoint.attempt == self.attempt

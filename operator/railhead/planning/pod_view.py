@@ -109,6 +109,8 @@ class PodView:
     @property
     def last_words(self) -> str:
         """Why it is gone, in brief: the cluster's reason, else its exit code and last line."""
+        if self.is_live:
+            return f"it does not answer the driver; node {self.node or '(none)'}"
         if self.disruption is not None or self.reason:
             return self.disruption.reason if self.disruption else self.reason
         lines = self.outcome.message if self.outcome else self.message

@@ -4,7 +4,7 @@
 |---|---|
 | live | neither terminated nor being deleted, in a slot of the job; of several in a slot, the latest round |
 | duplicates | like live, but the slot has a live pod of a later round (two operators, one with a stale view) |
-| lost | terminated, or being deleted |
+| lost | terminated, being deleted, or out of the driver's reach |
 | out_of_range | like live, but in a slot that the job does not have |
 
 Pods of other attempts and heads are in no set.
@@ -12,7 +12,7 @@ Pods of other attempts and heads are in no set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from railhead.api import names
@@ -34,14 +34,14 @@ class WorkerPods:
     free_slots: tuple[int, ...]
 
     @staticmethod
-    def of(pods: Iterable[PodView], *, attempt: int, slots: int) -> WorkerPods:
-        """`slots`: the maximum number of slots of the job."""
+    def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
+        """`slots`: the maximum number of slots of the job; `unreachable`: names of pods that the driver has lost."""
         newest: dict[int, PodView] = {}
         duplicates, lost, out_of_range = [], [], []
         for pod in pods:
             if pod.role != names.WORKER or pod.attempt != attempt:
                 continue
-            if not pod.is_live:
+            if not pod.is_live or pod.name in unreachable:
                 lost.append(pod)
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)

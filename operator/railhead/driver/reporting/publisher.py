@@ -84,6 +84,7 @@ class Publisher:
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
             warning=progress.warning,
+            lost_pods=self._spool.read_lost_pods(),
         )
 
     def begin_stop(self) -> None:

@@ -49,6 +49,15 @@ class Spool:
     def read_failure(self) -> Optional[Failure]:
         return _parse_failure(self._read("failure.json"))
 
+    def write_lost_pods(self, names: tuple[str, ...]) -> None:
+        """Of the last failure; earlier ones are replaced by now, or Kubernetes finds them."""
+        self._replace("lost_pods.json", {"names": names})
+        self.wake()
+
+    def read_lost_pods(self) -> tuple[str, ...]:
+        values = self._read("lost_pods.json")
+        return tuple(values["names"]) if values else ()
+
     def write_returned(self, ranks: int) -> None:
         """The function returned on every one of the group's ranks."""
         self._replace("returned.json", {"ranks": ranks})

@@ -45,7 +45,8 @@ class RankError:
 class FailureFacts:
     """What is known at the time of a failure.
 
-    `lost_nodes` are those of the failed group; `refusal` is what one of our checks found.
+    `lost_nodes` are those of the failed group, `lost_pods` the names of their pods; `refusal` is what
+    one of our checks found.
     """
 
     source: str
@@ -53,6 +54,7 @@ class FailureFacts:
     lost_nodes: tuple[str, ...] = ()
     text: str = ""
     refusal: Optional[Failure] = None
+    lost_pods: tuple[str, ...] = ()
 
     @property
     def is_explained(self) -> bool:

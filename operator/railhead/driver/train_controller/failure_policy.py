@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Optional
 
@@ -30,7 +31,7 @@ from railhead.driver.errors import (
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
-from railhead.driver.train_controller.lost_nodes import mark_dead_in_ray, wait_for_lost_nodes
+from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -86,6 +87,8 @@ class RetryDecider:
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
         facts = collect_facts(error)
+        if facts.lost_pods:
+            Spool(Path(self._spool_folder)).write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
         if not failure.is_infrastructure(facts, found):
             self._application += 1
@@ -108,8 +111,10 @@ def collect_facts(error: BaseException) -> FailureFacts:
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
     lost = wait_for_lost_nodes(group.CURRENT.node_of_rank.values())
-    mark_dead_in_ray(lost)
-    return FailureFacts(facts.source, facts.errors, tuple(node.address for node in lost), facts.text)
+    confirmed = confirm_lost(lost)
+    mark_dead_in_ray(confirmed)
+    pods = tuple(node.host for node in confirmed if node.host)
+    return replace(facts, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
 def translate_error(error: BaseException) -> FailureFacts:

@@ -25,11 +25,12 @@ ANSWER_TIMEOUT = 5.0
 
 @dataclass(frozen=True)
 class LostNode:
-    """`node_id`: Ray's, in hex; `address`: of its pod; `is_known`: Ray knows of the loss too."""
+    """`node_id`: Ray's, in hex; `address`, `host`: of its pod; `is_known`: Ray knows of the loss too."""
 
     node_id: str
     address: str
     is_known: bool
+    host: str = ""
 
 
 def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
@@ -60,21 +61,28 @@ def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
 def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNode]:
     if node is None:
         return LostNode(node_id, node_id[:8], is_known=True)
-    address = str(node["NodeManagerAddress"])
+    address, host = str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"])
     if not node["Alive"]:
-        return LostNode(node_id, address, is_known=True)
+        return LostNode(node_id, address, is_known=True, host=host)
     is_there = is_listening(address, node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
-    return None if is_there else LostNode(node_id, address, is_known=False)
+    return None if is_there else LostNode(node_id, address, is_known=False, host=host)
+
+
+def confirm_lost(lost: Iterable[LostNode]) -> tuple[LostNode, ...]:
+    """Those that Ray lists as dead, or that a second probe finds gone too."""
+    found = tuple(lost)
+    unknown = {node.node_id for node in found if not node.is_known}
+    again = find_lost_nodes(unknown) if unknown else ()
+    return (*(node for node in found if node.is_known), *again)
 
 
 def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
-    """Unregisters nodes that Ray still lists as alive, if a second probe finds them gone too. Never raises.
+    """Unregisters nodes that Ray still lists as alive. Never raises.
 
     A raylet that is alive after all learns of its own death and exits, and its pod is replaced. If
     unregistering fails, such as in an image without grpcio, Ray detects the loss in its own time.
     """
-    unknown = {node.node_id for node in lost if not node.is_known}
-    for node in find_lost_nodes(unknown) if unknown else ():
+    for node in lost:
         if node.is_known:
             continue
         try:

@@ -9,7 +9,8 @@ TERMINATION_BY_KUBELET = "TerminationByKubelet"
 OF_NODES = frozenset({"DeletionByTaintManager", "DeletionByPodGC", TERMINATION_BY_KUBELET})
 POD_DELETED, POD_GONE, DRIVER_GONE, SECRET_GONE = "PodDeleted", "PodGone", "DriverGone", "SecretGone"
 # Reasons in a pod's status that the kubelet sets, in some versions without the condition.
-OF_KUBELETS = frozenset({"NodeLost", "NodeShutdown", "Shutdown", "Terminated", "Preempting"})
+NODE_LOST = "NodeLost"
+OF_KUBELETS = frozenset({NODE_LOST, "NodeShutdown", "Shutdown", "Terminated", "Preempting"})
 REASONS = OF_NODES | OF_KUBELETS | {POD_DELETED, POD_GONE, DRIVER_GONE, SECRET_GONE}
 
 

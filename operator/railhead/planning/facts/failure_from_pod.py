@@ -12,7 +12,7 @@ from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.times import format_time
-from railhead.planning.facts.disruptions import OF_KUBELETS, POD_DELETED, POD_GONE, classify_target
+from railhead.planning.facts.disruptions import NODE_LOST, OF_KUBELETS, POD_DELETED, POD_GONE, classify_target
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView
 
@@ -53,6 +53,8 @@ def _explain(pod: PodView) -> tuple[str, str]:
     """Reason and message for a pod whose driver reported nothing."""
     if pod.reason in OF_KUBELETS:
         return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
+    if pod.is_live:
+        return NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
     if pod.is_deleting:
         return POD_DELETED, f"Pod {pod.name} was deleted"
     if pod.exit_code == 0:

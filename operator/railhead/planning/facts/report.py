@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api.status import (
+    MAX_LOST_PODS,
     MAX_MESSAGE,
     CheckpointStatus,
     DriverWarning,
@@ -49,6 +50,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         metrics=cut_metrics(report.metrics),
         update_time=report.time[:MAX_TIME],
         warning=_cut_warning(report.warning),
+        lost_pods=[name[:253] for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
     )
     is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})

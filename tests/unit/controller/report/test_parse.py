@@ -44,6 +44,7 @@ REPORT = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {"outcome": st.just("Succeeded") | JSON}, optional={"message": st.just("m" * 9999) | JSON}
         ),
+        "lost_pods": st.lists(st.text(max_size=4) | st.just("p" * 500), max_size=3) | st.just(["p"] * 500) | JSON,
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
     },
 )

@@ -156,10 +156,12 @@ def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True),)
+        failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True, host="w1-0"),)
     )
     judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert Spool(tmp_path).read_lost_pods() == ()
     assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
+    assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces it at once"
 
 
 def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from railhead.driver.train_controller import lost_nodes
-from railhead.driver.train_controller.lost_nodes import LostNode, find_lost_nodes, mark_dead_in_ray, wait_for_lost_nodes
+from railhead.driver.train_controller.lost_nodes import (
+    LostNode,
+    confirm_lost,
+    find_lost_nodes,
+    mark_dead_in_ray,
+    wait_for_lost_nodes,
+)
 
 
 @pytest.fixture
@@ -33,12 +39,19 @@ def nodes(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> list[dict
 
 
 def make_node(node_id: str, port: int, *, is_alive: bool) -> dict[str, Any]:
-    return {"NodeID": node_id, "NodeManagerAddress": "127.0.0.1", "NodeManagerPort": port, "Alive": is_alive}
+    return {
+        "NodeID": node_id,
+        "NodeManagerAddress": "127.0.0.1",
+        "NodeManagerHostname": f"pod-{node_id}",
+        "NodeManagerPort": port,
+        "Alive": is_alive,
+    }
 
 
 @pytest.mark.usefixtures("nodes")
 def test_lost_is_what_takes_no_connection_or_is_dead_for_ray() -> None:
-    unknown, dead = LostNode("b0", "127.0.0.1", is_known=False), LostNode("c0", "127.0.0.1", is_known=True)
+    unknown = LostNode("b0", "127.0.0.1", is_known=False, host="pod-b0")
+    dead = LostNode("c0", "127.0.0.1", is_known=True, host="pod-c0")
     assert find_lost_nodes({"a0", "b0", "c0"}) == (unknown, dead)
     assert find_lost_nodes({"d0"}) == (LostNode("d0", "d0", is_known=True),), "forgotten by Ray"
     assert wait_for_lost_nodes(["a0", "b0"]) == (unknown,)
@@ -51,8 +64,14 @@ def test_ray_is_told_of_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(lost_nodes, "_unregister", told.append)
     mark_dead_in_ray(find_lost_nodes({"a0", "b0", "c0"}))
     assert [node.node_id for node in told] == ["b0"]
-    mark_dead_in_ray([LostNode("a0", "127.0.0.1", is_known=False)])
-    assert len(told) == 1, "it takes a connection by now"
+
+
+@pytest.mark.usefixtures("nodes")
+def test_a_second_probe_confirms_what_ray_does_not_know() -> None:
+    lost = find_lost_nodes({"b0", "c0"})
+    busy = LostNode("a0", "127.0.0.1", is_known=False, host="pod-a0")  # it accepts a connection by now
+    assert {node.host for node in confirm_lost([busy, *lost])} == {"pod-b0", "pod-c0"}
+    assert confirm_lost([]) == ()
 
 
 @pytest.mark.usefixtures("nodes")
