@@ -3,7 +3,7 @@
 | set | which pods |
 |---|---|
 | live | neither terminated nor being deleted, in a slot of the job; of several in a slot, the latest round |
-| duplicates | like live, but the slot has a live pod of a later round (two operators, one with a stale view) |
+| duplicates | the slot has a live pod of a later round (two operators, one with a stale view), or one that answers |
 | lost | terminated, being deleted, or out of the driver's reach |
 | out_of_range | like live, but in a slot that the job does not have |
 
@@ -37,12 +37,14 @@ class WorkerPods:
     def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
         """`slots`: the maximum number of slots of the job; `unreachable`: names of pods that the driver has lost."""
         newest: dict[int, PodView] = {}
-        duplicates, lost, out_of_range = [], [], []
+        duplicates, lost, out_of_range, silent = [], [], [], []
         for pod in pods:
             if pod.role != names.WORKER or pod.attempt != attempt:
                 continue
-            if not pod.is_live or pod.name in unreachable:
+            if not pod.is_live:
                 lost.append(pod)
+            elif pod.name in unreachable:
+                silent.append(pod)
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)
             else:
@@ -50,6 +52,8 @@ class WorkerPods:
                 newest[pod.slot] = newer
                 if older is not newer:
                     duplicates.append(older)
+        for pod in silent:
+            (duplicates if pod.slot in newest else lost).append(pod)
         return WorkerPods(
             live=tuple(newest[slot] for slot in sorted(newest)),
             duplicates=tuple(duplicates),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from railhead.api.names import HEAD
 from railhead.planning.children import head_pod, prerequisites, worker_pods
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision, delete_all
+from railhead.planning.plan import Decision
 from railhead.planning.status_change import GUARD
 
 
@@ -27,6 +27,4 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
             *head,
             *worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round),
         ),
-        # The operator stopped before it deleted those that do not answer the driver.
-        deletes=delete_all(pod for pod in job.workers.lost if pod.is_live),
     )
