@@ -110,8 +110,11 @@ class Store:
             self._announced[uid] = AnnouncedCommit(index, at)
 
     def begin_lead(self, *, at: datetime) -> None:
-        """This process plans from now on. The previous leader announced what is committed by now."""
+        """This process plans from now on. Another may have led before: it announced what is committed by now, and
+        what this process noted about children is out of date."""
         self._led_since = at
+        self._rejections.clear()
+        self._pod_events.clear()
         for record in self._jobs.values():
             self._announced[record.uid] = _newest(record.status)
 
