@@ -45,7 +45,11 @@ FEATURES: dict[str, dict[str, Any]] = {
         "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
     },
     "jobs": {"jobNetworkPolicies": True},
-    "probes": {"livenessProbe": {"initialDelaySeconds": 1}, "readinessProbe": {"periodSeconds": 7}},
+    "probes": {
+        "startupProbe": {"periodSeconds": 3},
+        "livenessProbe": {"initialDelaySeconds": 1},
+        "readinessProbe": {"periodSeconds": 7},
+    },
     "extra": {
         "extraArgs": ["--log-level=DEBUG"],
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],

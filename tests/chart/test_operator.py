@@ -44,12 +44,15 @@ def test_leader_election(chart: Chart) -> None:
     assert flags(rendered)["leader_election"] is True
     assert flags(rendered)["lease_seconds"] == 5
     assert rendered.one("Deployment")["spec"]["replicas"] == 3
+    assert flags(rendered)["pod_uid"] == "$(POD_UID)"
+    assert {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}} in rendered.container["env"]
     assert "strategy" not in rendered.one("Deployment")["spec"]  # the new one watches before the old one ends
 
 
 def test_without_leader_election_there_are_never_two(chart: Chart) -> None:
     rendered = chart.render({"leaderElection": {"enabled": False}})
     assert flags(rendered)["leader_election"] is False
+    assert flags(rendered)["pod_uid"] == ""
     assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
@@ -149,7 +152,10 @@ def test_extra_variables_and_volumes(chart: Chart) -> None:
 
 
 def test_probes_ask_what_the_operator_serves(chart: Chart) -> None:
-    container = chart.render({"livenessProbe": {"periodSeconds": 60}}).container
+    values = {"livenessProbe": {"periodSeconds": 60}, "startupProbe": {"failureThreshold": 7}}
+    container = chart.render(values).container
+    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
+    assert container["startupProbe"]["failureThreshold"] == 7
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
     assert container["livenessProbe"]["periodSeconds"] == 60
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "probes"}
