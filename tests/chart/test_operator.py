@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import pytest
 
 from railhead.cli import operator
-from tests.chart.chart import NAMESPACE, Chart, Rendered
+from tests.chart.chart import NAMESPACE, RELEASES, Chart, Rendered
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -187,6 +188,18 @@ def test_names_follow_the_release(chart: Chart) -> None:
     named = chart.render({"fullnameOverride": "x", "nameOverride": "y"})
     assert all(o["metadata"]["name"].startswith("x-") for o in named.objects)
     assert chart.render({"nameOverride": "y"}, release="z").one("Deployment")["metadata"]["name"] == "z-y-operator"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_any_release_name_gives_names_that_a_service_may_have(chart: Chart, release: str) -> None:
+    """tests/chart/test_grid.py shows it on an API server."""
+    rendered = chart.render({"certManager": {"enabled": True}}, release=release)
+    name = rendered.one("Service")["metadata"]["name"]
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= 63
+    assert release.replace(".", "-") in name  # else two releases of a namespace might share it
+    assert f"https://{name}." in flags(rendered)["report_url"]
+    assert f"{name}.{NAMESPACE}.svc" in rendered.one("Certificate", name)["spec"]["dnsNames"]
 
 
 def test_account_of_somebody_else(chart: Chart) -> None:
