@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
     from railhead.controller.config import OperatorConfig
     from railhead.controller.definition import WrongDefinition
     from railhead.controller.report.mounted import BadFolder
+    from railhead.controller.sweep import WentBack
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
     config = OperatorConfig(
@@ -100,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
     )
     try:
         asyncio.run(run_operator(config))
-    except (BadFolder, WrongDefinition) as error:
+    except (BadFolder, WentBack, WrongDefinition) as error:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0

@@ -137,6 +137,7 @@ async def run_operator(config: OperatorConfig) -> None:
     Raises:
         KubeError: the API server refuses a request of the startup.
         BadFolder: the --report-tls folder has no usable certificate.
+        WentBack: etcd was restored from a backup.
         WrongDefinition: the CRD is missing, or older than this operator.
     """
     stop = asyncio.Event()
