@@ -10,23 +10,25 @@ from pathlib import Path
 
 import pytest
 
+from railhead.controller.leadership.elector import LEASE_NAME
 from railhead.local.control_plane import ControlPlane
+from railhead.local.install import NAMESPACE
 from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
-from tests.operator.conftest import make_cluster
+from tests.operator.conftest import LED, make_cluster
 from tests.operator.proxy import FaultyProxy
 from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
-LEASE_SECONDS = 3
-FLAGS = ("--leader-election", f"--lease-seconds={LEASE_SECONDS}")
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
 LONG_FLAGS = ("--leader-election", "--lease-seconds=600", "--pod-uid=4d7c0f3e")
 
 
 @pytest.fixture
-def lone(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Not started; the operator of other tests is away meanwhile."""
+def lone(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[RunningOperator]:
+    """Not started; the operator of other tests is away meanwhile, and so are the Leases of those that were killed."""
     operator.end()
+    assert server.request("DELETE", LEASE).status in (200, 404)
     lone = RunningOperator(operator.kubeconfig, tmp_path)
     try:
         yield lone
@@ -51,7 +53,7 @@ def stall(etcd: int, seconds: float) -> None:
 def test_an_outage_longer_than_the_lease_costs_no_restart(
     audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, lone: RunningOperator
 ) -> None:
-    lone.start(flags=FLAGS)
+    lone.start(flags=LED)
     wait_log(lone, "leading as")
     etcd = audited_plane[0].pids()["etcd"]
     os.kill(etcd, signal.SIGSTOP)
@@ -87,12 +89,12 @@ def test_one_that_starts_during_an_outage_lives_waits_and_ends_when_it_is_told_t
         kubeconfig = tmp_path / "operator.kubeconfig"
         kubeconfig.write_text(operator.kubeconfig.read_text().replace(plane.server, proxy.url))
         early = RunningOperator(kubeconfig, tmp_path)
-        early.launch(flags=FLAGS)
+        early.launch(flags=LED)
         try:
             wait_log(early, "startup: 0 NoAnswer")
             assert "railhead_leader 0.0" in early.metrics()
             assert early.end() == 0
-            early.launch(flags=FLAGS)
+            early.launch(flags=LED)
             wait_log(early, "startup: 0 NoAnswer", times=2)
             proxy.come_back()
             early.wait_ready()
