@@ -12,6 +12,8 @@ import yaml
 
 Object = dict[str, Any]
 NAMESPACE = "railhead-system"
+# Names that helm takes for a release, and that are no names of a Service.
+RELEASES = ("a" * 53, "9lives", "9" * 53, "team.a", "9-railhead", "a" * 44 + "-railhead")
 
 
 class Refused(AssertionError):

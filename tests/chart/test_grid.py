@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.local.control_plane import ControlPlane
-from tests.chart.chart import Chart
+from tests.chart.chart import RELEASES, Chart
 
 NAMESPACE = "grid"
 WATCHED = ("grid-a", "grid-b")
@@ -45,7 +45,11 @@ FEATURES: dict[str, dict[str, Any]] = {
         "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
     },
     "jobs": {"jobNetworkPolicies": True},
-    "probes": {"livenessProbe": {"initialDelaySeconds": 1}, "readinessProbe": {"periodSeconds": 7}},
+    "probes": {
+        "startupProbe": {"periodSeconds": 3},
+        "livenessProbe": {"initialDelaySeconds": 1},
+        "readinessProbe": {"periodSeconds": 7},
+    },
     "extra": {
         "extraArgs": ["--log-level=DEBUG"],
         "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
@@ -92,8 +96,16 @@ def test_the_grid_is_wide() -> None:
 
 @pytest.mark.parametrize("name", GRID)
 def test_the_api_server_takes_it(chart: Chart, to_server: list[str], name: str) -> None:
-    values = {"crds": {"enabled": False}, **GRID[name]}
-    text = chart.template(values, release="grid", namespace=NAMESPACE)
+    check(chart, to_server, {"crds": {"enabled": False}, **GRID[name]}, release="grid")
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_the_api_server_takes_the_names_of_any_release(chart: Chart, to_server: list[str], release: str) -> None:
+    check(chart, to_server, {"crds": {"enabled": False}, "watchNamespaces": list(WATCHED)}, release=release)
+
+
+def check(chart: Chart, to_server: list[str], values: dict[str, Any], *, release: str) -> None:
+    text = chart.template(values, release=release, namespace=NAMESPACE)
     command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -102,7 +114,7 @@ def test_the_api_server_takes_it(chart: Chart, to_server: list[str], name: str) 
         line for line in done.stderr.splitlines() if "Warning" in line and "last-applied-configuration" not in line
     ]
     assert not warnings
-    assert len(done.stdout.splitlines()) == len(chart.render(values, release="grid", namespace=NAMESPACE).objects)
+    assert len(done.stdout.splitlines()) == len(chart.render(values, release=release, namespace=NAMESPACE).objects)
 
 
 def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, to_server: list[str]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from typing import Any
 
 import pytest
 
 from railhead.cli import operator
-from tests.chart.chart import NAMESPACE, Chart, Rendered
+from tests.chart.chart import NAMESPACE, RELEASES, Chart, Rendered
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 
@@ -44,12 +45,15 @@ def test_leader_election(chart: Chart) -> None:
     assert flags(rendered)["leader_election"] is True
     assert flags(rendered)["lease_seconds"] == 5
     assert rendered.one("Deployment")["spec"]["replicas"] == 3
+    assert flags(rendered)["pod_uid"] == "$(POD_UID)"
+    assert {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}} in rendered.container["env"]
     assert "strategy" not in rendered.one("Deployment")["spec"]  # the new one watches before the old one ends
 
 
 def test_without_leader_election_there_are_never_two(chart: Chart) -> None:
     rendered = chart.render({"leaderElection": {"enabled": False}})
     assert flags(rendered)["leader_election"] is False
+    assert flags(rendered)["pod_uid"] == ""
     assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
@@ -149,7 +153,10 @@ def test_extra_variables_and_volumes(chart: Chart) -> None:
 
 
 def test_probes_ask_what_the_operator_serves(chart: Chart) -> None:
-    container = chart.render({"livenessProbe": {"periodSeconds": 60}}).container
+    values = {"livenessProbe": {"periodSeconds": 60}, "startupProbe": {"failureThreshold": 7}}
+    container = chart.render(values).container
+    assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
+    assert container["startupProbe"]["failureThreshold"] == 7
     assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
     assert container["livenessProbe"]["periodSeconds"] == 60
     assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "probes"}
@@ -181,6 +188,18 @@ def test_names_follow_the_release(chart: Chart) -> None:
     named = chart.render({"fullnameOverride": "x", "nameOverride": "y"})
     assert all(o["metadata"]["name"].startswith("x-") for o in named.objects)
     assert chart.render({"nameOverride": "y"}, release="z").one("Deployment")["metadata"]["name"] == "z-y-operator"
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_any_release_name_gives_names_that_a_service_may_have(chart: Chart, release: str) -> None:
+    """tests/chart/test_grid.py shows it on an API server."""
+    rendered = chart.render({"certManager": {"enabled": True}}, release=release)
+    name = rendered.one("Service")["metadata"]["name"]
+    assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
+    assert len(name) <= 63
+    assert release.replace(".", "-") in name  # else two releases of a namespace might share it
+    assert f"https://{name}." in flags(rendered)["report_url"]
+    assert f"{name}.{NAMESPACE}.svc" in rendered.one("Certificate", name)["spec"]["dnsNames"]
 
 
 def test_account_of_somebody_else(chart: Chart) -> None:

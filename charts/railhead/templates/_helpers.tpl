@@ -1,12 +1,16 @@
-{{/* The prefix of all names. */}}
+{{/*
+The prefix of all names. A Service's name has at most 63 characters, begins with a letter and has no dots; a release's name
+may have dots and begin with a digit. 54 characters leave room for "-operator", and for all of a release's name behind an "r".
+*/}}
 {{- define "railhead.fullname" -}}
 {{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $release := regexReplaceAll "^([0-9])" (replace "." "-" .Release.Name) "r${1}" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name -}}
+{{- $release -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name -}}
+{{- printf "%s-%s" $release $name | trunc 54 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -37,7 +41,7 @@
 
 {{- define "railhead.selector" -}}
 app.kubernetes.io/name: railhead
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/component: operator
 {{- end -}}
 

@@ -6,7 +6,9 @@ import argparse
 import asyncio
 import logging
 import os
+import signal
 from pathlib import Path
+from typing import NoReturn
 
 SHORTEST_LEASE_SECONDS = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -47,6 +49,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --leader-election: time from the leader's last renewal until another replica takes over",
     )
     parser.add_argument(
+        "--pod-uid",
+        default="",
+        metavar="UID",
+        help="with --leader-election: uid of the pod that runs only this operator; it takes over at once from a "
+        "process of the same pod that died",
+    )
+    parser.add_argument(
         "--job-network-policies",
         action="store_true",
         help="create a NetworkPolicy for each job, which lets only its own pods reach its pods",
@@ -61,15 +70,20 @@ def _lease_seconds(text: str) -> int:
     return int(text)
 
 
+def _exit(*_: object) -> NoReturn:
+    raise SystemExit(0)
+
+
 def run(options: argparse.Namespace) -> int:
+    signal.signal(signal.SIGTERM, _exit)  # until the event loop handles it; process 1 of a container ignores it else
     if options.kubeconfig:
         os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
     # Imported here, because kopf alone takes longer to load than the other commands take to run.
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
     from railhead.controller.definition import WrongDefinition
-    from railhead.controller.leadership.elector import LostLease
     from railhead.controller.report.mounted import BadFolder
+    from railhead.controller.sweep import WentBack
 
     logging.basicConfig(level=options.log_level, format=LOG_FORMAT)
     config = OperatorConfig(
@@ -81,12 +95,13 @@ def run(options: argparse.Namespace) -> int:
         probe_listen=options.probe_listen,
         concurrency=options.concurrency,
         lease_seconds=options.lease_seconds if options.leader_election else None,
+        pod_uid=options.pod_uid,
         job_network_policies=options.job_network_policies,
         report_tls=options.report_tls,
     )
     try:
         asyncio.run(run_operator(config))
-    except (BadFolder, LostLease, WrongDefinition) as error:
+    except (BadFolder, WentBack, WrongDefinition) as error:
         logging.getLogger("railhead").error("%s", error)
         return 1
     return 0

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from railhead.api import names
@@ -23,7 +25,7 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.handlers import watch_jobs
 from railhead.controller.leadership.decision import Timing
-from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_identity
+from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
 from railhead.controller.loop import Loop
 from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import slim_pod
@@ -37,6 +39,7 @@ from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
 from railhead.kube.client import KubeClient, connect
+from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from railhead.pki import Pair
@@ -45,6 +48,8 @@ from railhead.resources.settings import OperatorSettings
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)
+START_AGAIN_SECONDS = 1.0
+Answer = TypeVar("Answer")
 
 
 def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer]:
@@ -82,7 +87,7 @@ def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
     return Elector(
         client,
         namespace=config.namespace,
-        identity=make_identity(),
+        candidate=make_candidate(config.pod_uid),
         timing=Timing(config.lease_seconds),
         monotonic=time.monotonic,
     )
@@ -90,21 +95,17 @@ def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one operator."""
+    """The parts of one operator that need no answer of the API server."""
 
     client: KubeClient
     store: Store
+    queue: KeyedQueue[JobKey]
     state: ClusterState
-    loop: Loop
     leadership: Leadership
     metrics: Metrics
 
 
-def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> Parts:
-    bundle = build_bundle()
-    settings = OperatorSettings(
-        config.report_url, authority, bundle, bundle_name(bundle), has_network_policies=config.job_network_policies
-    )
+def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     store = Store()
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
     leadership = _leadership(config, client)
@@ -116,61 +117,90 @@ def _build_parts(config: OperatorConfig, client: KubeClient, authority: str) -> 
 
     state = ClusterState(store, queue, on_change)
     state.informers = _informers(client, state, config.watch_namespaces)
-    leaders = client.fenced(leadership.is_leading)
-    executor = Executor(leaders, state, EventRecorder(leaders))
-    loop = Loop(store, queue, executor, settings, now=client.clock.now, count=metrics.count_pass)
-    return Parts(client, store, state, loop, leadership, metrics)
+    return Parts(client, store, queue, state, leadership, metrics)
+
+
+def _build_loop(config: OperatorConfig, parts: Parts, authority: str) -> Loop:
+    bundle = build_bundle()
+    settings = OperatorSettings(
+        config.report_url, authority, bundle, bundle_name(bundle), has_network_policies=config.job_network_policies
+    )
+    leaders = parts.client.fenced(parts.leadership.is_leading)
+    executor = Executor(leaders, parts.state, EventRecorder(leaders))
+    count = parts.metrics.count_pass
+    return Loop(parts.store, parts.queue, executor, settings, now=parts.client.clock.now, count=count)
 
 
 async def run_operator(config: OperatorConfig) -> None:
     """Runs until SIGTERM or SIGINT, or until one of its parts stops; Kubernetes then restarts it.
 
     Raises:
-        KubeError: the API server does not answer at startup.
-        LostLease: another operator is the leader, or may be.
+        KubeError: the API server refuses a request of the startup.
         BadFolder: the --report-tls folder has no usable certificate.
+        WentBack: etcd was restored from a backup.
         WrongDefinition: the CRD is missing, or older than this operator.
     """
-    async with connect(config.kubeconfig) as client:
-        await check_definition(client)
-        certificates = await _find_certificates(config, client)
-        context = build_ssl_context(certificates)
-        parts = _build_parts(config, client, certificates.ca.certificate)
-        state = parts.state
-        writer = ReportWriter(client, lookup=state.find_facts, record_job=state.record_job)
-        handler = ReportHandler(reviews=TokenReviews(client, time.monotonic), writer=writer, lookup=state.find_facts)
-        renew = partial(_renew, config, client, certificates, partial(present, context))
-        try:
-            async with (
-                serve_reports(config.report_listen, context, handler, parts.metrics.count_report),
-                serve_probes(config.probe_listen, lambda: state.are_synced, parts.metrics.render),
-            ):
-                await _run_parts(config, parts, renew)
-        finally:
-            await writer.close()  # after the endpoint: the reports it accepted still get written
-
-
-async def _run_parts(config: OperatorConfig, parts: Parts, renew: Callable[[], Awaitable[None]]) -> None:
-    """Runs all parts. Releases the Lease once nothing in this operator plans any more."""
     stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run_together(_run(config, on_signal=stop.set), stop.wait())
+
+
+async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None:
+    async with connect(config.kubeconfig) as client:
+        parts = _build_parts(config, client)
+        state = parts.state
+        async with serve_probes(config.probe_listen, lambda: state.are_synced, parts.metrics.render):
+            await _wait_answer(partial(check_definition, client))
+            certificates = await _wait_answer(partial(_find_certificates, config, client))
+            context = build_ssl_context(certificates)
+            loop = _build_loop(config, parts, certificates.ca.certificate)
+            writer = ReportWriter(client, lookup=state.find_facts, record_job=state.record_job)
+            reviews = TokenReviews(client, time.monotonic)
+            handler = ReportHandler(reviews=reviews, writer=writer, lookup=state.find_facts)
+            renew = partial(_renew, config, client, certificates, partial(present, context))
+            watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal)
+            try:
+                async with serve_reports(config.report_listen, context, handler, parts.metrics.count_report):
+                    await _run_parts(config, parts, loop, renew(), watch())
+            finally:
+                await writer.close()  # after the endpoint: the reports it accepted still get written
+
+
+async def _wait_answer(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Asks until the API server answers: an outage at startup costs no restart, after which Kubernetes would wait."""
+    while True:
+        try:
+            return await ask()
+        except RetryAfter as error:
+            log.warning("startup: %s; retrying in %.0f s", error, START_AGAIN_SECONDS)
+        await asyncio.sleep(START_AGAIN_SECONDS)
+
+
+async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: Awaitable[None]) -> None:
+    """Runs all parts. Releases the Lease once nothing in this operator plans any more."""
     try:
         await run_together(
             *(informer.run() for informer in parts.state.informers),
             run_sweep(parts.client, parts.store, config.watch_namespaces),
-            renew(),
-            _lead(config, parts),
-            stop.wait(),
-            watch_jobs(parts.state.on_job, config.watch_namespaces, on_signal=stop.set),
+            _lead(config, parts, loop),
+            *others,
         )
     finally:
         await parts.leadership.release()
 
 
-async def _lead(config: OperatorConfig, parts: Parts) -> None:
-    """Plans while it leads, starting with the keys already in the queue. Raises LostLease."""
+async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
+    """Plans whenever it leads, starting with the keys already in the queue."""
     for informer in parts.state.informers:
         await informer.wait_synced()  # before that, a pod missing from the cache would count as lost
     log.info("caches are synced")
-    await parts.leadership.acquire()
-    parts.store.begin_lead(at=parts.client.clock.now())
-    await run_together(parts.leadership.keep(), parts.loop.run(config.concurrency))
+    await run_together(parts.leadership.run(), _plan(config, parts, loop))
+
+
+async def _plan(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
+    """Without the lead the caches stay current and keys accumulate, as in a replica that has never led."""
+    while True:
+        await parts.leadership.wait_lead()
+        parts.store.begin_lead(at=parts.client.clock.now())
+        await run_together(loop.run(config.concurrency), parts.leadership.wait_loss())

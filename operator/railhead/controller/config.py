@@ -19,6 +19,7 @@ class OperatorConfig:
         probe_listen: host:port of /healthz and /readyz.
         concurrency: concurrent passes.
         lease_seconds: how long one Lease renewal is valid; None = no leader election, this operator is the only one.
+        pod_uid: uid of the pod whose only operator this is; "" = unknown.
         job_network_policies: create a NetworkPolicy for each job.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
     """
@@ -31,6 +32,7 @@ class OperatorConfig:
     probe_listen: str
     concurrency: int = 8
     lease_seconds: int | None = None
+    pod_uid: str = ""
     job_network_policies: bool = False
     report_tls: Path | None = None
 

@@ -47,6 +47,9 @@ class Loop:
             key = await self.queue.get()
             try:
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
+            except asyncio.CancelledError:
+                self.queue.add(key)  # its pass may be incomplete, and the loop may run again
+                raise
             finally:
                 self.queue.done(key)
 

@@ -77,7 +77,8 @@ def _gone_by(metadata: Object) -> datetime | None:
 def owner_uid(obj: Object) -> str:
     """The uid of the TrainJob that controls the object, or ""."""
     for owner in (obj.get("metadata") or {}).get("ownerReferences") or []:
-        if owner.get("controller") and owner.get("kind") == names.KIND:
+        group = str(owner.get("apiVersion") or "").partition("/")[0]  # Kubeflow has a TrainJob, too
+        if owner.get("controller") and (group, owner.get("kind")) == (names.GROUP, names.KIND):
             return str(owner.get("uid") or "")
     return ""
 

@@ -49,6 +49,15 @@ class Store:
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
+        self._newest = 0
+
+    @property
+    def newest_version(self) -> int:
+        """The newest resourceVersion that is known of any job, or of a list of them."""
+        return self._newest
+
+    def note_version(self, version: int) -> None:
+        self._newest = max(self._newest, version)
 
     def job(self, key: JobKey) -> JobRecord | None:
         return self._jobs.get(key)
@@ -68,6 +77,7 @@ class Store:
         metadata = raw.get("metadata") or {}
         key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
         uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
+        self.note_version(version_of(raw))
         old = self._jobs.get(key)
         if old is not None and version_of(raw) <= old.version:
             return None
@@ -110,8 +120,11 @@ class Store:
             self._announced[uid] = AnnouncedCommit(index, at)
 
     def begin_lead(self, *, at: datetime) -> None:
-        """This process plans from now on. The previous leader announced what is committed by now."""
+        """This process plans from now on. Another may have led before: it announced what is committed by now, and
+        what this process noted about children is out of date."""
         self._led_since = at
+        self._rejections.clear()
+        self._pod_events.clear()
         for record in self._jobs.values():
             self._announced[record.uid] = _newest(record.status)
 

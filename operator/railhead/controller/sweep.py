@@ -1,4 +1,8 @@
-"""Finds the TrainJobs whose deletion kopf missed: after a 410 it lists again, but does not compare the lists."""
+"""Finds what the watches cannot tell: TrainJobs whose deletion kopf missed, and an etcd that was restored.
+
+After a 410 kopf lists again, but does not compare the lists. After a restore of etcd without a revision bump every
+new version is smaller than those in the caches, which ignore it.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +20,13 @@ log = logging.getLogger(__name__)
 PERIOD_SECONDS = 300.0
 
 
+class WentBack(Exception):
+    """The API server's data is older than what was seen of it. The operator exits, and Kubernetes restarts it."""
+
+
 async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> list[JobKey]:
-    """Forgets the jobs that no longer exist; returns their keys."""
+    """Forgets the jobs that no longer exist; returns their keys. Raises WentBack."""
+    known = store.newest_version
     before = {key: record for key in store.all_keys() if (record := store.job(key))}
     existing: set[str] = set()
     versions: list[int] = []
@@ -25,6 +34,12 @@ async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ..
         page = await client.list(TRAIN_JOB, namespace=namespace, metadata_only=True)
         versions.append(version_of(page))
         existing.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
+    if min(versions) < known:  # a list is never older than anything seen before it was requested
+        raise WentBack(
+            f"the API server is at version {min(versions)}, but was at {known}: etcd was restored from a backup. "
+            "The operator exits to begin with empty caches"
+        )
+    store.note_version(max(versions))
     lost = [key for key, record in before.items() if record.uid not in existing]
     for key in lost:
         store.drop_job(key, before[key].uid, version=max(versions))
@@ -32,7 +47,7 @@ async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ..
 
 
 async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> None:
-    """Sweeps every few minutes, until cancelled."""
+    """Sweeps every few minutes, until cancelled. Raises WentBack."""
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
         try:

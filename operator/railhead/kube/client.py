@@ -213,7 +213,7 @@ class KubeClient:
         accept: str = "application/json",
     ) -> Object:
         if method != "GET" and not self._may_write():
-            raise RetryAfter(0, "NotLeading", "this operator is no longer the leader")
+            raise RetryAfter(0, "NotLeading", "this operator is not the leader")
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
         request = (verb, kind.plural)
         response = await self._send(

@@ -200,6 +200,9 @@ def is_operator_ready(probe_port: int) -> bool:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{probe_port}/readyz", timeout=2):
             return True
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the socket
+        return False
     except (urllib.error.URLError, OSError):
         return False
 

@@ -8,6 +8,7 @@ from railhead.api import names
 from tests.unit.builders import SPEC, UID
 
 Object = dict[str, Any]
+JOB_OWNER = {"apiVersion": names.API_VERSION, "kind": names.KIND, "uid": UID, "controller": True}
 
 
 def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generation: int = 1, **changes: Any) -> Object:
@@ -19,7 +20,7 @@ def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generati
 
 def make_pod(name: str = "head", *, owner: str | None = UID, status: Object | None = None, **metadata: Any) -> Object:
     """A pod of the job with this uid, or of nobody."""
-    owners = [{"kind": names.KIND, "uid": owner, "controller": True}] if owner else []
+    owners = [{**JOB_OWNER, "uid": owner}] if owner else []
     labels = {names.LABEL_ROLE: names.HEAD, names.LABEL_ATTEMPT: "1"}
     whole = {"namespace": "default", "name": name, "uid": f"uid-{name}", "labels": labels, "ownerReferences": owners}
     return {"metadata": {**whole, **metadata}, "spec": {"nodeName": "node-1"}, "status": status or {}}

@@ -18,6 +18,7 @@ from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.model.faults import Fault
 from tests.unit.builders import UID, make_observed, make_spec
+from tests.unit.controller.raws import JOB_OWNER
 
 KEY = JobKey("team", "digits")
 COPY = names.source_name("digits", UID)
@@ -31,7 +32,7 @@ def make_config_map(name: str, **body: Any) -> Object:
 
 SOURCE = make_config_map("code", **CONTENT)
 STRANGERS = make_config_map(COPY)
-OWN = make_config_map(COPY, metadata={"ownerReferences": [{"kind": names.KIND, "uid": UID, "controller": True}]})
+OWN = make_config_map(COPY, metadata={"ownerReferences": [JOB_OWNER]})
 MAY_NOT = Denied(403, "Forbidden", "may not get configmaps")
 Script = dict[tuple[str, str], list[Fault | None]]
 

@@ -19,6 +19,7 @@ from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.builders import UID, make_observed
+from tests.unit.controller.raws import JOB_OWNER
 
 KEY = JobKey("default", "digits")
 WRITE = StatusWrite(
@@ -74,8 +75,7 @@ def make_old(uid: str = "uid-old", **spec: Any) -> Object:
 
 
 def make_child(kind: Any, name: str, **body: Any) -> Create:
-    owner = {"kind": names.KIND, "uid": UID, "controller": True}
-    metadata = {"namespace": "default", "name": name, "ownerReferences": [owner]}
+    metadata = {"namespace": "default", "name": name, "ownerReferences": [JOB_OWNER]}
     return Create(kind, {"kind": kind, "metadata": metadata, "spec": {}, **body})
 
 

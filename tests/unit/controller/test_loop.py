@@ -202,6 +202,7 @@ async def test_a_pass_that_does_not_end_is_given_up(stage: Stage, monkeypatch: p
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert executor.ended == []
+    assert stage.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
 async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_made(

@@ -15,7 +15,7 @@ from railhead.contract.outcome import Outcome
 from railhead.controller.observe import observe_pod, owner_uid, slim_pod
 from railhead.planning.pod_view import Disruption, PodView, Problem
 from tests.unit.builders import UID
-from tests.unit.controller.raws import Object, make_container, make_pod
+from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
 
 
 def observe_status(**status: Any) -> PodView:
@@ -177,9 +177,6 @@ def test_a_container_that_only_takes_its_time_is_no_problem(reason: str | None) 
     assert observe_status(containerStatuses=[make_container(waiting={"reason": reason})]).problem is None
 
 
-JOB_OWNER = {"kind": names.KIND, "uid": UID, "controller": True}
-
-
 @pytest.mark.parametrize(
     ("owners", "uid"),
     [
@@ -187,6 +184,8 @@ JOB_OWNER = {"kind": names.KIND, "uid": UID, "controller": True}
         ([{"kind": "Node", "uid": "n", "controller": False}, JOB_OWNER], UID),
         ([{**JOB_OWNER, "controller": False}], ""),
         ([{**JOB_OWNER, "kind": "ReplicaSet"}], ""),
+        ([{**JOB_OWNER, "apiVersion": f"{names.GROUP}/v2"}], UID),
+        ([{**JOB_OWNER, "apiVersion": "trainer.kubeflow.org/v1alpha1"}], ""),
         ([], ""),
         (None, ""),
     ],

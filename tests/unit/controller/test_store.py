@@ -13,10 +13,12 @@ from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.store import Store
 from railhead.planning.observed import AnnouncedCommit
+from railhead.planning.pod_view import Problem
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
 from tests.unit.controller.raws import Object, make_job, make_pod
 
 KEY = JobKey("default", "digits")
+PROBLEM = Problem("QuotaExceeded", "exceeded quota")
 BAD_SPEC = {**SPEC, "scaling": {"numWorkers": 0}}
 
 
@@ -57,6 +59,23 @@ def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this
     store.drop_job(KEY, UID, version=9)
     store.note_announced(UID, 7, at=NOW)
     assert announced() is None
+
+
+def test_what_was_noted_of_children_in_an_earlier_lead_is_forgotten() -> None:
+    store = Store()
+    store.put_job(make_job(1))
+    pod = make_pod()
+    store.change_pod(None, pod)
+    store.note_rejection(UID, PROBLEM, at=NOW)
+    store.note_pod_events(store.pods(UID)[0], PROBLEM, at=NOW)
+    before = store.observe(KEY, now=NOW, settings=SETTINGS)
+    store.begin_lead(at=NOW)
+    after = store.observe(KEY, now=NOW, settings=SETTINGS)
+    assert before is not None
+    assert after is not None
+    assert (before.rejection is not None, after.rejection) == (True, None)
+    assert before.pods != after.pods == store.pods(UID)
+    assert (before.led_since, after.led_since) == (None, NOW)
 
 
 def test_a_record_holds_what_the_planner_asks_for() -> None:

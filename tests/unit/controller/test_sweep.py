@@ -6,7 +6,7 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
-from railhead.controller.sweep import sweep_once
+from railhead.controller.sweep import WentBack, sweep_once
 from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import RetryAfter
 from tests.model.client import make_client
@@ -97,3 +97,27 @@ async def test_without_an_answer_nothing_is_forgotten() -> None:
     with pytest.raises(RetryAfter):
         await sweep_once(client, store, ())
     assert names_of(store) == ["gone", "here"]
+
+
+async def test_an_etcd_that_was_restored_is_noticed_by_a_version_that_was_seen_of_a_job() -> None:
+    client = make_client(HERE)
+    store = make_store(make_job(client.api.version + 1, name="here", uid="u1"))
+    with pytest.raises(WentBack, match="etcd was restored from a backup"):
+        await sweep_once(client, store, ())
+
+
+async def test_an_etcd_that_was_restored_is_noticed_by_the_version_of_the_last_list() -> None:
+    client = make_client(HERE)
+    store = make_store(HERE)
+    assert await sweep_once(client, store, ("a", "default")) == []
+    assert await sweep_once(client, store, ("a", "default")) == []
+    client.api.version -= 1
+    with pytest.raises(WentBack):
+        await sweep_once(client, store, ("a", "default"))
+
+
+async def test_what_is_learnt_while_the_list_is_on_its_way_is_no_restore() -> None:
+    client = make_client(HERE)
+    store = make_store(HERE)
+    client.taken = lambda request: store.put_job(make_job(client.api.version + 1, name="new", uid="u3"))
+    assert await sweep_once(client, store, ()) == []

@@ -1,8 +1,9 @@
 """Decides what to do about the Lease as last observed. Pure: times are readings of a monotonic clock, in seconds.
 
-Never compares the clocks of two machines. A candidate takes a Lease only after observing it
-unchanged for its whole leaseDurationSeconds; by then a leader that has not renewed it for two
-thirds of that time has stopped planning. The remaining third covers requests in flight.
+Never compares the clocks of two machines. A candidate takes the Lease of a living holder only
+after observing it unchanged for its whole leaseDurationSeconds; by then a leader that has not
+renewed it for two thirds of that time has stopped planning. The remaining third covers requests
+in flight.
 """
 
 from __future__ import annotations
@@ -28,8 +29,22 @@ class Timing:
 
     @property
     def period_seconds(self) -> float:
-        """Between two reads or renewals of the Lease; also the timeout of one request."""
+        """Between the beginnings of two reads or renewals of the Lease."""
         return self.lease_seconds * 2 / 15
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One process that may hold the Lease.
+
+    Attributes:
+        identity: its name in the Lease, unique per process.
+        predecessors: how the identities of dead processes begin: those of earlier starts of its container; "" = none
+            is known to be dead.
+    """
+
+    identity: str
+    predecessors: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +70,7 @@ class Choice(Enum):
     """What a candidate does next."""
 
     MAKE = "there is no Lease"
-    TAKE = "it is free, has expired, or is the candidate's own"
+    TAKE = "it is free, has expired, or is the candidate's own or its predecessor's"
     WAIT = "somebody holds it"
 
 
@@ -72,10 +87,10 @@ def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sightin
     )
 
 
-def decide_lease(me: str, seen: Sighting | None, *, now: float, timing: Timing) -> Choice:
+def decide_lease(me: Candidate, seen: Sighting | None, *, now: float, timing: Timing) -> Choice:
     """What the candidate `me` does. A holder with a shorter lease than ours gets our duration."""
     if seen is None:
         return Choice.MAKE
-    if seen.holder in ("", me):
+    if seen.holder in ("", me.identity) or (me.predecessors and seen.holder.startswith(me.predecessors)):
         return Choice.TAKE
     return Choice.TAKE if now - seen.since > max(seen.seconds, timing.lease_seconds) else Choice.WAIT

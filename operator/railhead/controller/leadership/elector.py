@@ -1,4 +1,4 @@
-"""Holds the Lease, or waits for it: the requests and the clock around `decide_lease`.
+"""Takes the Lease, renews it, or waits for it: the requests and the clock around `decide_lease`.
 
 kopf has no leader election, and the elector of the kubernetes package compares clocks of
 different machines and does not release the Lease.
@@ -7,35 +7,36 @@ different machines and does not release the Lease.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from railhead.controller.leadership.decision import Choice, Sighting, Timing, decide_lease, read_lease
+from railhead.controller.leadership.decision import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
-from railhead.kube.errors import Gone, KubeError
+from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
 from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 LEASE_NAME = "railhead-operator"
 NEVER = float("-inf")
-
-
-class LostLease(Exception):
-    """This operator is no longer the leader; the message says why. It exits, and Kubernetes restarts it."""
+RELEASE_SECONDS = 3.0  # with the last passes and reports, less than a pod's 10 s to terminate
+TEST_FAILED = 422
+Answer = TypeVar("Answer")
 
 
 class Leadership(Protocol):
-    """Whether this operator may plan."""
+    """Whether this operator may plan. It may lose the lead at any time, and get it back."""
 
     def is_leading(self) -> bool: ...
-    async def acquire(self) -> None: ...
-    async def keep(self) -> None: ...
+    async def run(self) -> None: ...
+    async def wait_lead(self) -> None: ...
+    async def wait_loss(self) -> None: ...
     async def release(self) -> None: ...
 
 
@@ -45,104 +46,141 @@ class Alone:
     def is_leading(self) -> bool:
         return True
 
-    async def acquire(self) -> None:
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def wait_lead(self) -> None:
         return None
 
-    async def keep(self) -> None:
+    async def wait_loss(self) -> None:
         await asyncio.Event().wait()
 
     async def release(self) -> None:
         return None
 
 
-def make_identity() -> str:
-    """The pod's name for readers, and a uuid that makes it unique per process."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
+def make_candidate(pod_uid: str) -> Candidate:
+    """The host's name for readers, the pod's uid if it is known, and a uuid that makes it unique per process."""
+    host = socket.gethostname()
+    pod = f"{host}_{pod_uid}_" if pod_uid else ""
+    return Candidate(f"{pod or f'{host}_'}{uuid.uuid4()}", predecessors=pod)
 
 
 class Elector:
-    """One candidate for the Lease of one namespace."""
+    """One candidate for the Lease of one namespace.
+
+    Renewals overlap: one begins each period and none waits for another, so that neither a slow API server nor one
+    lost request ends a lead. Each tests only that this candidate still holds the Lease.
+    """
 
     def __init__(
         self,
         client: KubeClient,
         *,
         namespace: str,
-        identity: str,
+        candidate: Candidate,
         timing: Timing,
         monotonic: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._me = identity
+        self._me = candidate
         self._timing = timing
         self._monotonic = monotonic
-        self._sleep = sleep
         self._seen: Sighting | None = None
-        self._is_sure = False
+        self._is_holder = False  # as far as known; the lead may have expired all the same
         self._lead_until = NEVER
+        self._has_led = False
+        self._turn = asyncio.Event()  # set when a lead begins, or ends before it expires
 
     def is_leading(self) -> bool:
         """Whether this process may plan right now; False after a pause longer than the lease allows."""
         return self._monotonic() < self._lead_until
 
-    async def acquire(self) -> None:
-        """Returns once this operator holds the Lease."""
-        logged = ""
-        while True:
-            await self.step()
-            if self.is_leading():
-                log.info("leading as %s", self._me)
-                return
-            if self._seen is not None and self._seen.holder != logged:
-                logged = self._seen.holder
-                log.info("waiting for the Lease; the leader is %s", logged or "nobody")
-            await self._sleep(self._timing.period_seconds)
+    async def run(self) -> None:
+        """Takes the Lease, renews it, and takes it again after a loss, until cancelled."""
+        async with asyncio.TaskGroup() as steps:
+            while True:
+                steps.create_task(self.step())
+                await asyncio.sleep(self._timing.period_seconds)
 
-    async def keep(self) -> None:
-        """Renews until it cannot. Raises LostLease."""
-        while True:
-            await self._sleep(self._timing.period_seconds)
-            if not self.is_leading():
-                raise LostLease("the Lease was not renewed in time; this operator exits and must be restarted")
-            await self.step()
+    async def wait_lead(self) -> None:
+        """Returns while this operator leads."""
+        while not self.is_leading():
+            self._turn.clear()
+            await self._turn.wait()
+
+    async def wait_loss(self) -> None:
+        """Returns when this operator does not lead, or did not for a moment since the call."""
+        self._turn.clear()
+        while self.is_leading() and not self._turn.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._lead_until - self._monotonic()):
+                    await self._turn.wait()
+        log.warning("stopped leading: the Lease was not renewed in time, or another operator holds it")
 
     async def release(self) -> None:
-        """Releases the Lease, so that the next leader need not wait for it to expire."""
-        if not self.is_leading() or not self._is_sure:
+        """Releases the Lease, so that the next leader need not wait for it to expire. The last call."""
+        if not self._is_holder:
             return
-        self._lead_until = NEVER
+        self._resign()
         try:
-            async with asyncio.timeout(self._timing.period_seconds):
-                await self._write("")
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._patch_as_holder({"op": "remove", "path": "/spec/holderIdentity"})
         except (KubeError, TimeoutError) as error:
-            log.warning("the Lease was not released: %s", error or "request timed out")
+            log.warning("the Lease was not released: %s", str(error) or "request timed out")
 
     async def step(self) -> None:
-        """One read or renewal. After a failed request, reads the Lease again before the next write."""
+        """One renewal, or one read and what follows from it."""
         try:
-            async with asyncio.timeout(self._timing.period_seconds):
-                await self._request()
+            await (self._renew() if self._is_holder else self._apply())
         except (KubeError, TimeoutError) as error:
-            self._is_sure = False
             log.warning("Lease %s/%s: %s", self._namespace, LEASE_NAME, str(error) or "request timed out")
-            if isinstance(error, Gone):  # deleted, and another candidate may have created it again already
-                self._lead_until = NEVER
 
-    async def _request(self) -> None:
+    async def _renew(self) -> None:
         began = self._monotonic()
-        if not self._is_sure:
-            self._seen = await self._read()
-        choice = decide_lease(self._me, self._seen, now=self._monotonic(), timing=self._timing)
+        try:
+            await self._within_lead(
+                self._patch_as_holder({"op": "add", "path": "/spec/renewTime", "value": _format_now()})
+            )
+        except (Gone, Denied) as error:
+            if isinstance(error, Gone) or error.status == TEST_FAILED:  # it is another's, or may be
+                self._resign()
+            raise
+        if self._is_holder:  # else a later renewal has already failed
+            self._lead(began)
+
+    async def _apply(self) -> None:
+        before = self._seen.holder if self._seen else None
+        seen = self._seen = await self._within_lead(self._read())
+        me = Candidate(self._me.identity) if self._has_led else self._me
+        choice = decide_lease(me, seen, now=self._monotonic(), timing=self._timing)
         if choice is Choice.WAIT:
-            self._lead_until = NEVER
+            if seen is not None and seen.holder != before:
+                log.info("waiting for the Lease; the leader is %s", seen.holder)
             return
-        self._is_sure = False  # until the response arrives
-        answer = await (self._make() if choice is Choice.MAKE else self._write(self._me))
-        self._seen = read_lease(answer, None, now=began)
-        self._is_sure = True
-        self._lead_until = began + self._timing.lead_seconds
+        began = self._monotonic()
+        await self._within_lead(self._take(seen) if seen else self._make())
+        self._is_holder = True
+        self._lead(began)
+
+    def _lead(self, began: float) -> None:
+        """The Lease was renewed or taken by a request that began then."""
+        if not self.is_leading():
+            log.info("leading as %s", self._me.identity)
+            self._turn.set()
+        self._has_led = True
+        self._lead_until = max(self._lead_until, began + self._timing.lead_seconds)
+
+    def _resign(self) -> None:
+        self._is_holder = False
+        self._lead_until = NEVER
+        self._turn.set()
+
+    async def _within_lead(self, request: Awaitable[Answer]) -> Answer:
+        """An answer that takes longer than a lead renews none."""
+        async with asyncio.timeout(self._timing.lead_seconds):
+            return await request
 
     async def _read(self) -> Sighting | None:
         try:
@@ -153,21 +191,31 @@ class Elector:
 
     async def _make(self) -> Object:
         metadata = {"name": LEASE_NAME, "namespace": self._namespace, "labels": {"app.kubernetes.io/name": "railhead"}}
-        body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": self._spec(self._me)}
+        body = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": self._spec(None)}
         return await self._client.create(LEASE, body, namespace=self._namespace)
 
-    async def _write(self, holder: str) -> Object:
+    async def _take(self, seen: Sighting) -> Object:
         """Compare-and-set: the Lease must still have the observed resourceVersion."""
-        assert self._seen is not None
-        body = {"metadata": {"resourceVersion": self._seen.version}, "spec": self._spec(holder)}
+        body = {"metadata": {"resourceVersion": seen.version}, "spec": self._spec(seen)}
         return await self._client.patch(LEASE, LEASE_NAME, body, type_="merge", namespace=self._namespace)
 
-    def _spec(self, holder: str) -> Object:
+    async def _patch_as_holder(self, operation: Object) -> Object:
+        """Compare-and-set: the Lease must still name this process. Another version of it does no harm."""
+        body = [{"op": "test", "path": "/spec/holderIdentity", "value": self._me.identity}, operation]
+        return await self._client.patch(LEASE, LEASE_NAME, body, type_="json", namespace=self._namespace)
+
+    def _spec(self, seen: Sighting | None) -> Object:
         """The times are informational; no decision uses them."""
-        now = format_micro_time(datetime.now(UTC))
-        spec: Object = {"holderIdentity": holder or None, "renewTime": now}
-        if holder and (self._seen is None or self._seen.holder != holder):
-            spec["leaseDurationSeconds"] = self._timing.lease_seconds
-            spec["acquireTime"] = now
-            spec["leaseTransitions"] = self._seen.transitions + 1 if self._seen else 0
-        return spec
+        now = _format_now()
+        is_again = seen is not None and seen.holder == self._me.identity
+        return {
+            "holderIdentity": self._me.identity,
+            "leaseDurationSeconds": self._timing.lease_seconds,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": seen.transitions + (not is_again) if seen else 0,
+        }
+
+
+def _format_now() -> str:
+    return format_micro_time(datetime.now(UTC))

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from railhead.controller.leadership.decision import Choice, Sighting, Timing, decide_lease, read_lease
+from railhead.controller.leadership.decision import Candidate, Choice, Sighting, Timing, decide_lease, read_lease
 
-ME, OTHER = "a_1", "b_2"
+ME, OTHER = "a_u_1", "b_2"
+CANDIDATE = Candidate(ME, predecessors="a_u_")
 TIMING = Timing(15)
 
 
@@ -24,6 +25,8 @@ def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int =
         (None, 100.0, Choice.MAKE),
         (Sighting("", 15, "7", since=100.0), 100.0, Choice.TAKE),
         (Sighting(ME, 15, "7", since=100.0), 100.0, Choice.TAKE),
+        (Sighting("a_u_0", 15, "7", since=100.0), 100.0, Choice.TAKE),
+        (Sighting("a_v_0", 15, "7", since=100.0), 100.0, Choice.WAIT),
         (Sighting(OTHER, 15, "7", since=100.0), 100.0, Choice.WAIT),
         (Sighting(OTHER, 15, "7", since=100.0), 115.0, Choice.WAIT),
         (Sighting(OTHER, 15, "7", since=100.0), 115.1, Choice.TAKE),
@@ -31,10 +34,10 @@ def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int =
         (Sighting(OTHER, 0, "7", since=100.0), 101.0, Choice.WAIT),
     ],
 )
-def test_a_candidate_takes_only_what_is_free_or_was_left_alone(
+def test_a_candidate_takes_only_what_is_free_was_left_alone_or_is_a_dead_ones(
     seen: Sighting | None, now: float, choice: Choice
 ) -> None:
-    assert decide_lease(ME, seen, now=now, timing=TIMING) is choice
+    assert decide_lease(CANDIDATE, seen, now=now, timing=TIMING) is choice
 
 
 def test_the_time_runs_from_the_first_sight_of_a_version() -> None:
@@ -44,9 +47,14 @@ def test_the_time_runs_from_the_first_sight_of_a_version() -> None:
     assert read_lease(make_lease(version="8"), first, now=110.0).since == 110.0
 
 
+def test_without_known_predecessors_nobody_is_dead() -> None:
+    seen = read_lease(make_lease("a_u_0"), None, now=100.0)
+    assert decide_lease(Candidate(ME), seen, now=100.0, timing=TIMING) is Choice.WAIT
+
+
 def test_a_lease_without_a_holder_is_free() -> None:
     seen = read_lease(make_lease(None), None, now=100.0)
-    assert decide_lease(ME, seen, now=100.0, timing=TIMING) is Choice.TAKE
+    assert decide_lease(CANDIDATE, seen, now=100.0, timing=TIMING) is Choice.TAKE
 
 
 @pytest.mark.parametrize("seconds", [3, 15, 60])

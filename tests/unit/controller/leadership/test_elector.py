@@ -1,177 +1,321 @@
-"""Electors on one Lease of the model's API server, with a clock that only the test moves."""
+"""Electors on one Lease of the model's API server, in virtual time."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railhead.controller.leadership.decision import Timing
-from railhead.controller.leadership.elector import LEASE_NAME, Elector, LostLease
+from railhead.controller.leadership.elector import Alone, Elector, make_candidate
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import KubeError
+from railhead.kube.errors import KubeError, RetryAfter
 from railhead.kube.kinds import LEASE
-from tests.model.api_server import Object
-from tests.model.client import make_client
-from tests.model.faults import LOST_ANSWER, NEVER_SENT, Fault
+from tests.model.faults import LOST_ANSWER, NEVER_SENT
+from tests.unit.controller.leadership.stage import NEVER, PLACE, TIMING, Stage
+from tests.unit.controller.leadership.virtual_time import play
 from tests.unit.kube.no_transport import NoTransport
 
-PLACE = (LEASE.plural, "railhead-system", LEASE_NAME)
+PERIOD = TIMING.period_seconds
+Scene = Callable[[Stage], Awaitable[None]]
 
 
-class Stage:
-    """Candidates on one API server; a sleep of theirs moves the clock."""
+def run(scene: Scene) -> None:
+    async def on_stage() -> None:
+        stage = Stage()
+        await scene(stage)
+        await stage.end()
 
-    def __init__(self) -> None:
-        self.client = make_client()
-        self.api = self.client.api
-        self.now = 1000.0
-
-    def fail(self, *faults: Fault | None) -> None:
-        """What becomes of the next requests."""
-        left = list(faults)
-        self.client.faults.choose = lambda call: left.pop(0) if left else None
-
-    @property
-    def lease(self) -> Object:
-        spec: Object = self.api.objects[PLACE]["spec"]
-        return spec
-
-    @property
-    def holder(self) -> str | None:
-        return self.lease.get("holderIdentity") if PLACE in self.api.objects else None
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        await asyncio.sleep(0)
-
-    def candidate(self, name: str) -> Elector:
-        return Elector(
-            self.client,
-            namespace="railhead-system",
-            identity=name,
-            timing=Timing(15),
-            monotonic=lambda: self.now,
-            sleep=self.sleep,
-        )
+    play(on_stage())
 
 
-async def test_the_first_leads_and_the_second_waits() -> None:
-    stage = Stage()
-    first, second = stage.candidate("first"), stage.candidate("second")
-    await first.acquire()
-    await second.step()
-    assert (first.is_leading(), second.is_leading(), stage.holder) == (True, False, "first")
+async def lead(stage: Stage, elector: Elector) -> None:
+    stage.start(elector)
+    await elector.wait_lead()
 
 
-async def test_a_lease_that_was_given_back_is_taken_at_the_next_look() -> None:
-    stage = Stage()
-    first, second = stage.candidate("first"), stage.candidate("second")
-    await first.acquire()
-    await second.step()
-    await first.release()
-    assert not first.is_leading()
-    await second.step()
-    assert (second.is_leading(), stage.holder) == (True, "second")
-    assert stage.lease["leaseTransitions"] == 1
+def test_the_first_leads_and_the_second_waits() -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.candidate("first"), stage.candidate("second")
+        await lead(stage, first)
+        stage.start(second)
+        await asyncio.sleep(60)
+        assert (first.is_leading(), second.is_leading(), stage.holder) == (True, False, "first")
+
+    run(scene)
 
 
-async def test_the_lease_of_one_that_died_is_taken_after_its_time() -> None:
-    stage = Stage()
-    first, second = stage.candidate("first"), stage.candidate("second")
-    await first.acquire()
-    began = stage.now
-    await second.acquire()
-    assert 15 < stage.now - began <= 15 + 2 * Timing(15).period_seconds
-    assert not first.is_leading()
+def test_a_lease_that_was_given_back_is_taken_within_a_period() -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.candidate("first"), stage.candidate("second")
+        await lead(stage, first)
+        stage.start(second)
+        await asyncio.sleep(5)
+        await stage.kill(first)
+        await first.release()
+        assert not first.is_leading()
+        began = stage.now
+        await second.wait_lead()
+        assert (stage.holder, stage.lease["leaseTransitions"]) == ("second", 1)
+        assert stage.now - began <= PERIOD
+
+    run(scene)
 
 
-async def test_a_leader_without_answers_stops_before_its_lease_can_be_taken() -> None:
-    stage = Stage()
-    leader = stage.candidate("first")
-    await leader.acquire()
-    began = stage.now
-    stage.fail(*[NEVER_SENT] * 100)
-    with pytest.raises(LostLease, match="not renewed in time"):
-        await leader.keep()
-    assert stage.now - began < 15
+def test_a_renewal_on_its_way_does_not_keep_a_lease_from_being_given_back() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        stage.slow_down(1, 1)
+        await asyncio.sleep(PERIOD + 0.5)
+        await stage.kill(leader)
+        await leader.release()
+        await asyncio.sleep(10)
+        assert stage.holder is None
+
+    run(scene)
 
 
-async def test_a_leader_outlives_a_lost_answer() -> None:
-    stage = Stage()
-    leader = stage.candidate("first")
-    await leader.acquire()
-    stage.fail(LOST_ANSWER)
-    for _ in range(10):
-        await stage.sleep(2)
+def test_the_lease_of_one_that_died_is_taken_after_its_time() -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.candidate("first"), stage.candidate("second")
+        await lead(stage, first)
+        await stage.kill(first)
+        began = stage.now
+        await lead(stage, second)
+        assert 15 < stage.now - began <= 15 + PERIOD
+        assert not first.is_leading()
+
+    run(scene)
+
+
+@pytest.mark.parametrize(("there", "back"), [(2.1, 0), (0, 2.1), (5, 0), (0, 5), (2.5, 2.5), (4, 3.5)])
+def test_a_slow_api_server_costs_the_lead_not_for_a_moment(there: float, back: float) -> None:
+    async def scene(stage: Stage) -> None:
+        leader, other = stage.candidate("first"), stage.candidate("other")
+        await lead(stage, leader)
+        stage.slow_down(there, back)
+        stage.start(other)
+        assert await stage.watch(leader, 60) == 60
+        assert not other.is_leading()
+
+    run(scene)
+
+
+@pytest.mark.parametrize("stall", [4.0, 7.0])
+def test_an_api_server_that_works_for_moments_only_costs_the_lead_not_for_a_moment(stall: float) -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        stage.serve_only(lambda at: at % (stall + 0.15) > stall)
+        assert await stage.watch(leader, 8 * (stall + 0.15)) == pytest.approx(8 * (stall + 0.15), abs=0.05)
+
+    run(scene)
+
+
+def test_requests_that_are_never_answered_delay_no_other() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        delays = itertools.cycle([(0.0, 0.0), NEVER, NEVER, NEVER])
+        stage.delay = lambda: next(delays)
+        assert await stage.watch(leader, 60) == 60
+
+    run(scene)
+
+
+def test_a_leader_without_answers_stops_in_time_and_leads_again_when_they_come() -> None:
+    async def scene(stage: Stage) -> None:
+        leader, other = stage.candidate("first"), stage.candidate("other")
+        await lead(stage, leader)
+        down = stage.now + 0.01, stage.now + 20
+        stage.serve_only(lambda at: not down[0] <= at < down[1])
+        stage.start(other)
+        await leader.wait_loss()
+        assert stage.now - down[0] < 15 - PERIOD
+        assert not leader.is_leading()
+        await leader.wait_lead()
+        assert stage.now - down[1] < 0.1
+        assert (stage.holder, stage.lease["leaseTransitions"]) == ("first", 0)
+        assert await stage.watch(leader, 60) == 60
+
+    run(scene)
+
+
+def test_a_lead_that_began_again_meanwhile_counts_as_lost() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await leader.step()
+        loss = asyncio.create_task(leader.wait_loss())
+        await asyncio.sleep(5)
+        assert not loss.done()
+        stage.api.remove(PLACE)
+        await leader.step()  # finds that out
         await leader.step()
         assert leader.is_leading()
+        await asyncio.wait_for(loss, 0.1)
+
+    run(scene)
 
 
-async def test_one_that_was_stopped_for_long_knows_at_once_and_gives_nothing_back() -> None:
-    stage = Stage()
-    paused, other = stage.candidate("paused"), stage.candidate("other")
-    await paused.acquire()
-    await other.step()
-    stage.now += 16
-    await other.step()
-    assert stage.holder == "other"
-    assert not paused.is_leading()
-    with pytest.raises(LostLease):
-        await paused.keep()
-    await paused.release()
-    assert stage.holder == "other"
+def test_a_leader_outlives_lost_answers() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        stage.fail(LOST_ANSWER, NEVER_SENT, LOST_ANSWER)
+        assert await stage.watch(leader, 30) == 30
+
+    run(scene)
 
 
-async def test_a_deleted_lease_ends_its_holder() -> None:
-    stage = Stage()
-    leader = stage.candidate("first")
-    await leader.acquire()
-    stage.api.remove(PLACE)
-    with pytest.raises(LostLease):
-        await leader.keep()
+def test_a_lease_that_was_taken_without_an_answer_is_known_again() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        stage.fail(None, LOST_ANSWER)
+        await lead(stage, leader)
+        assert stage.now <= PERIOD
+        assert (stage.holder, stage.lease["leaseTransitions"]) == ("first", 0)
+
+    run(scene)
 
 
-async def test_a_label_that_somebody_adds_costs_nothing() -> None:
-    stage = Stage()
-    leader = stage.candidate("first")
-    await leader.acquire()
-    stage.api.patch(PLACE, {"metadata": {"labels": {"team": "a"}}})
-    for _ in range(10):
-        await stage.sleep(2)
-        await leader.step()
-        assert leader.is_leading()
+def test_one_that_was_stopped_for_long_knows_at_once_gives_nothing_back_and_waits_for_its_turn() -> None:
+    async def scene(stage: Stage) -> None:
+        paused, other = stage.candidate("paused", pod="pod_"), stage.candidate("other")
+        await lead(stage, paused)
+        await stage.kill(paused)  # stopped: it does nothing until its next step
+        await lead(stage, other)
+        assert not paused.is_leading()
+        stage.start(paused)
+        await asyncio.sleep(30)
+        assert (paused.is_leading(), other.is_leading(), stage.holder) == (False, True, "other")
+        await paused.release()
+        assert stage.holder == "other"
+        await stage.kill(other)
+        await other.release()
+        await paused.wait_lead()
+        assert stage.lease["leaseTransitions"] == 2
+
+    run(scene)
 
 
-@settings(max_examples=300, deadline=None)
+def test_a_deleted_lease_is_lost_and_made_again() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        stage.api.remove(PLACE)
+        await leader.wait_loss()
+        assert not leader.is_leading()
+        await leader.wait_lead()
+        assert stage.holder == "first"
+
+    run(scene)
+
+
+def test_a_label_that_somebody_adds_costs_nothing() -> None:
+    async def scene(stage: Stage) -> None:
+        leader = stage.candidate("first")
+        await lead(stage, leader)
+        stage.api.patch(PLACE, {"metadata": {"labels": {"team": "a"}}})
+        assert await stage.watch(leader, 30) == 30
+
+    run(scene)
+
+
+def test_the_next_process_of_a_pod_takes_over_at_once() -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.candidate("1", pod="host_uid_"), stage.candidate("2", pod="host_uid_")
+        await lead(stage, first)
+        await stage.kill(first)
+        began = stage.now
+        await lead(stage, second)
+        assert stage.now == began
+        assert stage.holder == "host_uid_2"
+
+    run(scene)
+
+
+def test_of_two_processes_that_claim_one_pod_the_later_one_leads() -> None:
+    async def scene(stage: Stage) -> None:
+        first, second = stage.candidate("1", pod="host_uid_"), stage.candidate("2", pod="host_uid_")
+        await lead(stage, first)
+        await lead(stage, second)
+        await asyncio.sleep(PERIOD)
+        assert await stage.watch(second, 60) == 60
+        assert not first.is_leading()
+
+    run(scene)
+
+
+def test_processes_are_told_apart_and_those_of_a_pod_only_by_its_uid() -> None:
+    one, two = make_candidate(""), make_candidate("")
+    assert one.identity != two.identity
+    assert one.predecessors == ""
+    old, new = make_candidate("uid-1"), make_candidate("uid-1")
+    assert old.identity != new.identity
+    assert old.identity.startswith(new.predecessors)
+    assert not make_candidate("uid-11").identity.startswith(new.predecessors)
+    assert not one.identity.startswith(new.predecessors)
+
+
+async def test_without_an_election_the_only_one_leads() -> None:
+    alone = Alone()
+    assert alone.is_leading()
+    await alone.wait_lead()
+    await alone.release()
+    for endless in (alone.run(), alone.wait_loss()):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(endless, 0)
+
+
+SPEEDS = st.sampled_from([(0.0, 0.0)] * 4 + [(1.0, 0.0), (0.0, 4.0), (9.0, 0.0), (0.0, 9.0), (4.0, 4.0), (9.0, 4.0)])
+
+
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["a", "b", "c"]),
-            st.sampled_from(["step", "step", "step", "release"]),
+            st.sampled_from("abc"),
+            st.sampled_from(["nothing", "cut", "heal", "restart", "end"]),
             st.sampled_from([None, None, None, NEVER_SENT, LOST_ANSWER]),
-            st.floats(min_value=0.0, max_value=9.0),
+            SPEEDS,
+            st.sampled_from([0.5, 3.0, 9.0, 17.0]),
         ),
-        max_size=60,
+        max_size=10,
     )
 )
-def test_there_is_never_a_second_leader(doings: list[tuple[str, str, str | None, float]]) -> None:
-    """Any order of looks, renewals, faults and pauses of three candidates."""
+def test_there_is_never_a_second_leader(
+    doings: list[tuple[str, str, str | None, tuple[float, float], float]],
+) -> None:
+    """Three pods that lose the API server and find it again, whose processes die, or end, and start again."""
 
-    async def play() -> None:
-        stage = Stage()
-        candidates = {name: stage.candidate(name) for name in "abc"}
-        for name, doing, fault, seconds in doings:
+    async def scene(stage: Stage) -> None:
+        living = {pod: stage.candidate("0", pod=pod) for pod in "abc"}
+        stage.start(*living.values())
+        for number, (pod, doing, fault, delay, seconds) in enumerate(doings, start=1):
             stage.fail(fault, fault)
-            await getattr(candidates[name], doing)()
-            assert sum(c.is_leading() for c in candidates.values()) <= 1
-            stage.now += seconds
-            assert sum(c.is_leading() for c in candidates.values()) <= 1
+            stage.slow_down(*delay)
+            if doing == "cut":
+                stage.cut_off = {each for each, elector in living.items() if elector.is_leading()}
+            if doing == "heal":
+                stage.cut_off = set()
+            if doing in ("restart", "end"):
+                old = living[pod]
+                await stage.kill(old)
+                if doing == "end":
+                    await old.release()
+                living[pod] = stage.candidate(str(number), pod=pod)
+                stage.start(living[pod])
+            until = stage.now + seconds
+            while stage.now < until:
+                assert sum(each.is_leading() for each in living.values()) <= 1
+                await asyncio.sleep(0.25)
 
-    asyncio.run(play())
+    run(scene)
 
 
 async def test_a_fenced_client_reads_and_does_not_write() -> None:
@@ -185,7 +329,8 @@ async def test_a_fenced_client_reads_and_does_not_write() -> None:
         client.patch(LEASE, "x", {}, type_="merge", namespace="default"),
         client.delete(LEASE, "x", namespace="default"),
     ):
-        with pytest.raises(KubeError, match="is no longer the leader"):
+        with pytest.raises(KubeError, match="is not the leader") as raised:
             await writing
+        assert isinstance(raised.value, RetryAfter)
     with pytest.raises(AssertionError, match="sent"):
         await client.get(LEASE, "x", namespace="default")

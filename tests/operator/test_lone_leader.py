@@ -1,0 +1,116 @@
+"""One replica with leader election: neither an outage of the API server nor its own death costs more than they last."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from railhead.controller.leadership.elector import LEASE_NAME
+from railhead.local.control_plane import ControlPlane
+from railhead.local.install import NAMESPACE
+from tests.api.server import ApiServer
+from tests.operator.audit import AuditLog
+from tests.operator.conftest import LED, make_cluster
+from tests.operator.proxy import FaultyProxy
+from tests.operator.running import RunningOperator
+from tests.waiting import wait_until
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME}"
+LONG_FLAGS = ("--leader-election", "--lease-seconds=600", "--pod-uid=4d7c0f3e")
+
+
+@pytest.fixture
+def lone(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[RunningOperator]:
+    """Not started; the operator of other tests is away meanwhile, and so are the Leases of those that were killed."""
+    operator.end()
+    assert server.request("DELETE", LEASE).status in (200, 404)
+    lone = RunningOperator(operator.kubeconfig, tmp_path)
+    try:
+        yield lone
+    finally:
+        lone.stop()
+        operator.start()
+
+
+def wait_log(operator: RunningOperator, what: str, *, times: int = 1) -> None:
+    wait_until(what, lambda: operator.log.exists() and operator.log.read_text().count(what) >= times)
+
+
+def stall(etcd: int, seconds: float) -> None:
+    """etcd does nothing for that time."""
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+
+
+def test_an_outage_longer_than_the_lease_costs_no_restart(
+    audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, lone: RunningOperator
+) -> None:
+    lone.start(flags=LED)
+    wait_log(lone, "leading as")
+    etcd = audited_plane[0].pids()["etcd"]
+    os.kill(etcd, signal.SIGSTOP)
+    try:
+        wait_log(lone, "stopped leading")
+    finally:
+        os.kill(etcd, signal.SIGCONT)
+    wait_log(lone, "leading as", times=2)
+    assert not lone.has_ended
+    cluster = make_cluster(server, lone)
+    cluster.apply("after")
+    cluster.wait_pods("after", 3)
+    assert lone.end() == 0
+
+
+def test_the_next_process_of_a_pod_need_not_wait_for_the_lease_of_the_one_that_was_killed(
+    lone: RunningOperator,
+) -> None:
+    lone.start(flags=LONG_FLAGS)
+    wait_log(lone, "leading as")
+    lone.stop()
+    lone.start(flags=LONG_FLAGS)
+    wait_log(lone, "leading as", times=2)
+    assert lone.end() == 0
+
+
+def test_one_that_starts_during_an_outage_lives_waits_and_ends_when_it_is_told_to(
+    audited_plane: tuple[ControlPlane, AuditLog], operator: RunningOperator, tmp_path: Path
+) -> None:
+    plane = audited_plane[0]
+    with FaultyProxy(plane) as proxy:
+        proxy.go_down()
+        kubeconfig = tmp_path / "operator.kubeconfig"
+        kubeconfig.write_text(operator.kubeconfig.read_text().replace(plane.server, proxy.url))
+        early = RunningOperator(kubeconfig, tmp_path)
+        early.launch(flags=LED)
+        try:
+            wait_log(early, "startup: 0 NoAnswer")
+            assert "railhead_leader 0.0" in early.metrics()
+            assert early.end() == 0
+            early.launch(flags=LED)
+            wait_log(early, "startup: 0 NoAnswer", times=2)
+            proxy.come_back()
+            early.wait_ready()
+        finally:
+            early.stop()
+
+
+@pytest.mark.slow  # real seconds of an API server that hardly works
+def test_an_api_server_that_works_for_moments_only_does_not_cost_the_lead(
+    audited_plane: tuple[ControlPlane, AuditLog], lone: RunningOperator
+) -> None:
+    """With the default times. The Lease of a kubelet survives the same."""
+    lone.start(flags=("--leader-election",))
+    wait_log(lone, "leading as")
+    for _ in range(8):
+        stall(audited_plane[0].pids()["etcd"], 4)
+        time.sleep(0.15)
+    assert not lone.has_ended
+    assert "stopped leading" not in lone.log.read_text()
