@@ -109,6 +109,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.startDeadlineSeconds": 600,
         "spec.restartDeadlineSeconds": 600,
         "spec.progressDeadlineSeconds": 1800,
+        "spec.keepPodsSeconds": 0,
         "spec.ttlSecondsAfterFinished": 0,
     },
     "no second attempt": {"spec.backoffLimit": 0},

@@ -130,5 +130,5 @@ RUNNING_STATUS: dict[str, Any] = {
 
 def is_empty(plan: Plan) -> bool:
     """Whether the plan does nothing; it may still wake up later."""
-    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.events)
+    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.delete_job, plan.events)
     return not any(effects)

@@ -48,6 +48,7 @@ MUTABLE_FIELDS = frozenset(
         "startDeadlineSeconds",
         "restartDeadlineSeconds",
         "progressDeadlineSeconds",
+        "keepPodsSeconds",
         "ttlSecondsAfterFinished",
     }
 )

@@ -193,7 +193,7 @@ class JobStatus(StatusModel):
         default=None, description="Since when the job waits for training; absent while it runs."
     )
     completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
-    clean_up_time: str = _text("When spec.ttlSecondsAfterFinished removed the job's children (RFC 3339).", MAX_TIME)
+    clean_up_time: str = _text("When spec.keepPodsSeconds removed the job's children (RFC 3339).", MAX_TIME)
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     resize: Resize | None = Field(default=None, description="Elastic training: a planned removal of worker pods.")

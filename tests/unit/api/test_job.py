@@ -79,6 +79,7 @@ FULL: dict[str, Any] = {
     "startDeadlineSeconds": 600,
     "restartDeadlineSeconds": 600,
     "progressDeadlineSeconds": 1800,
+    "keepPodsSeconds": 0,
     "ttlSecondsAfterFinished": 0,
     "managedBy": "railhead.dev/operator",
 }

@@ -93,6 +93,10 @@ class Simulation:
         self._executor.last = Plan()
         await self.operator.loop.reconcile(KEY)
 
+    async def execute(self, wanted: Plan) -> None:
+        """A plan of an earlier look."""
+        await self._executor.execute(KEY, self.api.objects[JOB]["metadata"]["uid"], wanted)
+
     def _see(self) -> None:
         self.operator.watch(PODS)
         self.operator.watch(JOBS)

@@ -134,7 +134,10 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+    assert decide(head, FIRST, SECOND, status=after) == (
+        Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
+        [],
+    )
 
 
 def test_success_leaves_the_workers_to_the_next_pass() -> None:
@@ -167,7 +170,10 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+    assert decide(head, FIRST, SECOND, status=after) == (
+        Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
+        [],
+    )
 
 
 def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_ones_need() -> None:
