@@ -80,7 +80,7 @@ def _script(change: dict[str, Any], words: str) -> Bad:
 
 
 NAMES = [
-    _one("metadata.name", "a" * 41, "at most 40"),
+    _one("metadata.name", "a" * 39, "at most 38"),
     _one("metadata.name", "digits.v2", "lower-case letters, digits and -"),
     _one("metadata.name", "3d-net", "starting with a letter"),
 ]

@@ -21,7 +21,7 @@ def limited(limits: dict[str, Any]) -> dict[str, Any]:
 CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
 GOOD: dict[str, dict[str, Any]] = {
     "smallest": {},
-    "longest name": {"metadata.name": "a" * 40},
+    "longest name": {"metadata.name": "a" * 38},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},

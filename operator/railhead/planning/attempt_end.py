@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api import names
 from railhead.api.status import FailureStatus, WorkersStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
@@ -60,8 +59,6 @@ def find_spent_budget(job: Job, kind: FailureClass, *, committed: bool) -> str:
         return f"backoffLimit {limit} is reached"
     if not committed and policy.counts_progress and restarts.without_progress >= limit:
         return f"{restarts.without_progress + 1} attempts in a row committed no checkpoint (backoffLimit {limit})"
-    if job.attempt >= names.MAX_ATTEMPT:
-        return f"the maximum of {names.MAX_ATTEMPT} attempts is reached"
     return ""
 
 

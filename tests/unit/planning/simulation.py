@@ -189,6 +189,10 @@ class Simulation:
         operations = [{"op": "add", "path": "/spec", "value": {**SPEC, **spec}}]
         self.api.patch(JOB, operations, content_type="application/json-patch+json")
 
+    def edit_status(self, **fields: Any) -> None:
+        """A status that would take long to come about."""
+        self.api.patch(JOB, {"status": fields}, subresource="status")
+
     def report(
         self,
         state: State = "RUNNING",

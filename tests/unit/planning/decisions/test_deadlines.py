@@ -226,3 +226,17 @@ def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report(
     wanted = plan(just_leads)
     assert not wanted.deletes and wanted.wake_at == NOW + timedelta(seconds=15)
     assert plan(replace(just_leads, now=NOW + timedelta(seconds=15))).deletes
+
+
+@pytest.mark.parametrize("attempt", [9_999, 999_999])
+def test_a_job_waits_for_its_pods_through_any_number_of_attempts(attempt: int) -> None:
+    sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
+    sim.settle()
+    sim.edit_status(attempt=attempt)
+    sim.settle()
+    sim.later(120)
+    sim.settle()
+    assert sim.status["failure"]["reason"] == "StartDeadlineExceeded" and not sim.status.get("completionTime")
+    sim.later(40)
+    sim.settle()
+    assert sim.status["attempt"] == attempt + 1 and sim.head.attempt == attempt + 1
