@@ -22,6 +22,7 @@ CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
 GOOD: dict[str, dict[str, Any]] = {
     "smallest": {},
     "longest name": {"metadata.name": "a" * 38},
+    "as much inline code as may be": {"spec.source": {"inline": {"a.py": "x" * 16_384, "b.py": "é" * 8_192}}},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
