@@ -1,7 +1,8 @@
 """Conditions of a TrainJob, in the form of metav1.Condition.
 
-`Reconciling` and `Stalled` are in the list only while they are True; a failed job has
-both `Failed` and `Stalled`, because generic tools know only the latter.
+`Suspended`, `Complete` and `Failed` are in the list once the operator has seen the job.
+`Reconciling` and `Stalled` are in it only while they are True, as kstatus wants it; a failed
+job has both `Failed` and `Stalled`, because generic tools know only the latter.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ STALLED = "Stalled"
 SUSPENDED = "Suspended"
 RESUMABLE = "Resumable"
 CHECKPOINT_FALLBACK = "CheckpointFallback"
+ALWAYS_PRESENT = (SUSPENDED, COMPLETE, FAILED)
 MAX_CONDITIONS = 32
 ORDER = (RECONCILING, STALLED, RUNNING, SUSPENDED, COMPLETE, FAILED, RESUMABLE, CHECKPOINT_FALLBACK)
 
