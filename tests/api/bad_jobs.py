@@ -299,17 +299,17 @@ SCALING = [
     _one("spec.scaling.acceleratorType", "H100", "needs useGPU"),
     _gpu("spec.scaling.acceleratorType", ""),
     _gpu("spec.scaling.acceleratorType", "NVIDIA H100"),
-    _one("spec.scaling.labelSelector", {}, "at least 1 properties"),
-    _one("spec.scaling.labelSelector", "pool=a", "must be of type object"),
+    _one("spec.scaling.rayLabelSelector", {}, "at least 1 properties"),
+    _one("spec.scaling.rayLabelSelector", "pool=a", "must be of type object"),
     *(
-        _one("spec.scaling.labelSelector", {"pool": text}, "", at="spec.scaling.labelSelector.pool")
+        _one("spec.scaling.rayLabelSelector", {"pool": text}, "", at="spec.scaling.rayLabelSelector.pool")
         for text in ("", "!", "in()", "in(a", "in(a b)", "in(a,)", "(a)", "!!a", "-a", "a,b", "notin(a)", "a" * 64)
     ),
     *(
-        _one("spec.scaling.labelSelector", {key: "a"}, "a key must match")
+        _one("spec.scaling.rayLabelSelector", {key: "a"}, "a key must match")
         for key in ("pool/", "/pool", "-pool", "a/b/c", "Example/pool", "po ol")
     ),
-    _one("spec.scaling.labelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are reserved by Ray"),
+    _one("spec.scaling.rayLabelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are reserved by Ray"),
     _unknown("spec.scaling.num_workers", 2),
     _unknown("spec.scaling.useGpu", True),
 ]

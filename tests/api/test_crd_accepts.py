@@ -86,7 +86,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.scaling": {
             "useGPU": True,
             "acceleratorType": "AMD-Instinct-MI250X-MI250",
-            "labelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
+            "rayLabelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
         }
     },
     "a limit of CPU": {

@@ -37,7 +37,7 @@ FULL: dict[str, Any] = {
         "workersPerPod": 2,
         "placementStrategy": "SPREAD",
         "acceleratorType": "H100",
-        "labelSelector": {"example.com/pool": "in(a, b)", "spot": "!true"},
+        "rayLabelSelector": {"example.com/pool": "in(a, b)", "spot": "!true"},
     },
     "run": {
         "name": "digits",
@@ -158,7 +158,7 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
         ({"worker": {"podTemplate": with_resources({"limits": {"memory": "1Gi"}})}}, "spec.worker.podTemplate"),
         ({"podTemplate": with_resources("all")}, "spec.podTemplate"),
         ({"scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": "0.5"}}}, RESOURCES),
-        ({"scaling": {"labelSelector": {"pool": "in()"}}}, "spec.scaling.labelSelector.pool"),
+        ({"scaling": {"rayLabelSelector": {"pool": "in()"}}}, "spec.scaling.rayLabelSelector.pool"),
         ({"podTemplate": {"metadata": {"labels": {"a": 1}}}}, "spec.podTemplate"),
     ],
     ids=str,
