@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel
+from railhead.api.base import StatusModel, time_field
 
 RUNNING = "Running"
 COMPLETE = "Complete"
@@ -37,7 +37,7 @@ class Condition(StatusModel):
     observed_generation: int = Field(
         default=0, description="Generation that the condition was set for.", json_schema_extra={"format": "int64"}
     )
-    last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
+    last_transition_time: str | None = time_field("When the status last changed.")
 
 
 def merge_conditions(

@@ -44,7 +44,7 @@ def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended()
     sim.later(600)
     sim.settle()
     assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
-    told = {"uri": "/runs/c7", "index": 7, "time": "t", "metrics": {}}
+    told = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "metrics": {}}
     sim.end_pod(head, "Preemption", checkpoint=told)
     sim.settle()
     assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is told"
