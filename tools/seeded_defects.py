@@ -302,6 +302,20 @@ DEFECTS = (
         (CLEAN_UP,),
     ),
     Defect(
+        "a job is deleted although it has changed meanwhile",
+        "controller/executor.py",
+        "namespace=key.namespace, uid=uid, version=version)",
+        "namespace=key.namespace, uid=uid)",
+        ("tests/unit/controller/test_executor.py",),
+    ),
+    Defect(
+        "a job that has not ended is cleaned up",
+        "planning/facts/deadlines.py",
+        ' and each.status == "True")',
+        ")",
+        (CLEAN_UP,),
+    ),
+    Defect(
         "a finished job is cleaned up again and again",
         "planning/decisions/clean_up.py",
         "    if job.status.clean_up_time:\n",

@@ -80,7 +80,7 @@ def _script(change: dict[str, Any], words: str) -> Bad:
 
 
 NAMES = [
-    _one("metadata.name", "a" * 41, "at most 40"),
+    _one("metadata.name", "a" * 39, "at most 38"),
     _one("metadata.name", "digits.v2", "lower-case letters, digits and -"),
     _one("metadata.name", "3d-net", "starting with a letter"),
 ]
@@ -101,6 +101,7 @@ TOP = [
     _one("spec.activeDeadlineSeconds", 0, "greater than or equal to 1"),
     _one("spec.startDeadlineSeconds", 31536001, "less than or equal to 31536000"),
     _one("spec.restartDeadlineSeconds", "1h", "must be of type integer"),
+    _one("spec.keepPodsSeconds", -1, "greater than or equal to 0"),
     _one("spec.ttlSecondsAfterFinished", -1, "greater than or equal to 0"),
     _one("spec.progressDeadlineSeconds", 0, "greater than or equal to 1"),
     _one("spec.backoffLimit", -1, "greater than or equal to 0"),
@@ -176,7 +177,9 @@ SOURCE = [
     _one("spec.source.inline", {"pkg/a.py": ""}, "a key must match"),
     _one("spec.source.inline", {"a.py": 1}, "must be of type string", at="spec.source.inline.a.py"),
     _one("spec.source.inline", {f"m{i}.py": "" for i in range(33)}, "at most 32"),
-    _one("spec.source.inline", {"a.py": "x" * 140_000, "b.py": "x" * 140_000}, "at most 262144 characters in total"),
+    _one("spec.source.inline", {"a.py": "x" * 16_384, "b.py": "x" * 16_385}, "at most 32 KiB in total"),
+    _one("spec.source.inline", {"a.py": "é" * 16_385}, "kubectl create configmap NAME --from-file=FOLDER"),
+    _one("spec.source.inline", {"a.py": "x" * 262_144}, "source.configMap: {name: NAME}"),
     _one("spec.source.configMap", {}, "Required value", at="spec.source.configMap.name"),
     _one("spec.source.configMap.name", "My_Code", "should match"),
     _items([], "at least 1 items"),
@@ -296,17 +299,17 @@ SCALING = [
     _one("spec.scaling.acceleratorType", "H100", "needs useGPU"),
     _gpu("spec.scaling.acceleratorType", ""),
     _gpu("spec.scaling.acceleratorType", "NVIDIA H100"),
-    _one("spec.scaling.labelSelector", {}, "at least 1 properties"),
-    _one("spec.scaling.labelSelector", "pool=a", "must be of type object"),
+    _one("spec.scaling.rayLabelSelector", {}, "at least 1 properties"),
+    _one("spec.scaling.rayLabelSelector", "pool=a", "must be of type object"),
     *(
-        _one("spec.scaling.labelSelector", {"pool": text}, "", at="spec.scaling.labelSelector.pool")
+        _one("spec.scaling.rayLabelSelector", {"pool": text}, "", at="spec.scaling.rayLabelSelector.pool")
         for text in ("", "!", "in()", "in(a", "in(a b)", "in(a,)", "(a)", "!!a", "-a", "a,b", "notin(a)", "a" * 64)
     ),
     *(
-        _one("spec.scaling.labelSelector", {key: "a"}, "a key must match")
+        _one("spec.scaling.rayLabelSelector", {key: "a"}, "a key must match")
         for key in ("pool/", "/pool", "-pool", "a/b/c", "Example/pool", "po ol")
     ),
-    _one("spec.scaling.labelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are reserved by Ray"),
+    _one("spec.scaling.rayLabelSelector", {"ray.io/accelerator-type": "H100"}, "labels of ray.io are reserved by Ray"),
     _unknown("spec.scaling.num_workers", 2),
     _unknown("spec.scaling.useGpu", True),
 ]

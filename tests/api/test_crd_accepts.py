@@ -21,7 +21,8 @@ def limited(limits: dict[str, Any]) -> dict[str, Any]:
 CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
 GOOD: dict[str, dict[str, Any]] = {
     "smallest": {},
-    "longest name": {"metadata.name": "a" * 40},
+    "longest name": {"metadata.name": "a" * 38},
+    "as much inline code as may be": {"spec.source": {"inline": {"a.py": "x" * 16_384, "b.py": "é" * 8_192}}},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
@@ -85,7 +86,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.scaling": {
             "useGPU": True,
             "acceleratorType": "AMD-Instinct-MI250X-MI250",
-            "labelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
+            "rayLabelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
         }
     },
     "a limit of CPU": {
@@ -109,6 +110,7 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.startDeadlineSeconds": 600,
         "spec.restartDeadlineSeconds": 600,
         "spec.progressDeadlineSeconds": 1800,
+        "spec.keepPodsSeconds": 0,
         "spec.ttlSecondsAfterFinished": 0,
     },
     "no second attempt": {"spec.backoffLimit": 0},

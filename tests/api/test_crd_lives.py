@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from railhead.api.crd import MUTABLE_FIELDS, build_crd
+from railhead.planning.facts.report import keep_time
 from tests.api.conftest import Cluster
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.api.trainjobs import PATH, make_job
 
+SOME_TIME = "2026-01-01T00:00:00Z"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 FULL: dict[str, Any] = {
     "metadata.name": "immutable",
@@ -100,6 +102,7 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         "startDeadlineSeconds",
         "restartDeadlineSeconds",
         "progressDeadlineSeconds",
+        "keepPodsSeconds",
         "ttlSecondsAfterFinished",
         "backoffLimit",
         "backoffResetSeconds",
@@ -158,12 +161,25 @@ def running(api_server: ApiServer) -> Iterator[str]:
         "head": {"pod": "running-0f1e2d-2-head", "node": "n1"},
         "progress": {"metrics": {"loss": "0.12"}},
         "checkpoint": {"uri": "s3://bucket/checkpoint_7", "index": 7},
-        "conditions": [{"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": "x"}],
+        "conditions": [{"type": "Running", "status": "True", "reason": "Training", "lastTransitionTime": SOME_TIME}],
     }
     written = api_server.request("PATCH", f"{path}/status", {"status": status}, content_type=MERGE_PATCH)
     assert written.status == 200, written.message
     yield path
     api_server.request("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SOME_TIME, "2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00-08:00", "0001-01-01T00:00:00+23:59", "", "now"],
+)
+def test_the_api_server_takes_the_times_that_the_operator_takes_from_a_driver(
+    api_server: ApiServer, running: str, text: str
+) -> None:
+    """Otherwise one report would make every status write fail."""
+    status = {"status": {"progress": {"updateTime": text}}}
+    answer = api_server.request("PATCH", f"{running}/status", status, content_type=MERGE_PATCH)
+    assert answer.status == (422 if keep_time(text) is None else 200), answer.message
 
 
 def test_jobs_are_found_by_their_phase(api_server: ApiServer, running: str, stored: str) -> None:

@@ -14,7 +14,7 @@ def _on_children(verb: str, *, without: str = "") -> set[tuple[str, str, str, st
 
 
 ON_JOBS = {
-    *(("", verb, "railhead.dev", "trainjobs") for verb in ("get", "list", "watch")),
+    *(("", verb, "railhead.dev", "trainjobs") for verb in ("get", "list", "watch", "delete")),
     ("", "patch", "railhead.dev", "trainjobs/status"),
     ("", "update", "railhead.dev", "trainjobs/finalizers"),
     *(("", verb, "", "pods") for verb in ("get", "list", "watch")),

@@ -72,7 +72,7 @@ def test_a_workers_log_has_its_own_rank(digits: dict[str, Any]) -> None:
 def test_the_status_is_complete(digits: dict[str, Any]) -> None:
     status = digits["status"]
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
-    assert conditions == {"Complete": "True", "Running": "False"}
+    assert conditions == {"Running": "False", "Suspended": "False", "Complete": "True", "Failed": "False"}
     assert status["observedGeneration"] == digits["job"]["metadata"]["generation"]
     assert status["attempt"] == 1 and status["round"] == 0
     assert "failure" not in status

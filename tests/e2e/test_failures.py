@@ -45,7 +45,8 @@ def test_a_train_func_that_raises(cluster: Cluster) -> None:
     assert status["failure"]["class"] == "Application"
     assert "ValueError" in status["failure"]["message"] and "the lorry is empty" in status["failure"]["message"]
     conditions = {c["type"]: c["status"] for c in status["conditions"]}
-    assert conditions == {"Failed": "True", "Stalled": "True", "Running": "False"}
+    common = {"Running": "False", "Suspended": "False", "Complete": "False"}
+    assert conditions == {**common, "Failed": "True", "Stalled": "True"}
     assert _seconds_from_driver_to_status(cluster, "raises") <= 30
     cluster.delete_job("raises")
 

@@ -15,7 +15,8 @@ def test_a_job_begins_from_the_checkpoint_of_another_one(cluster: Cluster) -> No
     cluster.apply(with_config(second, epochs=5, seconds=0.2))
 
     def is_refused(reason: str) -> bool:
-        return [c["reason"] for c in cluster.status("pupil").get("conditions", [])] == [reason]
+        conditions = cluster.status("pupil").get("conditions", [])
+        return [c["reason"] for c in conditions if c["status"] == "True"] == [reason]
 
     wait_until("a refusal", lambda: is_refused("SourceNotFound"))
     cluster.apply(first)

@@ -191,10 +191,10 @@ class ModelApiServer:
 
     def delete(self, place: Place, options: Object) -> Object:
         obj = self._find(place)
-        wanted = (options.get("preconditions") or {}).get("uid")
-        if wanted and wanted != obj["metadata"]["uid"]:
-            words = f"the UID in the precondition ({wanted}) does not match the UID in record"
-            raise _error(409, "Conflict", words)
+        for name, wanted in (options.get("preconditions") or {}).items():
+            if wanted != obj["metadata"][name]:
+                words = f"the {name} in the precondition ({wanted}) does not match the {name} in record"
+                raise _error(409, "Conflict", words)
         grace = self._grace(obj, options.get("gracePeriodSeconds"))
         is_first = not obj["metadata"].get("deletionTimestamp")
         if is_first:

@@ -179,6 +179,13 @@ def _spent(status: Object) -> int:
     return int(failures.get("failures", 0) + disruptions.get("total", 0))
 
 
+def check_gone(world: World, *, phase: str) -> None:
+    """Of a job that its TTL has deleted."""
+    last = [entry for entry in world.api.log if entry.plural == "trainjobs"][-1]
+    assert (last.type, last.object["status"]["phase"]) == ("DELETED", phase)
+    assert not world.children, f"a job that is gone has {world.children}"
+
+
 def check_end(world: World, *, phase: str = "Succeeded") -> None:
     """Of a job that has come to rest."""
     status = world.status()
@@ -187,8 +194,7 @@ def check_end(world: World, *, phase: str = "Succeeded") -> None:
     workers = [p["metadata"]["name"] for p in world.pods(names.WORKER)]
     assert not workers, f"a job at rest holds {workers}"
     assert not [p for p in world.pods(names.HEAD) if is_live(p)], "a job at rest has a live head"
-    if "ttlSecondsAfterFinished" in (world.job() or {})["spec"]:
-        assert status["cleanUpTime"]
+    if "cleanUpTime" in status:
         assert not world.children, f"a job that was cleaned up has {world.children}"
     if phase == "Succeeded":
         assert [epoch for _, epoch in world.commits] == list(range(world.epochs)), world.commits

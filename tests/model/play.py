@@ -11,7 +11,7 @@ from railhead.kube.errors import KubeError
 from railhead.resources.settings import OperatorSettings
 from tests.model.faults import Crash, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Holding, Watchman, check_counters, check_drivers, check_end
+from tests.model.oracles import Holding, Watchman, check_counters, check_drivers, check_end, check_gone
 from tests.model.world import World
 from tests.unit.builders import SETTINGS
 
@@ -119,7 +119,10 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     else:
         raise AssertionError(f"{scenario.name} does not come to rest: {world.status()}")
     assert not acts, f"{scenario.name}: not everything has happened"
-    if world.job() is not None:
+    if "ttlSecondsAfterFinished" in scenario.spec:
+        check_gone(world, phase=scenario.phase)
+    elif world.job() is not None:
+        assert "cleanUpTime" in world.status(), "the head pod is kept for a day"
         check_end(world, phase=scenario.phase)
         restarts = world.status().get("restarts") or {}
         assert {key: restarts.get(key, 0) for key in scenario.restarts} == scenario.restarts, restarts

@@ -253,9 +253,14 @@ SCENARIOS = (
             Act(has_succeeded, World.bury_nodes),
         ),
     ),
-    Scenario("cleaned up", spec={"ttlSecondsAfterFinished": 3600}),
+    Scenario("cleaned up", spec={"keepPodsSeconds": 3600}),
+    Scenario("failed and cleaned up", (end_head("Configuration"),), spec={"keepPodsSeconds": 0}, phase="Failed"),
+    Scenario("deleted by its TTL", spec={"keepPodsSeconds": 60, "ttlSecondsAfterFinished": 3600}),
     Scenario(
-        "failed and cleaned up", (end_head("Configuration"),), spec={"ttlSecondsAfterFinished": 0}, phase="Failed"
+        "failed and deleted by its TTL",
+        (end_head("Configuration"),),
+        spec={"ttlSecondsAfterFinished": 0},
+        phase="Failed",
     ),
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
     Scenario("deleted after its children", (Act(committed(2), lambda w: w.delete_job(policy="Foreground")),)),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import AUDIENCE
+from railhead.contract.times import format_time
 from railhead.kube.event import build_event
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.operator.running import RunningOperator
@@ -146,7 +148,7 @@ class Cluster:
 
     def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
         """As a kubelet says that the pod's container has ended with these last words."""
-        ended = {"exitCode": code, "message": outcome.to_json(), "finishedAt": "2026-01-01T00:10:00Z"}
+        ended = {"exitCode": code, "message": outcome.to_json(), "finishedAt": format_time(datetime.now(UTC))}
         self._set_state(pod, "Succeeded" if code == 0 else "Failed", {"terminated": ended}, is_ready=False)
 
     def remove_pod(self, pod: Object) -> None:

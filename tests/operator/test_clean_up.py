@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from tests.operator.cluster import Cluster
+from tests.operator.cluster import JOBS, Cluster
 from tests.operator.test_writes import play
 from tests.waiting import wait_until
 
 
-def test_children_are_removed_after_the_time_also_by_an_operator_that_was_restarted(cluster: Cluster) -> None:
-    play(cluster, "kept")
-    play(cluster, "cleaned")
+def test_children_and_jobs_go_after_their_times_also_with_an_operator_that_was_restarted(cluster: Cluster) -> None:
+    for name in ("kept", "cleaned", "gone"):
+        play(cluster, name)
+    uid = cluster.job("gone")["metadata"]["uid"]
     cluster.operator.stop()
-    cluster.change("cleaned", ttlSecondsAfterFinished=1)
+    cluster.change("cleaned", keepPodsSeconds=1)
+    cluster.change("gone", ttlSecondsAfterFinished=1)
     cluster.operator.start()
     wait_until("it is cleaned up", lambda: cluster.status("cleaned").get("cleanUpTime"))
     wait_until("its pods are gone", lambda: not cluster.pods("cleaned"))
@@ -26,5 +28,8 @@ def test_children_are_removed_after_the_time_also_by_an_operator_that_was_restar
     assert job["status"]["phase"] == "Succeeded"
     assert {c["type"] for c in job["status"]["conditions"] if c["status"] == "True"} == {"Complete"}
     assert job["status"]["checkpoint"]["index"] == 1
-    assert job["spec"]["ttlSecondsAfterFinished"] == 1
+    assert job["spec"]["keepPodsSeconds"] == 1
     assert not job["metadata"].get("finalizers")
+    jobs = JOBS.format(cluster.namespace)
+    wait_until("the other is deleted", lambda: cluster.server.request("GET", f"{jobs}/gone").status == 404)
+    wait_until("its children are collected", lambda: not cluster.children_of(uid))

@@ -193,8 +193,12 @@ def tell_of_finalizers(tell: Teller) -> None:
     path = f"{jobs}/held"
     body = build_job("held", finalizers=["example.com/keep"])
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-    tell("held is made", "POST", jobs, body)
-    tell("is deleted", "DELETE", path, options)
+    made = tell("held is made", "POST", jobs, body)["metadata"]
+    this = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
+    for field, other in (("uid", f"{made['uid'][:-1]}x"), ("resourceVersion", "1")):
+        wanted = {**options, "preconditions": {**this, field: other}}
+        tell(f"another {field}", "DELETE", path, wanted)
+    tell("is deleted", "DELETE", path, {**options, "preconditions": this})
     tell("again", "DELETE", path, options)
     tell("is still there", "GET", path)
     tell("has its name", "POST", jobs, body)

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from railhead.api import names
+from railhead.api.conditions import CHECKPOINT_FALLBACK, RESUMABLE
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.cluster import Cluster, Object
@@ -143,7 +144,7 @@ def warned(cluster: Cluster) -> States:
         job = f"warned-{number}"
         cluster.apply(job, workers=1)
         train(cluster, job, warning=warning, state="RUNNING")
-        wait_until(name, partial(has_two_conditions, cluster, job))
+        wait_until(name, partial(has_warning, cluster, job))
         yield name, cluster.job(job)
 
 
@@ -155,8 +156,8 @@ def is_deleted(cluster: Cluster) -> States:
     cluster.hold("leaves")
 
 
-def has_two_conditions(cluster: Cluster, job: str) -> bool:
-    return len(cluster.status(job)["conditions"]) == 2
+def has_warning(cluster: Cluster, job: str) -> bool:
+    return any(c["type"] in (RESUMABLE, CHECKPOINT_FALLBACK) for c in cluster.status(job)["conditions"])
 
 
 def refused(cluster: Cluster) -> States:

@@ -56,7 +56,7 @@ def read_sees(log: str) -> list[dict[str, Any]]:
                 "placementStrategy": "STRICT_SPREAD",
                 "useGPU": True,
                 "acceleratorType": "H100",
-                "labelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
+                "rayLabelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
             },
         ),
         pytest.param(
@@ -75,7 +75,7 @@ def test_the_pods_satisfy_the_strategy(
         sees = read_sees(pods.read_log())
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_
-    told = {"example.com/pool": "a"} if "labelSelector" in scaling else {}
+    told = {"example.com/pool": "a"} if "rayLabelSelector" in scaling else {}
     assert all(seen["labels"] == told for seen in sees)
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from railhead.api import names
+from railhead.api import conditions, names
 from railhead.api.job import parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
@@ -106,6 +106,12 @@ def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) 
     return replace(gone, **changes)
 
 
+def make_absent(since: str) -> list[dict[str, Any]]:
+    """The conditions that are always present, as False."""
+    common = {"status": "False", "message": "", "observedGeneration": 1, "lastTransitionTime": since}
+    return [{"type": type_, "reason": f"Not{type_}", **common} for type_ in conditions.ALWAYS_PRESENT]
+
+
 RUNNING_STATUS: dict[str, Any] = {
     "observedGeneration": 1,
     "phase": "Running",
@@ -123,12 +129,13 @@ RUNNING_STATUS: dict[str, Any] = {
             "message": "Training runs on 2 worker pods (attempt 1)",
             "observedGeneration": 1,
             "lastTransitionTime": "2026-01-01T11:01:00Z",
-        }
+        },
+        *make_absent("2026-01-01T11:00:00Z"),
     ],
 }
 
 
 def is_empty(plan: Plan) -> bool:
     """Whether the plan does nothing; it may still wake up later."""
-    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.events)
+    effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.delete_job, plan.events)
     return not any(effects)

@@ -2,7 +2,7 @@
 {{- define "railhead.jobRules" -}}
 - apiGroups: [railhead.dev]
   resources: [trainjobs]
-  verbs: [get, list, watch]
+  verbs: [get, list, watch, delete]
 - apiGroups: [railhead.dev]
   resources: [trainjobs/status]
   verbs: [patch]
@@ -23,7 +23,7 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create, get, list, patch]
-# Also without jobNetworkPolicies: spec.ttlSecondsAfterFinished removes policies created while it was enabled.
+# Also without jobNetworkPolicies: spec.keepPodsSeconds removes policies created while it was enabled.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}delete]

@@ -31,6 +31,11 @@ def time_limit(description: str, *, least: int = 1) -> Any:
     return Field(default=None, ge=least, le=31_536_000, description=text)
 
 
+def time_field(description: str) -> Any:
+    """A time of the status, in RFC 3339. The API server rejects any other text, even an empty one; absent is None."""
+    return Field(default=None, max_length=64, description=description, json_schema_extra={"format": "date-time"})
+
+
 def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
     """CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
 

@@ -1,7 +1,8 @@
 """Conditions of a TrainJob, in the form of metav1.Condition.
 
-`Reconciling` and `Stalled` are in the list only while they are True; a failed job has
-both `Failed` and `Stalled`, because generic tools know only the latter.
+`Suspended`, `Complete` and `Failed` are in the list once the operator has seen the job.
+`Reconciling` and `Stalled` are in it only while they are True, as kstatus wants it; a failed
+job has both `Failed` and `Stalled`, because generic tools know only the latter.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from railhead.api.base import StatusModel
+from railhead.api.base import StatusModel, time_field
 
 RUNNING = "Running"
 COMPLETE = "Complete"
@@ -21,6 +22,7 @@ STALLED = "Stalled"
 SUSPENDED = "Suspended"
 RESUMABLE = "Resumable"
 CHECKPOINT_FALLBACK = "CheckpointFallback"
+ALWAYS_PRESENT = (SUSPENDED, COMPLETE, FAILED)
 MAX_CONDITIONS = 32
 ORDER = (RECONCILING, STALLED, RUNNING, SUSPENDED, COMPLETE, FAILED, RESUMABLE, CHECKPOINT_FALLBACK)
 
@@ -35,7 +37,7 @@ class Condition(StatusModel):
     observed_generation: int = Field(
         default=0, description="Generation that the condition was set for.", json_schema_extra={"format": "int64"}
     )
-    last_transition_time: str = Field(default="", max_length=64, description="When the status last changed (RFC 3339).")
+    last_transition_time: str | None = time_field("When the status last changed.")
 
     @property
     def is_true(self) -> bool:

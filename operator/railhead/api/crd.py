@@ -52,6 +52,7 @@ MUTABLE_FIELDS = frozenset(
         "startDeadlineSeconds",
         "restartDeadlineSeconds",
         "progressDeadlineSeconds",
+        "keepPodsSeconds",
         "ttlSecondsAfterFinished",
     }
 )

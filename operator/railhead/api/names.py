@@ -24,8 +24,7 @@ HEAD = "head"
 WORKER = "worker"
 CONTAINER = "ray"
 FETCH_CONTAINER = "railhead-source"
-MAX_JOB_NAME = 40
-MAX_ATTEMPT = 9999
+MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four
 
 
 def tag(uid: str) -> str:

@@ -157,9 +157,9 @@ class Scaling(Model):
         max_length=63,
         pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
         description="Type of GPU that each worker needs, as Ray names it, for example H100. A node with another "
-        "type fails the job; select nodes with labelSelector or worker.podTemplate.",
+        "type fails the job; select nodes with rayLabelSelector or worker.podTemplate.",
     )
-    label_selector: (
+    ray_label_selector: (
         Annotated[
             dict[LabelKey, LabelValue], Field(min_length=1, max_length=16, json_schema_extra=rules(LABELS_OF_RAY))
         ]

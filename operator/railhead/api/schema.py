@@ -41,6 +41,8 @@ def _convert(node: Schema, defs: Schema) -> Schema:
         out["x-kubernetes-preserve-unknown-fields"] = True
     if isinstance(out.get("items"), dict):
         out["items"] = _convert(out["items"], defs)
+    if out.get("type") == "array":
+        out.setdefault("x-kubernetes-list-type", "atomic")
     if out.get("type") == "integer":
         out.setdefault("format", "int32")
         if "exclusiveMinimum" in out:

@@ -9,7 +9,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from railhead.api.base import Image, Model, Name, rules
 
-Text = Annotated[str, Field(max_length=262144)]
+MAX_INLINE_BYTES = 32_768  # every watch event carries the whole spec
+Text = Annotated[str, Field(max_length=262144)]  # longer than a rule allows, whose message tells what to do
 FileName = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$")]
 
 
@@ -140,12 +141,13 @@ class Source(Model):
         default=None,
         min_length=1,
         max_length=32,
-        description="File name to content, for example {train.py: ...}. For small code: 262144 characters in total.",
+        description="File name to content, for example {train.py: ...}. For small code: 32 KiB in total.",
         json_schema_extra=rules(
             (
                 "",
-                "self.map(k, size(self[k])).sum() <= 262144",
-                "at most 262144 characters in total; put larger code into the image or a ConfigMap",
+                f"self.map(k, size(bytes(self[k]))).sum() <= {MAX_INLINE_BYTES}",
+                "at most 32 KiB in total; put the files into a ConfigMap with `kubectl create configmap NAME "
+                "--from-file=FOLDER` and replace source.inline by source.configMap: {name: NAME}",
             )
         ),
     )

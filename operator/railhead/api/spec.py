@@ -143,8 +143,15 @@ class TrainJobSpec(Model):
     active_deadline_seconds: int | None = time_limit(
         "Limit from the first start, without suspended time. After it an unfinished job fails."
     )
+    keep_pods_seconds: int = Field(
+        default=86400,
+        ge=0,
+        le=31_536_000,
+        description="Time from the end of the job until its head pod and its other children are deleted. The TrainJob "
+        "and its data in storage stay. May be changed at any time.",
+    )
     ttl_seconds_after_finished: int | None = time_limit(
-        "Time from the end of the job until its head pod and its other children are deleted. The TrainJob and its "
-        "data in storage stay.",
+        "Time from the end of the job until the TrainJob itself is deleted, and its children with it. Its data in "
+        "storage stays.",
         least=0,
     )

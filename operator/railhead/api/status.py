@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from railhead.api.base import StatusModel
+from railhead.api.base import StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
-from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
+from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.failure import POLICIES
 
 MAX_MESSAGE = 1024
@@ -110,7 +110,7 @@ class Disruptions(StatusModel):
 class Waiting(StatusModel):
     """The job waits for training to run."""
 
-    since: str = _text("Start of the attempt, or time of the loss (RFC 3339).", MAX_TIME)
+    since: str | None = time_field("Start of the attempt, or time of the loss.")
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
@@ -131,7 +131,7 @@ class ProgressStatus(StatusModel):
     joined: int = Field(default=0, description="Worker pods that have joined.")
     workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
-    update_time: str = _text("When the driver recorded them (RFC 3339).", MAX_TIME)
+    update_time: str | None = time_field("When the driver recorded them.")
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback.",
@@ -151,7 +151,7 @@ class CheckpointStatus(StatusModel):
 
     uri: str = _text("Its location.", MAX_URI)
     index: int = Field(default=0, description="Number of the commit, counted from 0 over all attempts.")
-    time: str = _text("When it was committed (RFC 3339).", MAX_TIME)
+    time: str | None = time_field("When it was committed.")
     metrics: Metrics = _metrics("Metrics reported with it, as text.")
     attempt: int = Field(default=0, description="Attempt that committed it.")
 
@@ -185,7 +185,7 @@ class FailureStatus(StatusModel):
     node: str = _text("Node of that pod.", 253)
     container: str = _text("Container where it was observed.", 253)
     exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
-    time: str = _text("When the operator observed it (RFC 3339).", MAX_TIME)
+    time: str | None = time_field("When the operator observed it.")
 
 
 class JobStatus(StatusModel):
@@ -222,15 +222,15 @@ class JobStatus(StatusModel):
     disruptions: Disruptions | None = Field(
         default=None, description="Disruptions of the job; absent before the first."
     )
-    start_time: str = _text("When the first attempt was decided (RFC 3339).", MAX_TIME)
+    start_time: str | None = time_field("When the first attempt was decided.")
     suspended_seconds: int = Field(
         default=0, description="How long the job was suspended, without a current suspension."
     )
     waiting: Waiting | None = Field(
         default=None, description="Since when the job waits for training; absent while it runs."
     )
-    completion_time: str = _text("When the job ended (RFC 3339).", MAX_TIME)
-    clean_up_time: str = _text("When spec.ttlSecondsAfterFinished removed the job's children (RFC 3339).", MAX_TIME)
+    completion_time: str | None = time_field("When the job ended.")
+    clean_up_time: str | None = time_field("When spec.keepPodsSeconds removed the job's children.")
     head: HeadStatus = Field(default_factory=HeadStatus, description="The head pod.")
     workers: WorkersStatus = Field(default_factory=WorkersStatus, description="The worker pods.")
     resize: Resize | None = Field(default=None, description="Elastic training: a planned removal of worker pods.")

@@ -32,7 +32,7 @@ class JobInput:
         train_loop_config: passed to train_func or build unchanged.
         backend: {name, timeoutSeconds, initMethod}, as supported by the framework's config; empty = Ray's defaults.
         scaling: {numWorkers, useGPU, resourcesPerWorker: {Ray name: float}, placementStrategy, acceleratorType,
-            labelSelector: {key: value}}; the arguments of ScalingConfig. In an elastic job minWorkers,
+            rayLabelSelector: {key: value}}; the arguments of ScalingConfig. In an elastic job minWorkers,
             maxWorkers, workersPerPod, startWaitSeconds and resizeIntervalSeconds replace numWorkers.
         worker_pods: the maximum number of Ray worker nodes; in an elastic job the head's
             environment holds how many are wanted at its start.

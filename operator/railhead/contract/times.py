@@ -15,10 +15,10 @@ def now_text() -> str:
     return format_time(datetime.now(timezone.utc))
 
 
-def parse_time(text: str) -> Optional[datetime]:
+def parse_time(text: Optional[str]) -> Optional[datetime]:
     """The time, or None for any other text. A time without a zone is UTC."""
     try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        moment = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -12,7 +12,7 @@ import contextlib
 import copy
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
-from railhead.planning.plan import CopyConfigMap, Create, Delete, Plan, Remove, StatusWrite
+from railhead.planning.plan import CopyConfigMap, Create, Delete, DeleteJob, Plan, Remove, StatusWrite
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_write import build_operations
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
@@ -71,7 +71,7 @@ class Executor:
         """Executes one plan for one job.
 
         Raises:
-            LostCompare: the status was not written; nothing was done.
+            LostCompare: the job has changed; the status was not written and nothing was done, or the job not deleted.
             ChildRejected: a child was rejected; all others of its batch were created.
             KubeError: no response; any part of the plan may or may not have been executed.
         """
@@ -90,6 +90,8 @@ class Executor:
             raise
         if plan.last is not None:
             await self._write_status(key, uid, plan.last)
+        if plan.delete_job is not None:
+            await self._delete_job(key, plan.delete_job)
         await self._record_events(key, uid, plan)
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
@@ -123,20 +125,31 @@ class Executor:
         except (Gone, Conflict, Denied) as error:
             # A failed test and an invalid request both answer 422; a deleted job and an API server that does not
             # serve its kind for a moment both answer 404: only the object itself can tell.
-            await self._explain_failure(key, uid, write, error)
+            await self._explain_failure(key, uid, write.tests, error)
             return
         self.cache.record_job(answer)
 
-    async def _explain_failure(self, key: JobKey, uid: str, write: StatusWrite, error: Exception) -> None:
+    async def _explain_failure(self, key: JobKey, uid: str, tests: Mapping[str, Any], error: Exception) -> None:
         try:
             current = await self.client.get(TRAIN_JOB, key.name, namespace=key.namespace)
         except Gone:
             self.cache.record_job_gone(key, uid)
             raise LostCompare("the job is gone") from None
         self.cache.record_job(current)
-        if all(_at(current, path) == value for path, value in write.tests.items()):
+        if all(_at(current, path) == value for path, value in tests.items()):
             raise error
         raise LostCompare("the job changed since it was observed")
+
+    async def _delete_job(self, key: JobKey, wanted: DeleteJob) -> None:
+        uid, version = wanted.uid, str(wanted.version)
+        try:
+            answer = await self.client.delete(TRAIN_JOB, key.name, namespace=key.namespace, uid=uid, version=version)
+        except (Gone, Conflict) as error:
+            tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
+            await self._explain_failure(key, uid, tests, error)
+            return
+        if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
+            self.cache.record_job(answer)
 
     async def _make(self, key: JobKey, uid: str, child: Create | CopyConfigMap) -> None:
         if isinstance(child, CopyConfigMap):

@@ -137,16 +137,18 @@ class KubeClient:
         *,
         namespace: str | None = None,
         uid: str = "",
+        version: str = "",
         grace_seconds: int | None = None,
     ) -> Object:
-        """Deletes the object; with a uid, only the object that has it, else raises Conflict."""
+        """Deletes the object; with a uid or a version, only the object that has it, else raises Conflict."""
         options: Object = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "propagationPolicy": "Background",
         }
-        if uid:
-            options["preconditions"] = {"uid": uid}
+        preconditions = {"uid": uid, "resourceVersion": version}
+        if any(preconditions.values()):
+            options["preconditions"] = {key: value for key, value in preconditions.items() if value}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         return await self._call("DELETE", kind, kind.path(namespace=namespace, name=name), body=options, verb="delete")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.names import MAX_ATTEMPT
 from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
 from railhead.contract.times import format_time
 from railhead.planning.children import head_pod, prerequisites, worker_pods
@@ -18,7 +17,6 @@ from railhead.planning.status_change import UNSET, Requirement
 
 def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
-    attempt = min(attempt, MAX_ATTEMPT)
     workers = job.wanted_workers
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     status = replace(

@@ -72,5 +72,5 @@ def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because:
 
 def _conclude(job: Job, failure: FailureStatus, outcome: Outcome | None) -> StatusChange:
     """The failure and the last checkpoints. An attempt ends once, for one cause: the view must hold all its pods."""
-    change = replace(stand(), failure=failure).requiring(Requirement.FRESH_PODS)
+    change = replace(stand(job), failure=failure).requiring(Requirement.FRESH_PODS)
     return change_by_outcome(change, job.status, outcome, job.now)

@@ -12,7 +12,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
 
 # Mutually exclusive, except for those that one decision sets together; warnings are independent of them.
-STANDING = frozenset({types.RECONCILING, types.STALLED, types.RUNNING, types.SUSPENDED, types.COMPLETE, types.FAILED})
+STANDING = frozenset({types.RECONCILING, types.STALLED, types.RUNNING, *types.ALWAYS_PRESENT})
 
 
 def make_condition(observed: Observed, type_: str, *, reason: str, message: str, is_true: bool = True) -> Condition:
@@ -26,14 +26,19 @@ def make_condition(observed: Observed, type_: str, *, reason: str, message: str,
     )
 
 
-def stand(*conditions: Condition) -> StatusChange:
-    """The job's state now: these conditions, and no other of `STANDING`."""
-    return StatusChange().without_conditions(STANDING).with_conditions(*conditions)
+def stand(observed: Observed, *conditions: Condition) -> StatusChange:
+    """The job's state now: these conditions, no other of `STANDING`, and the rest of `ALWAYS_PRESENT` as False."""
+    absent = (
+        make_condition(observed, type_, reason=f"Not{type_}", message="", is_true=False)
+        for type_ in types.ALWAYS_PRESENT
+    )
+    return StatusChange().without_conditions(STANDING).with_conditions(*absent).with_conditions(*conditions)
 
 
 def stand_still(observed: Observed, type_: str, *, reason: str, message: str) -> StatusChange:
     """The condition that explains why training does not run, together with Running=False."""
     return stand(
+        observed,
         make_condition(observed, type_, reason=reason, message=message),
         make_condition(observed, types.RUNNING, reason=reason, message=message, is_true=False),
     )

@@ -67,6 +67,14 @@ class Remove:
     name: str
 
 
+@dataclass(frozen=True)
+class DeleteJob:
+    """The TrainJob to delete: exactly this version of it, or nothing. Garbage collection deletes its children."""
+
+    uid: str
+    version: int
+
+
 def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
     """Deletes these pods, except those that are already being deleted."""
     return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
@@ -115,6 +123,7 @@ class Effects:
     creates: tuple[Create | CopyConfigMap, ...] = ()
     deletes: tuple[Delete, ...] = ()
     removes: tuple[Remove, ...] = ()
+    delete_job: DeleteJob | None = None
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
     announced: int | None = None

@@ -17,7 +17,7 @@ from railhead.planning.amendments.pod_events import look_up_pod_events
 from railhead.planning.amendments.running_time import count_running_time
 from railhead.planning.amendments.wake import wake_for_limits
 from railhead.planning.amendments.warning import add_warning
-from railhead.planning.decisions.clean_up import decide_clean_up
+from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
 from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
 from railhead.planning.decisions.finished import decide_finished
 from railhead.planning.decisions.first_attempt import decide_first_attempt
@@ -42,6 +42,7 @@ from railhead.planning.status_write import build_status_write
 # The order is the rule; each line says why it comes before the next.
 # tests/unit/planning/test_order.py has, for each adjacent pair, a job in which both apply, or why there is none.
 DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
+    decide_deletion,  # its children go with it, so there is nothing left to clean up
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
     decide_finished,  # nothing else applies to a finished job
     decide_active_deadline,  # the deadline also applies to a job that is to be suspended
@@ -95,6 +96,7 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
         creates=decision.creates,
         deletes=decision.deletes,
         removes=decision.removes,
+        delete_job=decision.delete_job,
         events=decision.events,
         last=build_status_write(observed, decision.last),
         wake_at=decision.wake_at,

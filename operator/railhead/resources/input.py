@@ -39,7 +39,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
             "resourcesPerWorker": dict(sizes.per_worker),
             "placementStrategy": scaling.placement_strategy,
             "acceleratorType": scaling.accelerator_type,
-            "labelSelector": find_ray_labels(scaling.label_selector),
+            "rayLabelSelector": find_ray_labels(scaling.ray_label_selector),
         },
         worker_pods=max(1, scaling.most_workers // scaling.workers_per_pod),
         checkpoint=run.checkpoint.model_dump(by_alias=True, exclude_none=True) if run.checkpoint else {},

@@ -1,4 +1,4 @@
-"""Where worker pods run: turns `scaling.placementStrategy` and `scaling.labelSelector` into scheduling rules. Pure.
+"""Where worker pods run: turns `scaling.placementStrategy` and `scaling.rayLabelSelector` into scheduling rules. Pure.
 
 Combined with the affinity in the user's podTemplate: our preferences give way to any of the
 user's, our requirements are added to theirs. Ray's placement group gets the same strategy but
@@ -37,7 +37,7 @@ def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, 
         case "STRICT_SPREAD":
             term = {"labelSelector": others, "topologyKey": HOSTNAME}
             affinity["podAntiAffinity"] = _add_required(affinity.get("podAntiAffinity"), term)
-    expressions = build_node_expressions(scaling.label_selector or {})
+    expressions = build_node_expressions(scaling.ray_label_selector or {})
     if expressions:
         affinity["nodeAffinity"] = _require_nodes(affinity.get("nodeAffinity"), expressions)
     if affinity:

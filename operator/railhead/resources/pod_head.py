@@ -78,5 +78,5 @@ def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
     for index, checkpoint in sorted(known.items()):
         uri = checkpoint.uri.partition("?")[0]
         name = uri[len(run) :] if uri.startswith(run) else uri.rpartition("/")[2]
-        described.append({"name": name, "index": index, "time": checkpoint.time, "attempt": checkpoint.attempt})
+        described.append({"name": name, "index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt})
     return described

@@ -116,7 +116,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         gpus=int(_sum(workers, extra).get(GPU, Decimal(0))),
         resources={**slots, **custom},
         object_store_bytes=int(store),
-        labels=find_ray_labels(spec.scaling.label_selector),
+        labels=find_ray_labels(spec.scaling.ray_label_selector),
     )
     return _pod_size(total, shared=shared, ray=ray)
 

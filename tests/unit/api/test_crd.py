@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,19 @@ def test_every_string_list_and_map_has_a_bound() -> None:
         if node.get("x-kubernetes-int-or-string") and "maxLength" not in node:
             loose.append(path)
     assert loose == []
+
+
+def test_every_list_has_a_type() -> None:
+    """Otherwise a server-side apply of two managers depends on a default."""
+    lists = {path: node.get("x-kubernetes-list-type") for path, node in NODES if node.get("type") == "array"}
+    assert {"spec.trainer.entrypoint", "spec.envFrom", "spec.run.callbacks", "status.conditions"} <= lists.keys()
+    assert {path for path, type_ in lists.items() if type_ not in ("atomic", "map", "set")} == set()
+
+
+def test_every_time_of_the_status_is_one_for_clients_too() -> None:
+    times = {path: node for path, node in NODES if path.startswith("status") and re.search(r"(\.since|[tT]ime)$", path)}
+    assert len(times) == 9
+    assert {path for path, node in times.items() if node.get("format") != "date-time"} == set()
 
 
 def test_every_number_of_the_spec_has_both_bounds() -> None:

@@ -37,7 +37,7 @@ FULL: dict[str, Any] = {
         "workersPerPod": 2,
         "placementStrategy": "SPREAD",
         "acceleratorType": "H100",
-        "labelSelector": {"example.com/pool": "in(a, b)", "spot": "!true"},
+        "rayLabelSelector": {"example.com/pool": "in(a, b)", "spot": "!true"},
     },
     "run": {
         "name": "digits",
@@ -82,6 +82,7 @@ FULL: dict[str, Any] = {
     "startDeadlineSeconds": 600,
     "restartDeadlineSeconds": 600,
     "progressDeadlineSeconds": 1800,
+    "keepPodsSeconds": 0,
     "ttlSecondsAfterFinished": 0,
     "managedBy": "railhead.dev/operator",
 }
@@ -160,7 +161,7 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
         ({"worker": {"podTemplate": with_resources({"limits": {"memory": "1Gi"}})}}, "spec.worker.podTemplate"),
         ({"podTemplate": with_resources("all")}, "spec.podTemplate"),
         ({"scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": "0.5"}}}, RESOURCES),
-        ({"scaling": {"labelSelector": {"pool": "in()"}}}, "spec.scaling.labelSelector.pool"),
+        ({"scaling": {"rayLabelSelector": {"pool": "in()"}}}, "spec.scaling.rayLabelSelector.pool"),
         ({"podTemplate": {"metadata": {"labels": {"a": 1}}}}, "spec.podTemplate"),
     ],
     ids=str,
@@ -181,7 +182,7 @@ def test_what_is_no_spec_at_all_is_refused(raw: Any) -> None:
 
 def test_a_name_too_long_for_its_children_is_refused() -> None:
     with pytest.raises(InvalidSpec, match=r"metadata\.name"):
-        parse_spec(SMALLEST, name="a" * 41)
+        parse_spec(SMALLEST, name="a" * 39)
 
 
 @pytest.mark.parametrize("model", [TrainJobSpec, JobStatus])

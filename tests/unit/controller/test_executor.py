@@ -12,7 +12,7 @@ from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import REQUESTS_AT_A_TIME, ChildRejected, Executor, LostCompare
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
-from railhead.planning.plan import Create, Delete, Event, Plan, Remove, StatusWrite
+from railhead.planning.plan import Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.secret import TOKEN_TO_BE_GENERATED
@@ -205,6 +205,31 @@ async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor:
     assert first["preconditions"] == {"uid": "uid-old"}
     assert second["preconditions"] == {"uid": "uid-b"}
     assert "gracePeriodSeconds" not in first, "the pod's own"
+
+
+async def test_a_job_is_deleted_only_in_the_version_that_was_seen(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
+    version = int(client.api.objects[PLACE]["metadata"]["resourceVersion"])
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version - 1)))
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, "uid-old", Plan(delete_job=DeleteJob("uid-old", version)))
+    assert recorded.jobs == [client.api.objects[PLACE]] * 2
+    await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
+    assert PLACE not in client.api.objects
+    with pytest.raises(LostCompare):  # and by somebody else before
+        await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
+    assert recorded.gone == [(KEY, UID)]
+
+
+async def test_a_deleted_job_that_a_finalizer_keeps_is_known_to_be_deleted(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
+) -> None:
+    client.api.patch(PLACE, {"metadata": {"finalizers": ["example.com/keep"]}})
+    version = int(client.api.objects[PLACE]["metadata"]["resourceVersion"])
+    await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
+    assert [bool(job["metadata"].get("deletionTimestamp")) for job in recorded.jobs] == [True]
 
 
 async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(

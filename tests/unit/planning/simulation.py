@@ -93,6 +93,10 @@ class Simulation:
         self._executor.last = Plan()
         await self.operator.loop.reconcile(KEY)
 
+    async def execute(self, wanted: Plan) -> None:
+        """A plan of an earlier look."""
+        await self._executor.execute(KEY, self.api.objects[JOB]["metadata"]["uid"], wanted)
+
     def _see(self) -> None:
         self.operator.watch(PODS)
         self.operator.watch(JOBS)
@@ -184,6 +188,10 @@ class Simulation:
         """The user's `kubectl apply`: the spec is this from now on."""
         operations = [{"op": "add", "path": "/spec", "value": {**SPEC, **spec}}]
         self.api.patch(JOB, operations, content_type="application/json-patch+json")
+
+    def edit_status(self, **fields: Any) -> None:
+        """A status that would take long to come about."""
+        self.api.patch(JOB, {"status": fields}, subresource="status")
 
     def report(
         self,

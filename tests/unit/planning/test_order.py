@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.decisions.clean_up import decide_clean_up
+from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
 from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
 from railhead.planning.decisions.finished import decide_finished
 from railhead.planning.decisions.first_attempt import decide_first_attempt
@@ -40,7 +40,7 @@ FINISHED = {
     **RUNNING_STATUS,
     "phase": "Succeeded",
     "completionTime": LONG_AGO,
-    "conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded"}],
+    "conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded", "lastTransitionTime": LONG_AGO}],
 }
 PENDING = {
     "observedGeneration": 1,
@@ -68,7 +68,8 @@ class Case:
 
 
 CASES = (
-    Case(decide_clean_up, job(DONE, status=FINISHED, ttlSecondsAfterFinished=60)),
+    Case(decide_deletion, job(DONE, status=FINISHED, ttlSecondsAfterFinished=60, keepPodsSeconds=60)),
+    Case(decide_clean_up, job(DONE, status=FINISHED, keepPodsSeconds=60)),
     Case(decide_finished, job(*WORKERS, status=FINISHED, activeDeadlineSeconds=60)),
     Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),

@@ -36,8 +36,8 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
 def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_driver_says_so() -> None:
     sim = Simulation()
     sim.run_until_training()
-    best = {"uri": "/runs/c1", "index": 1, "time": "t", "metrics": {"loss": "0.1"}, "attempt": 1}
-    last = {"uri": "/runs/c2", "index": 2, "time": "u", "metrics": {}}
+    best = {"uri": "/runs/c1", "index": 1, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.1"}, "attempt": 1}
+    last = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:01Z", "metrics": {}}
     sim.report(run_uri="/runs")
     sim.end_head("Infrastructure", checkpoint=last, best_checkpoint=best)
     sim.settle()
@@ -46,8 +46,8 @@ def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_drive
     sim.settle()
     assert sim.status["attempt"] == 2
     assert known_checkpoints(sim.bodies[sim.head.name]) == [
-        {"name": "c1", "index": 1, "time": "t", "attempt": 1},
-        {"name": "c2", "index": 2, "time": "u", "attempt": 1},
+        {"name": "c1", "index": 1, "time": "2026-01-01T00:00:00Z", "attempt": 1},
+        {"name": "c2", "index": 2, "time": "2026-01-01T00:00:01Z", "attempt": 1},
     ]
     sim.run_until_training()
     sim.end_head("Succeeded", best_checkpoint={})

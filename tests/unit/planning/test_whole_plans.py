@@ -6,11 +6,22 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from railhead.api.conditions import ORDER
 from railhead.api.names import head_name, input_name, secret_name, service_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
-from tests.unit.builders import NOW, RUNNING_STATUS, UID, ended, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    UID,
+    ended,
+    make_absent,
+    make_head,
+    make_observed,
+    make_spec,
+    make_worker,
+)
 
 HEAD, FIRST, SECOND = make_head(), make_worker(0), make_worker(1)
 TIME = "2026-01-01T12:00:00Z"
@@ -33,6 +44,12 @@ def condition(type_: str, status: str, reason: str, message: str) -> dict[str, A
         "observedGeneration": 1,
         "lastTransitionTime": TIME,
     }
+
+
+def all_of(*stated: dict[str, Any], since: str = RUNNING_STATUS["startTime"]) -> list[dict[str, Any]]:
+    """With those that are always present."""
+    conditions = {each["type"]: each for each in (*make_absent(since), *stated)}
+    return sorted(conditions.values(), key=lambda each: ORDER.index(each["type"]))
 
 
 def decide(*pods: PodView, status: dict[str, Any] | None = None, **spec: Any) -> tuple[Plan, list[tuple[str, str]]]:
@@ -72,10 +89,11 @@ def test_the_first_attempt() -> None:
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": False},
                 "startTime": TIME,
-                "conditions": [
+                "conditions": all_of(
                     condition("Reconciling", "True", "Pending", message),
                     condition("Running", "False", "Pending", message),
-                ],
+                    since=TIME,
+                ),
             },
             tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0},
         ),
@@ -94,10 +112,10 @@ def test_a_lost_head() -> None:
                 fields={
                     "phase": "Restarting",
                     "failure": failure(head, "Infrastructure", exit_code=66),
-                    "conditions": [
+                    "conditions": all_of(
                         condition("Reconciling", "True", "Restarting", message),
                         condition("Running", "False", "Infrastructure", message),
-                    ],
+                    ),
                 },
                 tests=FRESH,
                 pods=frozenset({head.uid, FIRST.uid, SECOND.uid}),
@@ -121,11 +139,11 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
                 "completionTime": TIME,
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "failure": failure(head, "Configuration", exit_code=65),
-                "conditions": [
+                "conditions": all_of(
                     condition("Stalled", "True", "Configuration", message),
                     condition("Running", "False", "Failed", message),
                     condition("Failed", "True", "Configuration", message),
-                ],
+                ),
             },
             tests=FRESH,
             pods=frozenset({head.uid, FIRST.uid, SECOND.uid}),
@@ -134,7 +152,10 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+    assert decide(head, FIRST, SECOND, status=after) == (
+        Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
+        [],
+    )
 
 
 def test_success_leaves_the_workers_to_the_next_pass() -> None:
@@ -156,10 +177,10 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
                     "metrics": {},
                     "updateTime": TIME,
                 },
-                "conditions": [
+                "conditions": all_of(
                     condition("Running", "False", "Succeeded", message),
                     condition("Complete", "True", "Succeeded", message),
-                ],
+                ),
             },
             tests=GUARDED,
         ),
@@ -167,7 +188,10 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
     )
     assert wanted.status is not None and not creates
     after = {**RUNNING_STATUS, **wanted.status.fields}
-    assert decide(head, FIRST, SECOND, status=after) == (Plan(deletes=delete(FIRST, SECOND)), [])
+    assert decide(head, FIRST, SECOND, status=after) == (
+        Plan(deletes=delete(FIRST, SECOND), wake_at=NOW + timedelta(days=1)),
+        [],
+    )
 
 
 def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_ones_need() -> None:
@@ -184,10 +208,10 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                     "restarts": {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0},
                     "workers": {"desired": 2, "ready": 1, "joined": 1},
                     "waiting": {"since": TIME, "again": True},
-                    "conditions": [
+                    "conditions": all_of(
                         condition("Reconciling", "True", "WorkerLost", message),
                         condition("Running", "False", "WorkerLost", message),
-                    ],
+                    ),
                 },
                 tests=GUARDED,
             ),
@@ -216,10 +240,10 @@ def test_the_next_attempt() -> None:
                 "budget": {"failures": 1, "runningSeconds": 0, "checkpoint": 7},
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": True},
-                "conditions": [
+                "conditions": all_of(
                     condition("Reconciling", "True", "Restarting", message),
                     condition("Running", "False", "Restarting", message),
-                ],
+                ),
             },
             tests={**FRESH, "/status/phase": "Restarting"},
             pods=frozenset({lost.uid}),
@@ -237,10 +261,10 @@ def test_a_suspension_tells_the_head_alone() -> None:
             status=StatusWrite(
                 fields={
                     "phase": "Suspending",
-                    "conditions": [
+                    "conditions": all_of(
                         condition("Reconciling", "True", "Suspending", message),
                         condition("Running", "False", "Suspending", message),
-                    ],
+                    ),
                 },
                 tests={**GUARDED, "/metadata/generation": 1},
             ),
@@ -268,5 +292,11 @@ def test_conditions_of_other_controllers_are_kept_behind_ours() -> None:
     status = {**RUNNING_STATUS, "conditions": [theirs, *RUNNING_STATUS["conditions"]]}
     wanted, _ = decide(ended(HEAD, "Succeeded"), FIRST, SECOND, status=status)
     assert wanted.status is not None
-    assert [each["type"] for each in wanted.status.fields["conditions"]] == ["Running", "Complete", theirs["type"]]
+    assert [each["type"] for each in wanted.status.fields["conditions"]] == [
+        "Running",
+        "Suspended",
+        "Complete",
+        "Failed",
+        theirs["type"],
+    ]
     assert wanted.status.fields["conditions"][-1] == theirs

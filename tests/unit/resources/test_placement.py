@@ -76,7 +76,7 @@ def find_selectors(node: Any) -> list[Object]:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_head_goes_anywhere(strategy: str) -> None:
     per_pod = 2 if strategy == "STRICT_PACK" else 1
-    found = spec_of("head", placementStrategy=strategy, workersPerPod=per_pod, labelSelector={"pool": "a"})
+    found = spec_of("head", placementStrategy=strategy, workersPerPod=per_pod, rayLabelSelector={"pool": "a"})
     assert "affinity" not in found and "topologySpreadConstraints" not in found
 
 
@@ -94,7 +94,7 @@ def test_the_head_goes_anywhere(strategy: str) -> None:
 )
 def test_a_selector_in_kubernetes_words(text: str, operator: str, values: list[str]) -> None:
     assert parse_selector(text) == (operator, values)
-    affinity = spec_of(labelSelector={"pool": text})["affinity"]["nodeAffinity"]
+    affinity = spec_of(rayLabelSelector={"pool": text})["affinity"]["nodeAffinity"]
     expression = {"key": "pool", "operator": operator, "values": values}
     assert affinity == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
@@ -109,7 +109,7 @@ def test_the_selector_holds_in_each_of_the_users_terms() -> None:
     mine = {"key": "disk", "operator": "In", "values": ["ssd"]}
     terms = [{"matchExpressions": [mine]}, {"matchFields": [{"key": "metadata.name"}]}, {}]
     template = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: [{"weight": 1}]}}}
-    found = spec_of(template=template, labelSelector={"pool": "a"})["affinity"]["nodeAffinity"]
+    found = spec_of(template=template, rayLabelSelector={"pool": "a"})["affinity"]["nodeAffinity"]
     ours = {"key": "pool", "operator": "In", "values": ["a"]}
     assert found[REQUIRED]["nodeSelectorTerms"] == [
         {"matchExpressions": [mine, ours]},
@@ -157,4 +157,4 @@ odd = st.recursive(
 def test_whatever_a_template_holds_a_pod_is_built(affinity: Any, constraints: Any, strategy: str) -> None:
     """What makes no sense is the API server's to refuse, with the pod's own field."""
     template = {"affinity": affinity, "topologySpreadConstraints": constraints}
-    assert spec_of(template=template, placementStrategy=strategy, labelSelector={"pool": "a"})["containers"]
+    assert spec_of(template=template, placementStrategy=strategy, rayLabelSelector={"pool": "a"})["containers"]

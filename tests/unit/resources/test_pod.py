@@ -34,7 +34,12 @@ STATUS = JobStatus.model_validate(
     {
         "runURI": "s3://bucket/runs/digits-1a2b?region=x",
         "checkpoint": {"uri": "s3://bucket/runs/digits-1a2b/c7?region=x", "index": 7, "attempt": 2},
-        "bestCheckpoint": {"uri": "s3://bucket/runs/digits-1a2b/a/c5?region=x", "index": 5, "time": "t", "attempt": 1},
+        "bestCheckpoint": {
+            "uri": "s3://bucket/runs/digits-1a2b/a/c5?region=x",
+            "index": 5,
+            "time": "2026-01-01T00:00:00Z",
+            "attempt": 1,
+        },
     }
 )
 ROLES = ("head", "worker")
@@ -159,7 +164,7 @@ def test_environment_says_where_everything_is(role: str, spec: str) -> None:
     hidden = (None, None) if sees_gpus else ("void", "")
     assert (said.get("NVIDIA_VISIBLE_DEVICES"), said.get("CUDA_VISIBLE_DEVICES")) == hidden
     assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
-    best = {"name": "a/c5", "index": 5, "time": "t", "attempt": 1}
+    best = {"name": "a/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
     known = [best, {"name": "c7", "index": 7, "time": "", "attempt": 2}]
     assert json.loads(said.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 

@@ -79,7 +79,7 @@ def test_input_is_the_spec_in_rays_words() -> None:
         "useGPU": True,
         "resourcesPerWorker": {"cpu": "500m"},
     }
-    scaling |= {"acceleratorType": "H100", "labelSelector": {"pool": "a", "zone": "in(a, b)", "x": "!y"}}
+    scaling |= {"acceleratorType": "H100", "rayLabelSelector": {"pool": "a", "zone": "in(a, b)", "x": "!y"}}
     spec = make_spec(
         scaling=scaling,
         trainer={"trainFunc": "m:f", "trainLoopConfig": {"lr": 0.1}, "backend": {"name": "gloo", "timeoutSeconds": 9}},
@@ -97,7 +97,7 @@ def test_input_is_the_spec_in_rays_words() -> None:
         "resourcesPerWorker": {"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
         "placementStrategy": "PACK",
         "acceleratorType": "H100",
-        "labelSelector": {"pool": "a"},
+        "rayLabelSelector": {"pool": "a"},
     }
     assert said.worker_pods == 2
     assert said.train_loop_config == {"lr": 0.1}

@@ -42,7 +42,7 @@ def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
     strategies += ["STRICT_SPREAD"] if per_pod == 1 else []
     scaling["placementStrategy"] = draw(st.sampled_from(strategies))
     if draw(st.booleans()):
-        scaling["labelSelector"] = draw(st.dictionaries(keys, st.one_of(labels, selectors), min_size=1, max_size=4))
+        scaling["rayLabelSelector"] = draw(st.dictionaries(keys, st.one_of(labels, selectors), min_size=1, max_size=4))
     scaling["resourcesPerWorker"] = draw(st.fixed_dictionaries({}, optional=optional))
     worker = {"extraResources": draw(added), "overhead": draw(added), "sharedMemory": draw(memory)}
     datasets = {"datasets": {"train": {"function": "data:build"}}} if draw(st.booleans()) else {}
@@ -105,10 +105,10 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
     pods = scaling.most_workers // scaling.workers_per_pod
     assert scaling.placement_strategy != "STRICT_PACK" or math.floor(per_node + 1e-6) == scaling.num_workers
     assert scaling.placement_strategy != "STRICT_SPREAD" or pods == scaling.num_workers
-    told = build_job_input(JobRef("team", "digits", UID), spec).scaling["labelSelector"]
+    told = build_job_input(JobRef("team", "digits", UID), spec).scaling["rayLabelSelector"]
     assert told == node.labels
     for key, value in told.items():
-        assert parse_selector((scaling.label_selector or {})[key]) == ("In", [value])
+        assert parse_selector((scaling.ray_label_selector or {})[key]) == ("In", [value])
 
 
 @settings(deadline=None)

@@ -30,6 +30,6 @@ def _describe(wanted: str, node: Mapping[str, Any]) -> str:
     what = f"has {' and '.join(found)}" if found else "has no GPU of a type that Ray knows"
     return (
         f"scaling.acceleratorType {wanted}: the worker pod at {node['NodeManagerAddress']} {what}; choose nodes with "
-        "worker.podTemplate.spec.nodeSelector or scaling.labelSelector, or fix acceleratorType (Ray's names: "
+        "worker.podTemplate.spec.nodeSelector or scaling.rayLabelSelector, or fix acceleratorType (Ray's names: "
         "ray.util.accelerators)"
     )

@@ -27,7 +27,7 @@ class Feature:
 FEATURES = (
     Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
     Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
-    Feature("scaling.labelSelector", (2, 55), lambda job: bool(job.scaling.get("labelSelector"))),
+    Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.get("rayLabelSelector"))),
     Feature("worker.drainSeconds", (2, 58), lambda job: job.drain_seconds > 0),
     Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
 )

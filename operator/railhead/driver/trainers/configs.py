@@ -34,7 +34,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
             resources_per_worker=_plan_resources(scaling.get("resourcesPerWorker") or {}) or None,
             placement_strategy=scaling.get("placementStrategy"),
             accelerator_type=scaling.get("acceleratorType"),
-            label_selector=scaling.get("labelSelector") or None,
+            label_selector=scaling.get("rayLabelSelector") or None,
             elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
         ),
         run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),

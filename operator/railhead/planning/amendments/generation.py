@@ -10,7 +10,11 @@ from railhead.planning.status_change import StatusChange
 
 
 def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
-    """Adds a status change without fields: every write includes the generation."""
-    if decision.status is not None or observed.status.observed_generation == observed.generation:
+    """Adds a status change without fields: every write includes the generation.
+
+    Not before the job is deleted: the write would change the version that the delete names.
+    """
+    is_acknowledged = observed.status.observed_generation == observed.generation
+    if is_acknowledged or decision.status is not None or decision.delete_job is not None:
         return decision
     return replace(decision, status=StatusChange())

@@ -1,30 +1,42 @@
-"""spec.ttlSecondsAfterFinished: deletes the children of a finished job and keeps the TrainJob.
+"""spec.keepPodsSeconds and spec.ttlSecondsAfterFinished: what is deleted after the end of a job.
 
-A GitOps tool that still has the TrainJob in its repository would recreate a deleted one, and it
-would train again; so only objects that the tool does not know are deleted.
+The first deletes the children, which a GitOps tool does not know, and keeps the TrainJob. The
+second deletes the TrainJob, as for a batch/v1 Job; garbage collection deletes the children.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from railhead.contract.times import format_time
 from railhead.planning.children import removals
 from railhead.planning.decisions.finished import find_last_checkpoint, may_commit
-from railhead.planning.facts.deadlines import clean_up_due
+from railhead.planning.facts.deadlines import clean_up_due, deletion_due
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision, delete_all
+from railhead.planning.plan import Decision, DeleteJob, delete_all
 from railhead.planning.status_change import StatusChange
 
 
-def decide_clean_up(job: Job) -> Decision | None:
-    """Once, after the TTL. The status records it: the operator does not watch all children, such as Secrets."""
-    due = clean_up_due(job)
-    if due is None or due > job.now:
+def decide_deletion(job: Job) -> Decision | None:
+    """The precondition keeps a job that changed meanwhile, for example to a longer TTL."""
+    if _is_early(job, deletion_due(job)):
         return None
-    head = job.head
-    if head is not None and (may_commit(job, head) or find_last_checkpoint(job)):
-        return None  # record its last report first
+    return Decision(delete_job=DeleteJob(job.uid, job.version))
+
+
+def decide_clean_up(job: Job) -> Decision | None:
+    """Once. The status records it: the operator does not watch all children, such as Secrets."""
+    if _is_early(job, clean_up_due(job)):
+        return None
     deletes = delete_all(job.pods)
     if job.status.clean_up_time:
         return Decision(deletes=deletes)
     done = StatusChange(clean_up_time=format_time(job.now))
     return Decision(deletes=deletes, removes=removals(job), last=done)
+
+
+def _is_early(job: Job, due: datetime | None) -> bool:
+    """Before its time, or before the status has the last report of the head."""
+    if due is None or due > job.now:
+        return True
+    return job.head is not None and (may_commit(job, job.head) or find_last_checkpoint(job) is not None)

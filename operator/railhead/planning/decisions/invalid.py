@@ -12,6 +12,6 @@ from railhead.planning.status_write import changes_anything
 
 def decide_invalid(observed: Observed, error: InvalidSpec) -> Decision:
     """Reports it in the status, and touches nothing else."""
-    status = stand(make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error)))
+    status = stand(observed, make_condition(observed, types.STALLED, reason="InvalidSpec", message=str(error)))
     is_news = changes_anything(observed, status)
     return Decision(status=status, events=(Event("Warning", "InvalidSpec", str(error)),) if is_news else ())

@@ -56,5 +56,5 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
         f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "
         f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"
     )
-    status = stand(make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
+    status = stand(job, make_condition(job, types.RECONCILING, reason="WaitingForPods", message=message))
     return Decision(status=status, deletes=deletes, events=(Event("Warning", "WaitingForPods", message),))

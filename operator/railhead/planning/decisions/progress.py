@@ -115,7 +115,7 @@ def _training(job: Job) -> Decision:
     pods = f"{job.workers_up} of {job.desired_workers}" if job.is_elastic else f"{job.desired_workers}"
     message = f"Training runs on {pods} worker pods (attempt {job.attempt})"
     running = make_condition(job, types.RUNNING, reason="Training", message=message)
-    status = replace(stand(running, *_wait_for_workers(job)), phase="Running", waiting=None)
+    status = replace(stand(job, running, *_wait_for_workers(job)), phase="Running", waiting=None)
     is_news = job.status.phase != "Running"
     return Decision(
         status=_count_pods(job, status, joined=joined),

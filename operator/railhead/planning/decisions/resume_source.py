@@ -30,7 +30,7 @@ def decide_resume_source(job: Job) -> Decision | None:
         return None
     reason, message = problem
     is_news = job.status.reason_of(types.STALLED) != reason
-    stalled = stand(make_condition(job, types.STALLED, reason=reason, message=message))
+    stalled = stand(job, make_condition(job, types.STALLED, reason=reason, message=message))
     return Decision(
         status=replace(stalled, phase="Pending"),  # also of one that was created suspended
         events=(Event("Warning", reason, message),) if is_news else (),

@@ -41,23 +41,36 @@ def startup_due(job: Job) -> datetime | None:
 
 
 def clean_up_due(job: Job) -> datetime | None:
+    """spec.keepPodsSeconds."""
+    return _after_end(job, job.spec.keep_pods_seconds)
+
+
+def deletion_due(job: Job) -> datetime | None:
     """spec.ttlSecondsAfterFinished."""
-    limit = job.spec.ttl_seconds_after_finished
-    ended = parse_time(job.status.completion_time)
-    if limit is None or ended is None or not job.status.is_finished:
-        return None
-    return ended + timedelta(seconds=limit)
+    return _after_end(job, job.spec.ttl_seconds_after_finished)
+
+
+def _after_end(job: Job, limit: int | None) -> datetime | None:
+    """Not since status.completionTime, which is by the clock of the head's node."""
+    ended = _true_since(job, types.COMPLETE, types.FAILED)
+    return ended + timedelta(seconds=limit) if ended is not None and limit is not None else None
 
 
 def next_due(job: Job) -> datetime | None:
     """When the next limit expires."""
-    dues = (clean_up_due(job),) if job.status.is_finished else (active_due(job), startup_due(job))
+    finished = job.status.is_finished
+    dues = (clean_up_due(job), deletion_due(job)) if finished else (active_due(job), startup_due(job))
     return min((due for due in dues if due is not None and due > job.now), default=None)
 
 
 def count_suspended(job: Job) -> int:
     """status.suspendedSeconds including the suspension that ends now."""
-    stamps = [each.last_transition_time for each in job.status.conditions if each.type == types.SUSPENDED]
-    since = parse_time(stamps[0]) if stamps and job.attempt > 0 else None
+    since = _true_since(job, types.SUSPENDED) if job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0
     return min(job.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)
+
+
+def _true_since(job: Job, *conditions: str) -> datetime | None:
+    """When the first of these became True that is."""
+    found = (each for each in job.status.conditions if each.type in conditions and each.status == "True")
+    return next((parse_time(each.last_transition_time) for each in found), None)

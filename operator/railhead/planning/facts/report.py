@@ -26,17 +26,17 @@ from railhead.contract.checkpoint import (
     MAX_METRIC_NAME,
     MAX_METRIC_VALUE,
     MAX_METRICS,
-    MAX_TIME,
     MAX_URI,
     NO_CHECKPOINT,
     Checkpoint,
 )
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome
 from railhead.contract.report import Report, ReportedOutcome, RunWarning
-from railhead.contract.times import format_time
+from railhead.contract.times import format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 REASON = r"[A-Z][A-Za-z0-9]{0,63}"
+TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?(Z|[-+][0-9]{2}:[0-9]{2})"
 
 
 def change_by_report(report: Report, status: JobStatus) -> StatusChange:
@@ -48,7 +48,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         joined=cut_count(report.joined),
         workers=cut_count(report.workers),
         metrics=cut_metrics(report.metrics),
-        update_time=report.time[:MAX_TIME],
+        update_time=keep_time(report.time),
         warning=_cut_warning(report.warning),
         lost_pods=[name[:253] for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
@@ -103,6 +103,11 @@ def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
     return {name[:MAX_METRIC_NAME]: value[:MAX_METRIC_VALUE] for name, value in items}
 
 
+def keep_time(text: str) -> str | None:
+    """The time as the API server takes it, or None for any other text."""
+    return text if re.fullmatch(TIME, text) and parse_time(text) else None
+
+
 def cut_count(value: int) -> int:
     return min(max(value, 0), MAX_INDEX)
 
@@ -130,7 +135,7 @@ def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, t
     return CheckpointStatus(
         uri=newest.uri,
         index=newest.index,
-        time=(newest.time or time)[:MAX_TIME],
+        time=keep_time(newest.time) or keep_time(time),
         metrics=cut_metrics(newest.metrics),
         attempt=attempt,
     )
@@ -147,7 +152,7 @@ def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: i
     if known is not None and (known.uri, known.index) == (best.uri, best.index):
         metrics = metrics or known.metrics  # a shortened termination message has none
     found = CheckpointStatus(
-        uri=best.uri, index=best.index, time=best.time[:MAX_TIME], metrics=metrics, attempt=best.attempt
+        uri=best.uri, index=best.index, time=keep_time(best.time), metrics=metrics, attempt=best.attempt
     )
     return UNSET if found == known else found
 

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.api.status import MAX_MESSAGE, JobStatus
-from railhead.contract.checkpoint import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_TIME, MAX_URI
+from railhead.contract.checkpoint import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.contract.report import State
 from railhead.controller.report.parse import parse_report
@@ -18,7 +18,8 @@ from railhead.controller.report.writer import status_fields
 from tests.unit.controller.report.facts import make_facts, make_report
 
 RUNNING = make_facts().status
-KNOWN = {"uri": "/runs/c5", "index": 5, "time": "t", "metrics": {}, "attempt": 1}
+KNOWN = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {}, "attempt": 1}
+FIRST, SECOND = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"
 LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 KEY = st.text(max_size=5)
 JSON = LEAF | st.lists(LEAF, max_size=2) | st.dictionaries(KEY, LEAF | st.lists(LEAF, max_size=2), max_size=3)
@@ -69,13 +70,41 @@ def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> 
 
 def test_honest_words_arrive_unchanged() -> None:
     told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
-    report = make_report(workers=2, metrics={"loss": "0.4"}, time="now", checkpoint=told, run_uri="/runs")
+    report = make_report(
+        workers=2, metrics={"loss": "0.4"}, time="2026-01-01T00:00:03Z", checkpoint=told, run_uri="/runs"
+    )
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "workers": 2, "metrics": {"loss": "0.4"}}
     assert status_fields(report, RUNNING) == {
-        "progress": {**progress, "updateTime": "now"},
+        "progress": {**progress, "updateTime": "2026-01-01T00:00:03Z"},
         "checkpoint": {**told, "attempt": 1},
         "runURI": "/runs",
     }
+
+
+NO_TIMES = (
+    "",
+    "t",
+    "now",
+    "2026-01-01",
+    "2026-01-01 00:00:00Z",
+    "2026-13-01T00:00:00Z",
+    "2026-01-01T00:00:00",
+    "9" * 500,
+)
+
+
+@pytest.mark.parametrize("text", NO_TIMES)
+def test_what_is_no_time_is_left_out(text: str) -> None:
+    """The API server would reject the whole write."""
+    told = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
+    fields = status_fields(make_report(time=text, checkpoint=told, best_checkpoint=told), RUNNING)
+    assert "updateTime" not in fields["progress"]
+    assert not [fields[key] for key in ("checkpoint", "bestCheckpoint") if "time" in fields[key]]
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00-08:00"])
+def test_a_time_in_another_form_is_kept(text: str) -> None:
+    assert status_fields(make_report(time=text), RUNNING)["progress"]["updateTime"] == text
 
 
 @pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": "A" * 65}])
@@ -103,10 +132,10 @@ def test_only_what_changes_is_a_field() -> None:
 
 
 def test_a_word_that_only_says_that_the_driver_is_there_writes_nothing() -> None:
-    told = status_fields(make_report(time="t1"), RUNNING)["progress"]
+    told = status_fields(make_report(time=FIRST), RUNNING)["progress"]
     status = make_facts(progress=told).status
-    assert status_fields(make_report(time="t2"), status) == {}
-    assert status_fields(make_report(time="t2", reports=5), status)["progress"]["updateTime"] == "t2"
+    assert status_fields(make_report(time=SECOND), status) == {}
+    assert status_fields(make_report(time=SECOND, reports=5), status)["progress"]["updateTime"] == SECOND
 
 
 @pytest.mark.parametrize("index", [True, False, 1.0, "6", None, [6]])
@@ -170,14 +199,13 @@ def test_a_uri_that_just_fits_is_whole() -> None:
     assert fields["runURI"] == fields["checkpoint"]["uri"] == uri
 
 
-def test_metrics_and_times_are_cut() -> None:
+def test_metrics_are_cut() -> None:
     metrics = {f"{number:03}{'k' * 500}": "v" * 500 for number in range(200)}
-    progress = status_fields(make_report(metrics=metrics, time="t" * 500), RUNNING)["progress"]
+    progress = status_fields(make_report(metrics=metrics, time=FIRST), RUNNING)["progress"]
     assert len(progress["metrics"]) == MAX_METRICS
     assert {(len(key), len(value)) for key, value in progress["metrics"].items()} == {
         (MAX_METRIC_NAME, MAX_METRIC_VALUE)
     }
-    assert len(progress["updateTime"]) == MAX_TIME
 
 
 @pytest.mark.parametrize(("told", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])

@@ -36,7 +36,7 @@ def make_scaling(**more: Any) -> dict[str, Any]:
 
 # What a job asks for, the newest Ray that lacks it and the oldest that has it.
 FEATURES = [
-    ({"scaling": make_scaling(labelSelector={"pool": "a"})}, "scaling.labelSelector", "2.54.9", "2.55.0"),
+    ({"scaling": make_scaling(rayLabelSelector={"pool": "a"})}, "scaling.rayLabelSelector", "2.54.9", "2.55.0"),
     ({"validation_function": "user:validate"}, "trainer.validationFunction", "2.53.0", "2.54.0"),
     ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
     ({"drain_seconds": 30}, "worker.drainSeconds", "2.57.0", "2.58.0"),

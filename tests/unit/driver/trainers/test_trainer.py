@@ -29,7 +29,7 @@ def test_every_option_is_handed_on() -> None:
             "resourcesPerWorker": {"CPU": 2.0, "GPU": 1.0},
             "placementStrategy": "SPREAD",
             "acceleratorType": "H100",
-            "labelSelector": {"pool": "a"},
+            "rayLabelSelector": {"pool": "a"},
         },
         checkpoint={"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"},
         max_failures=2,

@@ -1,7 +1,8 @@
-"""spec.ttlSecondsAfterFinished: when what is left of a finished job goes, and what stays."""
+"""spec.keepPodsSeconds and spec.ttlSecondsAfterFinished: what is deleted after the end of a job, and when."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,10 +11,11 @@ import pytest
 
 from railhead.api import names
 from railhead.contract.times import parse_time
-from railhead.planning.plan import Plan
+from railhead.controller.executor import LostCompare
+from railhead.planning.plan import DeleteJob, Plan
 from railhead.planning.planner import plan
 from tests.unit.builders import is_empty
-from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.simulation import JOB, Simulation
 
 CODE = {"kind": "ConfigMap", "metadata": {"namespace": "default", "name": "code"}, "data": {"train.py": ""}}
 
@@ -36,7 +38,7 @@ def clean(sim: Simulation) -> Plan:
 
 @pytest.mark.parametrize("outcome", ["Succeeded", "Configuration"])
 def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
-    sim = finished(outcome, ttlSecondsAfterFinished=3600)
+    sim = finished(outcome, keepPodsSeconds=3600)
     ended = parse_time(sim.status["completionTime"])
     assert ended is not None
     assert sim.reconcile() == Plan(wake_at=ended + timedelta(hours=1))
@@ -59,15 +61,75 @@ def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
     assert plan(replace(sim.observe(), generation=7)).status is not None, "a later change is acknowledged"
 
 
-def test_without_a_time_the_head_pod_is_kept() -> None:
+def test_the_head_pod_is_kept_for_a_day_and_the_job_for_good() -> None:
     sim = finished()
+    ended = parse_time(sim.status["completionTime"])
+    assert ended is not None
+    sim.now = ended + timedelta(hours=24, seconds=-1)
+    assert is_empty(sim.reconcile()) and len(sim.pods) == 1
+    sim.later(1)
+    clean(sim)
     sim.later(10**8)
-    assert sim.reconcile() == Plan()
-    assert len(sim.pods) == 1
+    assert sim.reconcile() == Plan() and not sim.pods
 
 
-def test_a_job_that_goes_on_is_not_cleaned_up() -> None:
-    sim = Simulation(ttlSecondsAfterFinished=0)
+@pytest.mark.parametrize("outcome", ["Succeeded", "Configuration"])
+@pytest.mark.parametrize("kept", [600, 3600, 7200])
+def test_the_job_itself_goes_after_its_ttl_and_takes_its_children_with_it(outcome: str, kept: int) -> None:
+    sim = finished(outcome, ttlSecondsAfterFinished=3600, keepPodsSeconds=kept)
+    ended = parse_time(sim.status["completionTime"])
+    assert ended is not None
+    sim.now = ended + timedelta(seconds=3599)
+    wanted = sim.reconcile()
+    assert (wanted.last is not None) == (kept == 600) and wanted.delete_job is None
+    assert sim.reconcile().wake_at == ended + timedelta(hours=1)
+    sim.later(1)
+    job = sim.observe()
+    assert replace(sim.reconcile(), wake_at=None) == Plan(delete_job=DeleteJob(job.uid, job.version))
+    assert JOB not in sim.api.objects
+    sim.api.collect()
+    assert not [place for place, obj in sim.api.objects.items() if obj["metadata"].get("ownerReferences")]
+
+
+def test_a_node_with_a_slow_clock_does_not_shorten_the_times() -> None:
+    sim = Simulation(ttlSecondsAfterFinished=3600, keepPodsSeconds=1800)
+    sim.run_until_training()
+    head, now = sim.head.name, sim.now
+    sim.now = now - timedelta(days=2)
+    sim.end_pod(head, "Succeeded")
+    sim.now = now
+    sim.settle()
+    assert sim.reconcile() == Plan(wake_at=now + timedelta(minutes=30))
+
+
+def test_a_suspended_or_restarting_job_has_no_ttl() -> None:
+    sim = Simulation(ttlSecondsAfterFinished=0, suspend=True)
+    sim.settle()
+    sim.later(10**7)
+    assert sim.reconcile() == Plan() and sim.status["phase"] == "Suspended"
+
+
+def test_a_ttl_that_comes_later_is_acknowledged_by_the_deletion() -> None:
+    sim = finished()
+    sim.later(7200)
+    sim.apply(ttlSecondsAfterFinished=3600)
+    wanted = sim.reconcile()
+    assert wanted.status is None, "a write would change the version that the delete names"
+    assert JOB not in sim.api.objects
+
+
+def test_a_job_whose_ttl_was_extended_meanwhile_stays() -> None:
+    sim = finished(ttlSecondsAfterFinished=3600)
+    sim.later(3600)
+    wanted = plan(sim.observe())
+    sim.apply(ttlSecondsAfterFinished=7200)
+    with pytest.raises(LostCompare):
+        asyncio.run(sim.execute(wanted))
+    assert JOB in sim.api.objects
+
+
+def test_a_job_that_goes_on_is_neither_cleaned_up_nor_deleted() -> None:
+    sim = Simulation(keepPodsSeconds=0, ttlSecondsAfterFinished=0)
     sim.run_until_training()
     sim.end_head("Application")
     sim.settle()
@@ -83,7 +145,7 @@ def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_
     """Policies also after `--job-network-policies` was switched off: an operator before this one may have made them."""
     sim = finished(source={"configMap": {"name": "code"}})
     sim.later(7200)
-    sim.apply(source={"configMap": {"name": "code"}}, ttlSecondsAfterFinished=3600)
+    sim.apply(source={"configMap": {"name": "code"}}, keepPodsSeconds=3600)
     observed = sim.observe()
     settings = replace(observed.settings, has_network_policies=has_network_policies)
     wanted = plan(replace(observed, settings=settings))
@@ -91,7 +153,7 @@ def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_
 
 
 def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None:
-    sim = Simulation(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0)
+    sim = Simulation(activeDeadlineSeconds=600, keepPodsSeconds=0)
     sim.run_until_training()
     sim.later(600)
     head = sim.head
@@ -104,3 +166,19 @@ def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None
     assert wanted.last is None and len(sim.pods) == 3, "its workers are needed for one more checkpoint"
     sim.now = gone_by
     assert clean(sim).removes
+
+
+def test_the_checkpoint_of_a_terminated_head_is_written_before_the_job_goes() -> None:
+    """Whoever watches the job, or looks at the audit log, finds it in its last version."""
+    sim = Simulation(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0)
+    sim.run_until_training()
+    sim.later(600)
+    head = sim.head.name
+    sim.stuck.add(head)
+    sim.settle()
+    assert JOB in sim.api.objects, "its workers are needed for one more checkpoint"
+    told = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T12:00:00Z"}
+    sim.end_pod(head, "Preemption", checkpoint=told)
+    wanted = sim.reconcile()
+    assert wanted.delete_job is None and sim.status["checkpoint"]["index"] == 7
+    assert sim.reconcile().delete_job is not None

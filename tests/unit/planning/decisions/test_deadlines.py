@@ -44,7 +44,7 @@ def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended()
     sim.later(600)
     sim.settle()
     assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
-    told = {"uri": "/runs/c7", "index": 7, "time": "t", "metrics": {}}
+    told = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "metrics": {}}
     sim.end_pod(head, "Preemption", checkpoint=told)
     sim.settle()
     assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is told"
@@ -226,3 +226,17 @@ def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report(
     wanted = plan(just_leads)
     assert not wanted.deletes and wanted.wake_at == NOW + timedelta(seconds=15)
     assert plan(replace(just_leads, now=NOW + timedelta(seconds=15))).deletes
+
+
+@pytest.mark.parametrize("attempt", [9_999, 999_999])
+def test_a_job_waits_for_its_pods_through_any_number_of_attempts(attempt: int) -> None:
+    sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
+    sim.settle()
+    sim.edit_status(attempt=attempt)
+    sim.settle()
+    sim.later(120)
+    sim.settle()
+    assert sim.status["failure"]["reason"] == "StartDeadlineExceeded" and not sim.status.get("completionTime")
+    sim.later(40)
+    sim.settle()
+    assert sim.status["attempt"] == attempt + 1 and sim.head.attempt == attempt + 1

@@ -13,7 +13,7 @@ from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_worker
 
-CHECKPOINT = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 1}
+CHECKPOINT = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "attempt": 1}
 
 
 def make_killed(round_: int, *, seconds_ago: float = 3600) -> PodView:

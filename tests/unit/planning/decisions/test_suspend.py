@@ -30,7 +30,7 @@ def test_the_workers_stay_until_the_head_has_ended() -> None:
     workers = (make_worker(0), make_worker(1))
     wanted = plan(make_observed(head, *workers, status=status, spec=SUSPEND))
     assert not wanted.deletes and wanted.wake_at == by
-    told = {"uri": "/runs/c9", "index": 9, "time": "t", "metrics": {}}
+    told = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
     last = ended(head, "Preemption", checkpoint=told)
     wanted = plan(make_observed(last, *workers, status=status, spec=SUSPEND))
     assert {delete.name for delete in wanted.deletes} == {pod.name for pod in workers}
