@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from tools.older_kubernetes import resolve_kubernetes
@@ -18,10 +19,10 @@ from railhead.local.control_plane.servers import ALL, FIRST
 from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Tests start in this order. One process needs minutes for those of the operator, which mostly wait: it starts with
-# them, and the other one runs everything else.
+# Tests start in this order: first those of the operator, which take minutes and mostly wait.
 ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model")
-# Tests of a folder that share a cluster run in one process. All others are spread test by test, or file by file.
+# Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
+# All others are spread test by test, or file by file.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "model", "unit")
 # A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
@@ -57,10 +58,10 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests pytest-xdist keeps in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = find_folder(nodeid)
+        folder, file = find_folder(nodeid), nodeid.partition("::")[0]
         if folder in ONE_CLUSTER:
-            return folder
-        return nodeid if folder in BY_TEST else nodeid.partition("::")[0]
+            return f"{folder} {crc32(file.encode()) % 2}" if folder == "operator" else folder
+        return nodeid if folder in BY_TEST else file
 
 
 @pytest.hookimpl(optionalhook=True)

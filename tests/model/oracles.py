@@ -179,6 +179,19 @@ def _spent(status: Object) -> int:
     return int(failures.get("failures", 0) + disruptions.get("total", 0))
 
 
+def check_old_drivers(world: World) -> None:
+    """None is left that no unfinished job uses; that of the operator's own version stays."""
+    job = world.job()
+    is_used = job is not None and not any(c["status"] == "True" for c in _ends_of(job))
+    used = {world.settings.bundle_name, (job or {}).get("status", {}).get("driver") if is_used else None}
+    found = {name for plural, _, name in world.api.objects if plural == "configmaps" and name.startswith("railhead-")}
+    assert found <= used, f"drivers that no job uses: {found - used}"
+
+
+def _ends_of(job: Object) -> list[Object]:
+    return [c for c in job["status"].get("conditions") or [] if c["type"] in ("Complete", "Failed")]
+
+
 def check_gone(world: World, *, phase: str) -> None:
     """Of a job that its TTL has deleted."""
     last = [entry for entry in world.api.log if entry.plural == "trainjobs"][-1]

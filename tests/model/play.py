@@ -11,7 +11,14 @@ from railhead.kube.errors import KubeError
 from railhead.resources.settings import OperatorSettings
 from tests.model.faults import Crash, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Holding, Watchman, check_counters, check_drivers, check_end, check_gone
+from tests.model.oracles import (
+    Holding,
+    Watchman,
+    check_counters,
+    check_drivers,
+    check_end,
+    check_gone,
+)
 from tests.model.world import World
 from tests.unit.builders import SETTINGS
 

@@ -127,6 +127,7 @@ SCENARIOS = (
         ),
         restarts={"application": 0, "infrastructure": 2},
     ),
+    Scenario("upgraded, then finished", (Act(committed(1), upgrade),), restarts={"infrastructure": 0}),
     Scenario(
         "head drained",
         (Act(committed(2), lambda w: w.evict_pod(w.live_heads[0]["metadata"]["name"])),),

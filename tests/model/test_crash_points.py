@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Fault, Faults
+from tests.model.oracles import check_old_drivers
 from tests.model.play import Scenario, play, summarize
 from tests.model.scenarios import SCENARIOS
 from tests.tried import Tried
@@ -37,3 +38,8 @@ async def test_a_single_fault_at_any_write_changes_nothing(scenario: Scenario, t
         assert len(faults.done) == 1, told
         assert found == wanted, told
     tried("faults of the model, one at a time", len(tries))
+
+
+@pytest.mark.parametrize("scenario", [each for each in SCENARIOS if "upgraded" in each.name], ids=lambda s: s.name)
+async def test_no_driver_is_left_that_no_job_uses(scenario: Scenario) -> None:
+    check_old_drivers(await play(scenario))

@@ -46,6 +46,7 @@ class Store:
         self._keys: dict[str, JobKey] = {}
         self._rejections: dict[str, Rejection] = {}
         self._announced: dict[str, AnnouncedCommit] = {}
+        self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
@@ -89,6 +90,7 @@ class Store:
             self._tombstones.add(old.uid, version_of(raw))  # its DELETED event may never arrive
         spec = old.spec if old and (old.uid, old.generation) == (uid, generation) else _parse(raw)
         self._keys[uid] = key
+        self._count_driver(old, -1)
         self._jobs[key] = JobRecord(
             key=key,
             uid=uid,
@@ -98,14 +100,28 @@ class Store:
             spec=spec,
             status=parse_status(raw.get("status")),
         )
+        self._count_driver(self._jobs[key], 1)
         self._announced.setdefault(uid, _newest(self._jobs[key].status))
         return key
+
+    def _count_driver(self, record: JobRecord | None, change: int) -> None:
+        if record is not None and not record.status.is_finished:
+            place = (record.key.namespace, record.status.driver)
+            self._drivers[place] += change
+            if not self._drivers[place]:
+                del self._drivers[place]
+
+    def _is_driver_shared(self, record: JobRecord) -> bool:
+        """Another unfinished job of the namespace runs the driver of this job's attempt."""
+        own = not record.status.is_finished
+        return self._drivers[record.key.namespace, record.status.driver] > own
 
     def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
         """Forgets a job deleted as of `version`, unless its name already belongs to a new one."""
         self._tombstones.add(uid, version)
         record = self._jobs.get(key)
         if record is not None and record.uid == uid:
+            self._count_driver(record, -1)
             del self._jobs[key]
         self._keys.pop(uid, None)
         self._forget(uid)
@@ -190,6 +206,7 @@ class Store:
             rejection=self._rejection(record),
             announced=self._announced.get(record.uid),
             led_since=self._led_since,
+            is_driver_shared=self._is_driver_shared(record),
         )
 
     def _source(self, record: JobRecord) -> JobStatus | None:

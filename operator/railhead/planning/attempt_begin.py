@@ -7,7 +7,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
 from railhead.contract.times import format_time
-from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.children import driver_removal, head_pod, prerequisites, worker_pods
 from railhead.planning.conditions import stand_still
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
@@ -51,6 +51,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
         decision,
         status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
+        removes=driver_removal(job),
         events=(*_report_abandoned_pods(job), *decision.events),
     )
 

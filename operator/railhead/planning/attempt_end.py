@@ -9,6 +9,7 @@ from railhead.api.status import FailureStatus, WorkersStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
+from railhead.planning.children import driver_removal
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
 from railhead.planning.facts.budgets import IN_A_ROW, count_kubelet_terminations, find_spent, is_progress, newest_index
@@ -43,6 +44,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
         status=status,
         # A terminated pod holds no resources and is evidence: it stays until the next attempt starts.
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
+        removes=driver_removal(job),
         events=(Event("Warning", "Restarting", message),),
         wake_at=next_attempt_at(job, failure, committed=newest),
     )

@@ -93,6 +93,14 @@ def removals(job: Job) -> tuple[Remove, ...]:
     return tuple(Remove(child.kind, child.name(job.name, job.uid)) for child in CHILDREN if child.may_exist(job))
 
 
+def driver_removal(job: Job) -> tuple[Remove, ...]:
+    """The driver of an earlier version of the operator, once this job, the last one with it, needs it no more."""
+    driver = job.status.driver
+    if driver in ("", job.settings.bundle_name) or job.is_driver_shared:
+        return ()
+    return (Remove("ConfigMap", driver),)
+
+
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     """`workers`: the desired number of worker pods."""
     body = build_head_pod(

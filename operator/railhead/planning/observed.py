@@ -51,6 +51,7 @@ class Observed:
     Attributes:
         spec: the spec, or why it is invalid.
         version: resourceVersion of the job.
+        is_driver_shared: another unfinished job of the namespace runs the driver of this job's attempt.
         led_since: when this operator became the leader; None = no other one led before.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
     """
@@ -70,6 +71,7 @@ class Observed:
     rejection: Rejection | None = None
     announced: AnnouncedCommit | None = None
     led_since: datetime | None = None
+    is_driver_shared: bool = False
 
     @property
     def attempt(self) -> int:

@@ -61,7 +61,8 @@ class Delete:
 
 @dataclass(frozen=True)
 class Remove:
-    """One child to delete that is not a pod, by its name, which includes the job's uid; it may already be gone."""
+    """One object to delete that is not a pod, by its name, which includes the job's uid or the driver's hash; it may
+    already be gone."""
 
     kind: ChildKind
     name: str

@@ -274,3 +274,30 @@ def test_the_job_to_resume_from_is_looked_for_in_the_same_namespace() -> None:
     store.put_job(make_job(5, metadata={"name": "other", "uid": "u3"}, status={"attempt": 7}))
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None and observed.source is not None and observed.source.attempt == 7
+
+
+def test_a_driver_is_shared_while_another_unfinished_job_of_the_namespace_runs_it() -> None:
+    other = JobKey("default", "other")
+    complete = [{"type": "Complete", "status": "True", "reason": "Succeeded"}]
+
+    def is_shared(store: Store) -> bool:
+        observed = store.observe(KEY, now=NOW, settings=SETTINGS)
+        assert observed is not None
+        return observed.is_driver_shared
+
+    store = Store()
+    store.put_job(make_job(1, status={"driver": "old"}))
+    assert not is_shared(store), "with nobody but itself"
+    store.put_job(make_job(2, name="other", uid="uid-other", status={"driver": "old"}))
+    assert is_shared(store)
+    store.put_job(make_job(3, name="other", uid="uid-other", status={"driver": "new"}))
+    assert not is_shared(store), "its next attempt has another one"
+    store.put_job(make_job(4, name="other", uid="uid-other", status={"driver": "old"}))
+    store.put_job(make_job(5, status={"driver": "old", "conditions": complete}))
+    assert is_shared(store), "the other one is unfinished"
+    store.put_job(make_job(6, name="other", uid="uid-again", status={"driver": "old"}))
+    assert is_shared(store), "a new job of the same name counts once"
+    store.drop_job(other, "uid-again", version=7)
+    assert not is_shared(store)
+    store.put_job(make_job(8, name="other", uid="uid-far", metadata={"namespace": "far"}, status={"driver": "old"}))
+    assert not is_shared(store)

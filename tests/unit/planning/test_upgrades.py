@@ -114,3 +114,29 @@ def test_an_attempt_whose_secret_is_gone_ends_when_a_pod_needs_it() -> None:
     assert (failure["class"], failure["reason"]) == ("Infrastructure", "SecretGone")
     again = {**RUNNING_STATUS, "phase": "Restarting", "failure": {**failure, "time": "2026-01-01T11:00:00Z"}}
     assert "Secret" in [create.kind for create in plan(make_observed(status=again)).creates]
+
+
+def find_removed_drivers(wanted: Plan) -> list[str]:
+    return [remove.name for remove in wanted.removes if remove.name.startswith("railhead-driver-")]
+
+
+FAILURE = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:00:00Z"}
+ENDED = {"type": "Complete", "status": "True", "reason": "Succeeded", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+FINISHED = {"phase": "Succeeded", "completionTime": "2026-01-01T11:00:00Z", "conditions": [ENDED]}
+
+
+def test_the_last_job_with_an_old_driver_removes_it_with_its_next_attempt_or_after_its_end() -> None:
+    next_attempt = observe(phase="Restarting", failure=FAILURE)
+    assert find_removed_drivers(plan(next_attempt)) == [OLD]
+    for field in ("keepPodsSeconds", "ttlSecondsAfterFinished"):
+        finished = replace(observe(**FINISHED), spec=make_spec(**{field: 60}))
+        assert find_removed_drivers(plan(finished)) == [OLD]
+    assert find_removed_drivers(plan(observe(make_head(), make_worker(0), LOST))) == [], "the attempt needs it"
+
+
+def test_a_driver_that_another_job_runs_or_that_is_this_operators_stays() -> None:
+    shared = replace(observe(phase="Restarting", failure=FAILURE), is_driver_shared=True)
+    assert find_removed_drivers(plan(shared)) == []
+    own = observe(phase="Restarting", failure=FAILURE, driver=SETTINGS.bundle_name)
+    assert find_removed_drivers(plan(own)) == []
+    assert find_removed_drivers(plan(observe(phase="Restarting", failure=FAILURE, driver=""))) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from railhead.contract.times import format_time
-from railhead.planning.children import removals
+from railhead.planning.children import driver_removal, removals
 from railhead.planning.decisions.finished import find_last_checkpoint, may_commit
 from railhead.planning.facts.deadlines import clean_up_due, deletion_due
 from railhead.planning.job import Job
@@ -21,7 +21,7 @@ def decide_deletion(job: Job) -> Decision | None:
     """The precondition keeps a job that changed meanwhile, for example to a longer TTL."""
     if _is_early(job, deletion_due(job)):
         return None
-    return Decision(delete_job=DeleteJob(job.uid, job.version))
+    return Decision(delete_job=DeleteJob(job.uid, job.version), removes=driver_removal(job))
 
 
 def decide_clean_up(job: Job) -> Decision | None:
@@ -32,7 +32,7 @@ def decide_clean_up(job: Job) -> Decision | None:
     if job.status.clean_up_time:
         return Decision(deletes=deletes)
     done = StatusChange(clean_up_time=format_time(job.now))
-    return Decision(deletes=deletes, removes=removals(job), last=done)
+    return Decision(deletes=deletes, removes=(*removals(job), *driver_removal(job)), last=done)
 
 
 def _is_early(job: Job, due: datetime | None) -> bool:
