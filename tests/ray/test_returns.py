@@ -135,7 +135,7 @@ EXPECTED = [
     r"Application: rank 1: ValueError: behind closed streams \(user.py",
     r"Application: rank 1: user.Stuck: not to be sent \(user.py",
     r"Application: rank 1: .*its worker process has died",
-    r"Application: rank 1: .*User requested to exit the actor",
+    r"Application: rank 1: .*(User requested to exit the actor|exit_actor\(\) is called)",
     r"Application: rank 1: ValueError: past a handler that raises \(user.py",
     r"Infrastructure: run.storagePath: a checkpoint could not be written: rank [01]: OSError: \[Errno 28\] No space",
     r"Application: rank 1: ValueError: lost by Ray \(user.py",
