@@ -84,6 +84,8 @@ class Watchman:
         job = world.job(metadata["ownerReferences"][0]["name"])
         if is_known or job is None or job["metadata"]["uid"] != metadata["ownerReferences"][0]["uid"]:
             return
+        if job["metadata"].get("deletionTimestamp"):
+            return  # the garbage collector deletes its pods
         status, attempt = job["status"], metadata["labels"][names.LABEL_ATTEMPT]
         is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]
         is_over = status.get("phase") in ("Suspending", "Suspended", "Succeeded", "Failed") or is_lost
