@@ -62,12 +62,12 @@ constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of t
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
-# One pytest process more than processors, for some of the tests mostly wait. See ORDER in tests/conftest.py.
+# Two pytest processes, each with its own cluster. See ORDER in tests/conftest.py.
 # One Ray job has about twenty processes: one at a time. It leaves a third of two processors, which the tests of the
 # model use at the lowest priority; they measure no time. The slowest tests and the total time are printed last.
 RAY_TESTS := tests/ray tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
 MODEL := nice -n 19 $(BIN)/pytest -q --durations=3 -m "not slow" tests/model
-PARALLEL = -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	model=; lines=$$(mktemp); \

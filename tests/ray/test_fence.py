@@ -85,7 +85,8 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
     assert ended.checkpoint is not None and outcome.checkpoint is not None
     assert outcome.checkpoint.index >= told + 12
     first = int(log.partition("begins with epoch ")[2].split()[0])
-    assert first == ended.checkpoint.index + 1, "from the very last one that the old head has committed"
+    # The fence may fall between a commit and the old head's note of it: nothing that it has noted is trained again.
+    assert first in (ended.checkpoint.index + 1, ended.checkpoint.index + 2)
     run = Path(storage, new.job.run_name)
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
     kept = {each["checkpoint_dir_name"]: each["metrics"]["epoch"] for each in snapshot["checkpoint_results"]}
