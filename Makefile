@@ -62,23 +62,20 @@ constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of t
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
-# Two pytest processes, each with its own cluster. See ORDER in tests/conftest.py.
-# One Ray job has about twenty processes: one at a time. It leaves a third of two processors, which the tests of the
-# model use at the lowest priority; they measure no time. The slowest tests and the total time are printed last.
+# Two pytest processes keep two processors busy; each has its own cluster. The slowest tests and the total time
+# are printed last. See ORDER in tests/conftest.py.
+# One Ray job has about twenty processes: one at a time, and nothing beside it. (The tests of the model beside them at
+# the lowest priority were tried: no gain, for they slow Ray down by as much as they take.)
 RAY_TESTS := tests/ray tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
-MODEL := nice -n 19 $(BIN)/pytest -q --durations=3 -m "not slow" tests/model
 PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
-	model=; lines=$$(mktemp); \
-	trap 'kill $$programs $$model 2>/dev/null || true; rm -f $$lines; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
+	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \
 	$(MAKE) --no-print-directory check; \
 	echo "== tests without Ray"; \
-	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS) tests/model) tests; \
-	echo "== tests with Ray, and beside them those of the model"; \
-	$(MODEL) >$$lines 2>&1 & model=$$!; \
-	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS); \
-	wait $$model || failed=$$?; cat $$lines; exit $${failed:-0}
+	$(BIN)/pytest -q $(PARALLEL) --durations=10 -m "not slow" --ignore tests/gpu $(addprefix --ignore ,$(RAY_TESTS)) tests; \
+	echo "== tests with Ray"; \
+	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
 
 test-all: test ## Plus the slow tests, 50,000 random schedules, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests

@@ -19,7 +19,8 @@ from railhead.local.control_plane.servers import ALL, FIRST
 from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Tests start in this order: first those of the operator, which take minutes and mostly wait.
+# Tests start in this order: first those of the operator, which take minutes and mostly wait; the tests of the model, of
+# which each needs one processor for seconds, fill all processors at the end.
 ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model")
 # Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
 # All others are spread test by test, or file by file.
