@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 # Counts epochs and commits each; writes down from which epoch each start of the group went on.
 COUNTING = """
 import json, os, tempfile, time
-import ray.train
+import ray.train, ray.train.collective
 
 
 def train_func(config):
@@ -32,6 +32,7 @@ def train_func(config):
         print(f"line of rank {rank} epoch {epoch}", flush=True)
         time.sleep(config.get("seconds", 0.2))
         if epoch == config.get("raise_at") and not first:
+            ray.train.collective.barrier()  # each has made its last report
             raise ValueError("the lorry is empty")
         with tempfile.TemporaryDirectory() as folder:
             json.dump(epoch, open(os.path.join(folder, "epoch.json"), "w"))

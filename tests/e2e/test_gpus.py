@@ -37,7 +37,7 @@ def train_func():
         there = NodeAffinitySchedulingStrategy(head["NodeID"], soft=False)
         visible = ray.get(show_raylet.options(scheduling_strategy=there).remote())
         sees["head"] = {"GPU": head["Resources"].get("GPU", 0), "visible": visible}
-    print("sees", json.dumps(sees), flush=True)
+    print(f"sees {json.dumps(sees)}", flush=True)
 """
 
 

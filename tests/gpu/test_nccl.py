@@ -44,7 +44,7 @@ def train_func():
         "types": sorted(k for n in ray.nodes() for k in n["Resources"] if k.startswith("accelerator_type:")),
         "gradients": gathered,
     }
-    print("sees", json.dumps(sees), flush=True)
+    print(f"sees {json.dumps(sees)}", flush=True)
     ray.train.report({"loss": loss.item()})
 """
 

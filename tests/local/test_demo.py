@@ -15,7 +15,7 @@ from railhead.local.session import Session
 from tests.local.test_session import read_until
 
 PROJECT = Path(__file__).resolve().parents[2]
-LONG = 240
+LONG = 600
 
 
 def start_demo(folder: Path) -> subprocess.Popen[str]:

@@ -47,7 +47,7 @@ spec:
   scaling: {numWorkers: 1, resourcesPerWorker: {cpu: "1", memory: 1Gi, example.com/rare: "1"}}
   run: {storagePath: /tmp/none}
 """
-LONG = 120
+LONG = 300
 
 
 @pytest.fixture

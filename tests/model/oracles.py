@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from railhead.api import names
+from railhead.api.status import parse_status
 from railhead.contract.times import parse_time
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import UNANSWERED_SECONDS
@@ -184,14 +185,10 @@ def _spent(status: Object) -> int:
 def check_old_drivers(world: World) -> None:
     """None is left that no unfinished job uses; that of the operator's own version stays."""
     job = world.job()
-    is_used = job is not None and not any(c["status"] == "True" for c in _ends_of(job))
+    is_used = job is not None and not parse_status(job.get("status")).is_finished
     used = {world.settings.bundle_name, (job or {}).get("status", {}).get("driver") if is_used else None}
     found = {name for plural, _, name in world.api.objects if plural == "configmaps" and name.startswith("railhead-")}
     assert found <= used, f"drivers that no job uses: {found - used}"
-
-
-def _ends_of(job: Object) -> list[Object]:
-    return [c for c in job["status"].get("conditions") or [] if c["type"] in ("Complete", "Failed")]
 
 
 def check_gone(world: World, *, phase: str) -> None:

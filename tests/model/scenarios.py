@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 from railhead.api import names
 from tests.model.play import Act, Scenario, committed
 from tests.model.world import World, name_of
-from tests.unit.builders import NOW, SETTINGS
+from tests.unit.builders import NOW
 
 
 def end_head(kind: str) -> Act:
@@ -67,11 +66,6 @@ def let_head_vanish(world: World) -> None:
     world.is_head_vanishing = True
 
 
-def upgrade(world: World) -> None:
-    """Another operator with another driver takes over."""
-    world.settings = replace(SETTINGS, bundle=b"newer", bundle_name="railhead-driver-newer")
-
-
 def lift_quota(world: World) -> None:
     world.quota = None
 
@@ -121,13 +115,13 @@ SCENARIOS = (
     Scenario(
         "upgraded, then worker gone, then head gone",
         (
-            Act(committed(1), upgrade),
+            Act(committed(1), World.upgrade),
             Act(committed(2), lambda w: w.remove_pod(worker(w, 1))),
             Act(committed(4), lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),
         ),
         restarts={"application": 0, "infrastructure": 2},
     ),
-    Scenario("upgraded, then finished", (Act(committed(1), upgrade),), restarts={"infrastructure": 0}),
+    Scenario("upgraded, then finished", (Act(committed(1), World.upgrade),), restarts={"infrastructure": 0}),
     Scenario(
         "head drained",
         (Act(committed(2), lambda w: w.evict_pod(w.live_heads[0]["metadata"]["name"])),),

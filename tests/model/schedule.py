@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,6 @@ from tests.model.operator import JOBS, PODS, ModelOperator
 from tests.model.oracles import Watchman, check_counters, check_drivers, check_end
 from tests.model.play import TURNS
 from tests.model.world import World, is_live, name_of
-from tests.unit.builders import SETTINGS
 
 STEPS = 120
 FAULT_RATE = 0.04
@@ -52,7 +51,6 @@ ACTIONS = {
 FAILURES = ("application", "hang", "kill for memory")
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
-NEWER = replace(SETTINGS, bundle=b"newer", bundle_name="railhead-driver-newer")
 
 
 @dataclass
@@ -143,7 +141,7 @@ class Schedule:
         elif action == "kill for memory" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.kill_for_memory(name_of(self._random.choice(up)))
         elif action == "upgrade":
-            world.settings = NEWER  # of every operator that starts from now on
+            world.upgrade()
         elif action == "foreign write" and world.job() is not None:
             place = ("trainjobs", "default", "digits")
             note = {"status": {"foreign": str(self._random.random())}}

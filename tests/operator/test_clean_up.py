@@ -32,4 +32,4 @@ def test_children_and_jobs_go_after_their_times_also_with_an_operator_that_was_r
     assert not job["metadata"].get("finalizers")
     jobs = JOBS.format(cluster.namespace)
     wait_until("the other is deleted", lambda: cluster.server.request("GET", f"{jobs}/gone").status == 404)
-    wait_until("its children are collected", lambda: not cluster.children_of(uid))
+    wait_until("its children are collected", lambda: not cluster.children_of(uid), seconds=90)

@@ -7,14 +7,15 @@ from tests.waiting import wait_until
 
 
 def test_a_start_that_takes_too_long_gives_the_pods_back_and_is_tried_again(cluster: Cluster) -> None:
-    cluster.apply("slow", workers=1, startDeadlineSeconds=2)
+    cluster.apply("slow", workers=1, startDeadlineSeconds=5)
     first = set(cluster.wait_pods("slow", 2))
+    wait_until("the loss", lambda: cluster.status("slow").get("failure"), seconds=60)
+    cluster.change("slow", startDeadlineSeconds=None)  # before the next attempt begins, which is some seconds later
     wait_until("attempt 2", lambda: cluster.status("slow").get("attempt") == 2, seconds=60)
     status = cluster.status("slow")
     assert (status["failure"]["class"], status["failure"]["reason"]) == ("Startup", "StartDeadlineExceeded")
     assert status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1}
     wait_until("the pods of attempt 2 alone", lambda: not first & set(cluster.pods("slow")) and cluster.pods("slow"))
-    cluster.change("slow", startDeadlineSeconds=None)
     for pod in cluster.wait_pods("slow", 2).values():
         cluster.run_pod(pod)
     cluster.wait_phase("slow", "Starting")

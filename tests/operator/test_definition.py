@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.api.crd import build_crd
+from railhead.controller.definition import PATH
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl, install, make_operator_kubeconfig
@@ -45,6 +46,7 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
 def test_an_older_crd_is_refused_in_a_sentence_and_a_newer_one_is_waited_for(kubectl: Kubectl, tmp_path: Path) -> None:
     """A CRD that is applied together with the operator is served a moment later."""
     kubectl.apply([build_older_crd()])
+    wait_until("the older one", lambda: "Restarting" not in kubectl("get", "--raw", PATH))
     operator = RunningOperator(tmp_path / "operator.kubeconfig", tmp_path)
     operator.launch()
     assert operator.wait() == 1

@@ -50,7 +50,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
         """Nothing is to do: the file is compared and applied again and again."""
         cluster.wait_phase("drift", phase)
         assert git("diff", job) == NO_DIFFERENCE, phase
-        wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet)
+        wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet, seconds=120)
 
     def is_quiet() -> bool:
         """At first the operator may still be busy with the job itself; an answer to each apply never ends."""

@@ -8,7 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
-from tests.operator.test_writes import play
+from tests.operator.test_writes import WORKERS, play, wait_last_write
+from tests.waiting import wait_until
 
 
 def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
@@ -19,6 +20,9 @@ def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
 def test_a_jobs_life_in_numbers(cluster: Cluster, audit: AuditLog) -> None:
     before = read(cluster)
     play(cluster, "counted")
+    wait_last_write(cluster, audit)
+    last = ("railhead_api_requests_total", "200", "pods", "delete")
+    wait_until("its answer", lambda: read(cluster).get(last, 0.0) - before.get(last, 0.0) == WORKERS)
     after = read(cluster)
 
     def more(*sample: str) -> float:

@@ -357,7 +357,7 @@ def test_what_a_deleted_owner_leaves_is_collected(cluster: Cluster) -> None:
     assert api.collect()
     assert not [place for place in api.objects if place[0] == "pods"]
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/kept"
-    wait_until("the garbage collector", lambda: cluster.server.request("GET", path).status == 404)
+    wait_until("the garbage collector", lambda: cluster.server.request("GET", path).status == 404, seconds=90)
 
 
 def test_who_is_deleted_in_the_foreground_goes_after_its_children(cluster: Cluster) -> None:
@@ -370,7 +370,7 @@ def test_who_is_deleted_in_the_foreground_goes_after_its_children(cluster: Clust
         tell("the owner goes", "DELETE", job, {"propagationPolicy": "Foreground"})
     while api.collect():
         pass
-    wait_until("the garbage collector", lambda: cluster.server.request("GET", job).status == 404)
+    wait_until("the garbage collector", lambda: cluster.server.request("GET", job).status == 404, seconds=90)
     gone = {
         plural: {e["object"]["metadata"]["name"]: int(e["object"]["metadata"]["resourceVersion"]) for e in told}
         for plural, told in (

@@ -53,7 +53,7 @@ def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(cluster: Clu
     quota = make_quota(cluster, 2)
     began = time.monotonic()
     uid = cluster.apply("tight", workers=2)["metadata"]["uid"]
-    message = wait_reason(cluster, "tight", "QuotaExceeded", seconds=10)
+    message = wait_reason(cluster, "tight", "QuotaExceeded", seconds=30)
     assert names.head_name("tight", uid, 1).removesuffix("-1-head") in message
     assert " was rejected: " in message and "exceeded quota: few, requested: pods=1" in message
     running = [c for c in cluster.status("tight")["conditions"] if c["type"] == "Running"]

@@ -19,9 +19,7 @@ def fail_attempt(cluster: Cluster, job: str, attempt: int) -> None:
     """All pods of the attempt come up, then its driver ends with the user's error."""
     pods = wait_until(
         f"pods of attempt {attempt}",
-        lambda: [
-            p for p in cluster.pods(job).values() if p["metadata"]["labels"]["railhead.dev/attempt"] == str(attempt)
-        ],
+        lambda: len(found := of_attempt(cluster, job, attempt)) == 2 and found,
     )
     for pod in pods:
         cluster.run_pod(pod)

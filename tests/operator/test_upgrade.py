@@ -12,7 +12,8 @@ import pytest
 import railhead
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from tests.operator.cluster import Cluster, Object
+from tests.model.world import driver_of
+from tests.operator.cluster import Cluster
 from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
@@ -45,6 +46,7 @@ def test_replaced_workers_keep_the_driver_and_the_next_attempt_gets_the_new_one(
 
     lose_worker(cluster, round_=1)
     start(cluster, 3)
+    wait_until("all are up", lambda: cluster.status("upgraded")["workers"]["ready"] == 2)
     assert find_drivers(cluster) == {old}
 
     children = {child for child in cluster.children("upgraded") if not child.startswith(("pods/", "secrets/"))}
@@ -79,5 +81,4 @@ def lose_worker(cluster: Cluster, *, round_: int) -> None:
 
 def find_drivers(cluster: Cluster) -> set[str]:
     """That the job's pods mount."""
-    volumes: list[Object] = [v for pod in cluster.pods("upgraded").values() for v in pod["spec"]["volumes"]]
-    return {volume["configMap"]["name"] for volume in volumes if volume["name"] == "railhead-bundle"}
+    return {driver_of(pod) for pod in cluster.pods("upgraded").values()}

@@ -35,6 +35,11 @@ def play(cluster: Cluster, name: str, **spec: Any) -> None:
     cluster.wait_pods(name, 1)
 
 
+def wait_last_write(cluster: Cluster, audit: AuditLog) -> None:
+    """The audit log shows the last deletes a little later than the list of pods."""
+    wait_until("the last delete", lambda: count_writes(cluster, audit)["delete pods"] == WORKERS)
+
+
 def count_writes(cluster: Cluster, audit: AuditLog) -> Counter[str]:
     """Writes that were granted, by what they are."""
     counted: Counter[str] = Counter()
@@ -49,6 +54,7 @@ def count_writes(cluster: Cluster, audit: AuditLog) -> Counter[str]:
 
 def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditLog) -> None:
     play(cluster, "cheap")
+    wait_last_write(cluster, audit)
     counted = count_writes(cluster, audit)
     assert counted.pop("create pods") == WORKERS + 1
     assert counted.pop("create events") <= 4
@@ -74,6 +80,7 @@ def test_the_second_job_of_a_namespace_finds_the_bundle_there(cluster: Cluster, 
 def test_a_job_that_rests_costs_nothing(cluster: Cluster, other_cluster: Cluster, audit: AuditLog) -> None:
     """A restarted operator looks at every job again, and finds nothing to do."""
     play(cluster, "rests")
+    wait_last_write(cluster, audit)
     before = count_writes(cluster, audit)
     cluster.operator.stop()
     cluster.operator.start()

@@ -52,7 +52,7 @@ def loop(config):
     total = Total()
     for row in ray.train.get_dataset_shard("numbers").iter_rows():
         total.value += row["n"]
-    print("greeting is", os.environ["GREETING"], flush=True)
+    print(f"greeting is {os.environ['GREETING']}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "total"), "w") as file:
             file.write(str(total.value))
@@ -116,7 +116,7 @@ class OnlyHere(Exception):
 
 
 def loop():
-    print("last words of", ray.train.get_context().get_world_rank(), flush=True)
+    print(f"last words of {ray.train.get_context().get_world_rank()}", flush=True)
     if ray.train.get_context().get_world_rank() == 1:
         raise OnlyHere("it stopped", "it must")
     time.sleep(60)

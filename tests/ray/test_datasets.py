@@ -203,11 +203,12 @@ def train_func(config):
         open(started, "w").close()
         while not os.path.exists(os.path.join(config["out"], "killed")):
             time.sleep(0.05)
-    print("has seen", sum(len(batch["id"]) for batch in shards["good"].iter_batches(batch_size=4)), flush=True)
+    seen = sum(len(batch["id"]) for batch in shards["good"].iter_batches(batch_size=4))
+    print(f"has seen {seen}", flush=True)
     try:
         read(shards["pictures"])
     except ValueError as error:
-        print("pictures:", describe_exception(error), flush=True)
+        print(f"pictures: {describe_exception(error)}", flush=True)
     read(shards["train"])
 
 def read(shard):
@@ -276,7 +277,7 @@ def test_a_dataset_that_cannot_be_used_is_refused_before_training(
     """By the driver, from the head alone: no worker pod has to come."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:
         pods.start_head(RAILHEAD_DATASETS=json.dumps({"train": "/absent/data"}))
-        assert pods.wait_ended(timeout=90) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
+        assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Configuration", "DatasetRefused")
     for word in words:

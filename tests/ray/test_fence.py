@@ -22,7 +22,7 @@ from ray.train import Checkpoint
 def train_func(config):
     last = ray.train.get_checkpoint()
     first = int(open(os.path.join(last.path, "epoch")).read()) + 1 if last else 0
-    print("begins with epoch", first, flush=True)
+    print(f"begins with epoch {first}", flush=True)
     epoch = first
     while epoch < first + config["epochs"] or not config["epochs"]:
         time.sleep(config["seconds"])

@@ -50,7 +50,7 @@ def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_sentence(tmp
     with Pods(tmp_path, job, source={"user.py": TRAINS}) as pods:
         pods.start_head()
         pods.start_worker(0, env={"PYTHONPATH": str(tmp_path / "image")})
-        assert pods.wait_ended(timeout=120) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
+        assert pods.wait_ended(timeout=240) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"
         assert outcome.message.startswith("spec.image: the workers cannot import the trainer's framework (")

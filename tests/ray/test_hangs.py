@@ -33,7 +33,7 @@ def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Pat
         # A limit that is lowered while training runs: the first report may take long on a busy machine.
         pods.answer = lambda report: {DEADLINE: 2 if report["reports"] else 600}
         pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
-        assert pods.wait_ended(timeout=120) == FailureClass.HANG.exit_code, pods.read_log()
+        assert pods.wait_ended(timeout=240) == FailureClass.HANG.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 0

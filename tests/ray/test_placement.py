@@ -26,7 +26,7 @@ def train_func():
     [node] = [n for n in ray.nodes() if n["NodeID"] == ray.get_runtime_context().get_node_id()]
     labels = {k: v for k, v in node["Labels"].items() if not k.startswith("ray.io/")}
     sees = {"rank": context.get_world_rank(), "node": node["NodeManagerAddress"], "labels": labels}
-    print("sees", json.dumps(sees), flush=True)
+    print(f"sees {json.dumps(sees)}", flush=True)
 """
 
 

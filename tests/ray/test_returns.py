@@ -151,6 +151,8 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
         pods.start()
         assert pods.wait_ended(timeout=580) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
-    found = re.findall(r"railhead: (\w+: .*); restarting the worker group", log)
+    restarts = re.findall(r"railhead: (\w+: .*); restarting the worker group", log)
+    # A start of a group may take too long for Ray on a busy machine.
+    found = [why for why in restarts if not why.startswith("Infrastructure: ") or "run.storagePath" in why]
     for words, expected in zip(found, EXPECTED, strict=True):
         assert re.match(expected, words), (words, expected)

@@ -18,8 +18,9 @@ import bricks, mortar, wall
 def train_func():
     context = ray.train.get_context()
     names = [bricks.NAME, mortar.NAME, wall.NAME, os.environ["LESSON"]]
-    print("rank", context.get_world_rank(), "sees", *names)
-    print("left out:", not os.path.exists(os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")))
+    print(" ".join(["rank", str(context.get_world_rank()), "sees", *names]))
+    heavy = os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")
+    print(f"left out: {not os.path.exists(heavy)}")
 """
 # train_func's own module is in spec.source and in working_dir, which is a part of it.
 SOURCE = {
@@ -70,7 +71,7 @@ import ray.train
 import bricks
 
 def train_func():
-    print("rank", ray.train.get_context().get_world_rank(), "has", bricks.NAME)
+    print(f"rank {ray.train.get_context().get_world_rank()} has {bricks.NAME}")
 """
 
 

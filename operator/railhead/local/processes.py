@@ -135,15 +135,15 @@ def _session_of(pid: int) -> int:
 
 def end_marked(marker: str, value: str, *, folder: Path | None = None) -> int:
     """Kills every process that belongs to the marker, including those forked meanwhile; returns how many."""
-    count = 0
+    ended: set[Identity] = set()
     for _ in range(ROUNDS):
         found = marked(marker, value, folder=folder)
         if not found:
             break
-        count += len(found)
+        ended.update(found)
         end(found, grace_seconds=0)
         time.sleep(0.02)
-    return count
+    return len(ended)
 
 
 def _send(identity: Identity, sig: int) -> None:

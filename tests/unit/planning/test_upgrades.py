@@ -10,6 +10,7 @@ from railhead.planning.observed import Observed
 from railhead.planning.plan import Create, Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
+from tests.model.world import driver_of
 from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, UID, make_head, make_observed, make_spec, make_worker
 
 OLD = "railhead-driver-old"
@@ -23,9 +24,7 @@ def observe(*pods: PodView, **status: Any) -> Observed:
 
 def find_drivers(wanted: Plan) -> set[str]:
     """That the created pods mount."""
-    pods = [create.body for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"]
-    volumes = [volume for pod in pods for volume in pod["spec"]["volumes"]]
-    return {volume["configMap"]["name"] for volume in volumes if volume["name"] == "railhead-bundle"}
+    return {driver_of(create.body) for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"}
 
 
 def creates_driver(wanted: Plan) -> bool:

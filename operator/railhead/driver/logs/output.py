@@ -45,6 +45,12 @@ class Ranks:
             return self._changed.wait_for(lambda: wanted <= self._ended, timeout)
 
 
+class _Rest(threading.local):
+    """The line that this thread has begun: print() writes a line and its end one after the other."""
+
+    text = ""
+
+
 class RankStream:
     """Replaces sys.stdout or sys.stderr."""
 
@@ -52,12 +58,12 @@ class RankStream:
         self._stream = stream
         self._ranks = ranks
         self._lock = threading.RLock()
-        self._rest = ""
+        self._rest = _Rest()
 
     def write(self, text: str) -> int:
         with self._lock:
-            lines = (self._rest + text).split("\n")
-            self._rest = lines.pop()
+            lines = (self._rest.text + text).split("\n")
+            self._rest.text = lines.pop()
             for line in lines:
                 self._write_line(line)
             if lines:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from pathlib import Path
 
 from railhead.driver.logs.log_tail import LogTail
@@ -37,6 +38,18 @@ def test_a_line_of_a_rank_is_seen_at_once(tmp_path: Path) -> None:
     with open(file, "w") as shown:
         RankStream(shown, Ranks()).write(f"{PREFIX} epoch 1\n")
         assert file.read_text() == f"{PREFIX} epoch 1\n"
+
+
+def test_lines_of_two_threads_stay_apart() -> None:
+    """print() writes a line and its end one after the other, and Ray prints the ranks' lines in a thread of its own."""
+    shown = io.StringIO()
+    stream = RankStream(shown, Ranks())
+    stream.write("railhead: state")
+    ray = threading.Thread(target=stream.write, args=(f"{PREFIX} epoch 1\n",))
+    ray.start()
+    ray.join()
+    stream.write("\n")
+    assert shown.getvalue().splitlines() == [f"{PREFIX} epoch 1", "railhead: state"]
 
 
 def test_tail_shows_the_ranks_of_this_node_only(tmp_path: Path) -> None:
