@@ -310,9 +310,9 @@ DEFECTS = (
     ),
     Defect(
         "a job that has not ended is cleaned up",
-        "planning/facts/deadlines.py",
-        ' and each.status == "True")',
-        ")",
+        "api/status.py",
+        "c.type in types and c.is_true)",
+        "c.type in types)",
         (CLEAN_UP,),
     ),
     Defect(

@@ -25,10 +25,10 @@ def planned(description: str) -> Any:
     return Field(default=None, description=description, json_schema_extra={"planned": True})
 
 
-def time_limit(description: str, *, least: int = 1) -> Any:
-    """Seconds, at most a year; no limit when absent. Must be in `crd.MUTABLE_FIELDS` too."""
+def time_limit(description: str, *, least: int = 1, default: int | None = None) -> Any:
+    """Seconds, at most a year; without a default no limit when absent. Must be in `crd.MUTABLE_FIELDS` too."""
     text = f"{description} May be changed at any time."
-    return Field(default=None, ge=least, le=31_536_000, description=text)
+    return Field(default=default, ge=least, le=31_536_000, description=text)
 
 
 def time_field(description: str) -> Any:

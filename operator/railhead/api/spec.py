@@ -82,12 +82,11 @@ class TrainJobSpec(Model):
         description="How many attempts may be lost to the application (classes Application and OutOfMemory) before the "
         "job fails; backoffResetSeconds refills it. May be changed at any time.",
     )
-    backoff_reset_seconds: int = Field(
+    backoff_reset_seconds: int = time_limit(
+        "After so much training since the last failure that backoffLimit counts, and a newer committed checkpoint, "
+        "backoffLimit counts from 0 again.",
+        least=0,
         default=21_600,
-        ge=0,
-        le=31_536_000,
-        description="After so much training since the last failure that backoffLimit counts, and a newer committed "
-        "checkpoint, backoffLimit counts from 0 again. May be changed at any time.",
     )
     no_progress_limit: int = Field(
         default=3,
@@ -143,12 +142,11 @@ class TrainJobSpec(Model):
     active_deadline_seconds: int | None = time_limit(
         "Limit from the first start, without suspended time. After it an unfinished job fails."
     )
-    keep_pods_seconds: int = Field(
-        default=86400,
-        ge=0,
-        le=31_536_000,
-        description="Time from the end of the job until its head pod and its other children are deleted. The TrainJob "
-        "and its data in storage stay. May be changed at any time.",
+    keep_pods_seconds: int = time_limit(
+        "Time from the end of the job until its head pod and its other children are deleted. The TrainJob and its "
+        "data in storage stay.",
+        least=0,
+        default=86_400,
     )
     ttl_seconds_after_finished: int | None = time_limit(
         "Time from the end of the job until the TrainJob itself is deleted, and its children with it. Its data in "

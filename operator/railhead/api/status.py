@@ -7,6 +7,7 @@ runURI and resumedFrom.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
@@ -15,6 +16,7 @@ from railhead.api.base import StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.failure import POLICIES
+from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
 MAX_LOST_PODS = 128
@@ -256,6 +258,21 @@ class JobStatus(StatusModel):
 
     def has_condition(self, type_: str) -> bool:
         return any(c.type == type_ and c.is_true for c in self.conditions)
+
+    def true_since(self, *types: str) -> datetime | None:
+        """Since when the first of these conditions is True that is."""
+        stamps = (c.last_transition_time for c in self.conditions if c.type in types and c.is_true)
+        return parse_time(next(stamps, None))
+
+    @property
+    def newest_index(self) -> int:
+        """Of the committed checkpoints; -1 = none."""
+        return self.checkpoint.index if self.checkpoint else -1
+
+    @property
+    def all_disruptions(self) -> Disruptions:
+        """Zeros before the first."""
+        return self.disruptions or Disruptions()
 
     @property
     def is_finished(self) -> bool:

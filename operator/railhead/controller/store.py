@@ -101,7 +101,7 @@ class Store:
             status=parse_status(raw.get("status")),
         )
         self._count_driver(self._jobs[key], 1)
-        self._announced.setdefault(uid, _newest(self._jobs[key].status))
+        self._announced.setdefault(uid, AnnouncedCommit(self._jobs[key].status.newest_index))
         return key
 
     def _count_driver(self, record: JobRecord | None, change: int) -> None:
@@ -142,7 +142,7 @@ class Store:
         self._rejections.clear()
         self._pod_events.clear()
         for record in self._jobs.values():
-            self._announced[record.uid] = _newest(record.status)
+            self._announced[record.uid] = AnnouncedCommit(record.status.newest_index)
 
     def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server rejected a child of a known job; `at` is the time by the API server's clock."""
@@ -223,7 +223,3 @@ def _parse(raw: Object) -> TrainJobSpec | InvalidSpec:
         return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name")))
     except InvalidSpec as error:
         return error
-
-
-def _newest(status: JobStatus) -> AnnouncedCommit:
-    return AnnouncedCommit(status.checkpoint.index if status.checkpoint else -1)

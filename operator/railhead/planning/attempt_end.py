@@ -12,7 +12,7 @@ from railhead.contract.times import format_time
 from railhead.planning.children import driver_removal
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
-from railhead.planning.facts.budgets import IN_A_ROW, count_kubelet_terminations, find_spent, is_progress, newest_index
+from railhead.planning.facts.budgets import IN_A_ROW, find_spent, is_progress
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET
 from railhead.planning.facts.failure_from_pod import blame_application
 from railhead.planning.facts.report import change_by_outcome
@@ -24,9 +24,10 @@ from railhead.planning.status_change import Requirement, StatusChange, Unset
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure, job.outcome)
-    newest = newest_index(job) if isinstance(status.checkpoint, Unset) else status.checkpoint.index
+    newest = job.status.newest_index if isinstance(status.checkpoint, Unset) else status.checkpoint.index
     committed = is_progress(job, newest)
-    if failure.reason == TERMINATION_BY_KUBELET and not committed and count_kubelet_terminations(job) + 1 >= IN_A_ROW:
+    by_kubelet = job.status.all_disruptions.by_kubelet + 1
+    if failure.reason == TERMINATION_BY_KUBELET and not committed and by_kubelet >= IN_A_ROW:
         failure = blame_application(failure, times=IN_A_ROW)
         status = replace(status, failure=failure)
     spent = find_spent(job, failure, committed=newest)

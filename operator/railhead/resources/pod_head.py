@@ -41,7 +41,7 @@ def build_head_pod(
     paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
     env = [
-        {"name": e.CHECKPOINT_INDEX, "value": str(status.checkpoint.index if status.checkpoint else -1)},
+        {"name": e.CHECKPOINT_INDEX, "value": str(status.newest_index)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": e.WORKER_PODS, "value": str(worker_pods)},

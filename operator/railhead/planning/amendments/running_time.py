@@ -22,6 +22,5 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
 
 
 def _ends_training(status: StatusChange) -> bool:
-    is_set = any(condition.type == types.RUNNING and condition.is_true for condition in status.set_conditions)
-    is_cleared = types.RUNNING in status.remove_conditions
-    return not is_set and (is_cleared or any(condition.type == types.RUNNING for condition in status.set_conditions))
+    states = {condition.type: condition.is_true for condition in status.set_conditions}
+    return not states.get(types.RUNNING, types.RUNNING not in status.remove_conditions)

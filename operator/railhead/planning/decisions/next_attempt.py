@@ -11,7 +11,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.attempt_begin import begin_next_attempt
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.facts.backoff import next_attempt_at
-from railhead.planning.facts.budgets import count_attempt, newest_index
+from railhead.planning.facts.budgets import count_attempt
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
@@ -33,7 +33,7 @@ def decide_next_attempt(job: Job) -> Decision | None:
     remains = job.acting_pods
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
-    at = next_attempt_at(job, failure, committed=newest_index(job))
+    at = next_attempt_at(job, failure, committed=job.status.newest_index)
     if at > job.now:
         return Decision(wake_at=at)
     again = job.status.waiting is None or job.status.waiting.again

@@ -70,5 +70,5 @@ def _stand(job: Job, message: str) -> StatusChange:
 def _count_disruption(job: Job) -> Disruptions | Unset:
     if not is_disrupted(job):
         return UNSET
-    known = job.status.disruptions or Disruptions()
+    known = job.status.all_disruptions
     return known.model_copy(update={"total": known.total + 1})

@@ -28,8 +28,8 @@ def decide_resize(job: Job) -> Decision | None:
     if not job.is_training:
         return _apply(job, wanted)
     if resize is None or resize.worker_pods != wanted:
-        return _announce(Resize(worker_pods=wanted, after_checkpoint=_newest_index(job)))
-    return _apply(job, wanted) if _newest_index(job) > resize.after_checkpoint else None
+        return _announce(Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
+    return _apply(job, wanted) if job.status.newest_index > resize.after_checkpoint else None
 
 
 def _apply(job: Job, wanted: int) -> Decision:
@@ -43,7 +43,3 @@ def _apply(job: Job, wanted: int) -> Decision:
 def _announce(resize: Resize | None) -> Decision:
     """An outdated spec must not remove pods."""
     return Decision(status=StatusChange(resize=resize).requiring(Requirement.SAME_SPEC))
-
-
-def _newest_index(job: Job) -> int:
-    return job.status.checkpoint.index if job.status.checkpoint else -1

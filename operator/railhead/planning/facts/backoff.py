@@ -29,11 +29,10 @@ def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -
     backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
     if backoff.is_skipped_after_commit and is_progress(job, committed):
         return 0  # the cluster took a pod from a job that was making progress
-    disruptions = status.disruptions.attempts if status.disruptions else 0
     times = {
         Payer.APPLICATION: count_failures(job, committed=committed),
         Payer.STARTUP: status.restarts.startup,
-        Payer.DISRUPTION: disruptions,
+        Payer.DISRUPTION: status.all_disruptions.attempts,
     }
     return grow(backoff.first, times.get(find_payer(failure), status.restarts.without_progress), limit=backoff.limit)
 

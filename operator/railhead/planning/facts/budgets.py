@@ -11,7 +11,6 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import Budget, Disruptions, FailureStatus
 from railhead.contract.failure import FailureClass, Payer
-from railhead.contract.times import parse_time
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
@@ -42,13 +41,12 @@ def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
 
 def is_progress(job: Job, committed: int) -> bool:
     """The current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
-    known = job.status.checkpoint
-    return job.has_committed or committed > (known.index if known else -1)
+    return job.has_committed or committed > job.status.newest_index
 
 
 def is_disruption_limit_reached(job: Job) -> bool:
-    limit, known = job.spec.disruption_limit, job.status.disruptions
-    return limit is not None and (known.total if known else 0) >= limit
+    limit = job.spec.disruption_limit
+    return limit is not None and job.status.all_disruptions.total >= limit
 
 
 def count_failures(job: Job, *, committed: int) -> int:
@@ -62,18 +60,8 @@ def count_failures(job: Job, *, committed: int) -> int:
 
 def running_stretch(observed: Observed) -> int:
     """For how many seconds training has run without a break; 0 while it does not run."""
-    stamps = [c.last_transition_time for c in observed.status.conditions if c.type == types.RUNNING and c.is_true]
-    since = parse_time(stamps[0]) if stamps else None
+    since = observed.status.true_since(types.RUNNING)
     return max(int((observed.now - since).total_seconds()), 0) if since else 0
-
-
-def newest_index(observed: Observed) -> int:
-    return observed.status.checkpoint.index if observed.status.checkpoint else -1
-
-
-def count_kubelet_terminations(job: Job) -> int:
-    """Attempts in a row that the kubelet has ended without a new checkpoint, before the current one."""
-    return job.status.disruptions.by_kubelet if job.status.disruptions else 0
 
 
 def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:
@@ -91,10 +79,10 @@ def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> Sta
     )
     change = replace(change, restarts=restarts)
     if payer is Payer.APPLICATION:
-        committed = newest_index(job)
+        committed = job.status.newest_index
         failures = count_failures(job, committed=committed) + 1
         change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
-    known = job.status.disruptions or Disruptions()
+    known = job.status.all_disruptions
     attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
     is_disrupted = payer is Payer.DISRUPTION
     if is_disrupted and not job.has_committed:

@@ -52,7 +52,7 @@ def deletion_due(job: Job) -> datetime | None:
 
 def _after_end(job: Job, limit: int | None) -> datetime | None:
     """Not since status.completionTime, which is by the clock of the head's node."""
-    ended = _true_since(job, types.COMPLETE, types.FAILED)
+    ended = job.status.true_since(types.COMPLETE, types.FAILED)
     return ended + timedelta(seconds=limit) if ended is not None and limit is not None else None
 
 
@@ -65,12 +65,6 @@ def next_due(job: Job) -> datetime | None:
 
 def count_suspended(job: Job) -> int:
     """status.suspendedSeconds including the suspension that ends now."""
-    since = _true_since(job, types.SUSPENDED) if job.attempt > 0 else None
+    since = job.status.true_since(types.SUSPENDED) if job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0
     return min(job.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)
-
-
-def _true_since(job: Job, *conditions: str) -> datetime | None:
-    """When the first of these became True that is."""
-    found = (each for each in job.status.conditions if each.type in conditions and each.status == "True")
-    return next((parse_time(each.last_transition_time) for each in found), None)

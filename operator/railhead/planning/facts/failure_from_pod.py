@@ -69,7 +69,7 @@ def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> Fail
     """The failure that ends the current attempt because of this pod; `because` adds why it ends the attempt."""
     failure = classify_pod(pod)
     if because:
-        failure = replace(failure, message=f"{failure.message[:4000]} ({because})")
+        failure = replace(failure, message=_add_reason(failure.message, because))
     return _build_status_of_pod(observed, failure, pod)
 
 
@@ -92,11 +92,16 @@ def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | Non
 
 def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
     """The same failure as one of the job itself: it has happened several times in a row."""
-    message = f"{failure.message[:4000]} ({times} times in a row without a new checkpoint)"
+    message = _add_reason(failure.message, f"{times} times in a row without a new checkpoint")
     class_ = FailureClass.parse(failure.class_)
     if class_ is not FailureClass.OUT_OF_MEMORY:
         class_ = FailureClass.APPLICATION
     return failure.model_copy(update={"class_": class_.value, "message": message})
+
+
+def _add_reason(message: str, why: str) -> str:
+    """The message is cut, so that the status has room for the reason."""
+    return f"{message[:4000]} ({why})"
 
 
 def _find_reported(observed: Observed) -> Failure | None:

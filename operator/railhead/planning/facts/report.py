@@ -129,8 +129,7 @@ def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
 
 def _find_newer(newest: Checkpoint | None, status: JobStatus, *, attempt: int, time: str) -> CheckpointStatus | Unset:
     """The driver's newest commit, if the status has only earlier ones."""
-    known = status.checkpoint.index if status.checkpoint else -1
-    if newest is None or not _is_usable(newest) or newest.index <= known:
+    if newest is None or not _is_usable(newest) or newest.index <= status.newest_index:
         return UNSET
     return CheckpointStatus(
         uri=newest.uri,

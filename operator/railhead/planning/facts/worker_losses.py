@@ -24,7 +24,7 @@ def find_lost_slots(job: Job) -> tuple[int, ...]:
 
 def count_losses(job: Job) -> WorkerLosses:
     """The rounds so far since the newest checkpoint."""
-    newest = job.status.checkpoint.index if job.status.checkpoint else -1
+    newest = job.status.newest_index
     known = job.status.worker_losses
     return known if known is not None and known.checkpoint >= newest else WorkerLosses(checkpoint=newest)
 
