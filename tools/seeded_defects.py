@@ -14,6 +14,7 @@ SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
+FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -188,6 +189,34 @@ DEFECTS = (
         "        disruptions=_count_disruption(job),\n",
         "",
         (CRASHES, "tests/unit/planning/test_disruptions.py"),
+    ),
+    Defect(
+        "what the failure policy ignores spends a budget",
+        "planning/facts/budgets.py",
+        "        return Payer.IGNORED\n",
+        "        pass\n",
+        (FAILURE_POLICY,),
+    ),
+    Defect(
+        "what the failure policy ignores restarts without a growing backoff",
+        "planning/facts/budgets.py",
+        "payer in (Payer.DISRUPTION, Payer.IGNORED) and",
+        "payer is Payer.DISRUPTION and",
+        (FAILURE_POLICY,),
+    ),
+    Defect(
+        "the last rule of the failure policy decides",
+        "planning/facts/failure_rules.py",
+        "in enumerate(found):",
+        "in reversed(list(enumerate(found))):",
+        (FAILURE_POLICY,),
+    ),
+    Defect(
+        "a failure without an exit code matches NotIn",
+        "planning/facts/failure_rules.py",
+        "code is not None and ",
+        "",
+        (FAILURE_POLICY,),
     ),
     Defect(
         "an attempt counts twice as a disruption",

@@ -57,6 +57,10 @@ def _env(variable: dict[str, Any], words: str, *, at: str = "spec.env[0]") -> Ba
     return _one("spec.env", [variable], words, at=at)
 
 
+def _rule(rule: dict[str, Any], words: str, *, at: str = "") -> Bad:
+    return _one("spec.failurePolicy", {"rules": [rule]}, words, at=f"spec.failurePolicy.rules[0]{at}")
+
+
 def _git(words: str, *, at: str = "", **changes: Any) -> Bad:
     good = {"repository": "https://git.example/a.git", "revision": "0a" * 20}
     git = {name: value for name, value in {**good, **changes}.items() if value is not None}
@@ -546,6 +550,17 @@ DRAIN = [
     _one("spec.worker.drainSeconds", 86401, "less than or equal to 86400"),
 ]
 RESUME_FROM = [
+    _rule({"action": "Fail"}, "exactly one of onExitCodes, onReason and onClass must be set"),
+    _rule({"action": "Fail", "onClass": ["Hang"], "onReason": ["Lost"]}, "exactly one of onExitCodes, onReason and"),
+    _rule({"onClass": ["Hang"]}, "Required value", at=".action"),
+    _rule({"action": "Retry", "onClass": ["Hang"]}, "Unsupported value", at=".action"),
+    _rule({"action": "Restart", "onClass": ["DeadlineExceeded"]}, "Unsupported value", at=".onClass[0]"),
+    _rule({"action": "Restart", "onClass": ["Hang", "Hang"]}, "Duplicate value", at=".onClass[1]"),
+    _rule({"action": "Fail", "onReason": []}, "at least 1 items", at=".onReason"),
+    _rule({"action": "Fail", "onReason": ["no word"]}, "should match", at=".onReason[0]"),
+    _rule({"action": "Fail", "onExitCodes": {"operator": "In", "values": [0]}}, "1", at=".onExitCodes.values[0]"),
+    _rule({"action": "Fail", "onExitCodes": {"values": [1]}}, "Required value", at=".onExitCodes.operator"),
+    _one("spec.failurePolicy", {"rules": []}, "at least 1 items", at="spec.failurePolicy.rules"),
     _one("spec.resumeFrom", {}, "exactly one of trainJob and checkpoint must be set"),
     _one("spec.resumeFrom", {"trainJob": "a", "checkpoint": "/runs/a/c"}, "exactly one of trainJob and checkpoint"),
     _one("spec.resumeFrom", {"checkpoint": "/c", "best": True}, "needs trainJob", at="spec.resumeFrom.best"),

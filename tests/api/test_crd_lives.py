@@ -119,6 +119,18 @@ def test_a_limit_may_come_change_and_go_while_the_job_runs(api_server: ApiServer
     api_server.request("DELETE", path)
 
 
+def test_the_failure_policy_may_come_change_and_go_while_the_job_runs(api_server: ApiServer) -> None:
+    path = f"{PATH}/ruled"
+    assert api_server.request("POST", PATH, make_job({"metadata.name": "ruled"})).status == 201
+    for action, status in (("Fail", 200), ("RestartAndIgnore", 200), ("Retry", 422)):
+        policy = {"rules": [{"action": action, "onClass": ["Hang"]}]}
+        answer = api_server.request("PATCH", path, {"spec": {"failurePolicy": policy}}, content_type=MERGE_PATCH)
+        assert answer.status == status, (action, answer.message)
+    answer = api_server.request("PATCH", path, {"spec": {"failurePolicy": None}}, content_type=MERGE_PATCH)
+    assert answer.status == 200 and "failurePolicy" not in answer.body["spec"]
+    api_server.request("DELETE", path)
+
+
 def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer) -> None:
     path = f"{PATH}/elastic"
     job = make_job({"metadata.name": "elastic", "spec.scaling": {"minWorkers": 2, "maxWorkers": 4}})

@@ -90,6 +90,18 @@ SCENARIOS = (
         phase="Failed",
         restarts={"application": 1, "infrastructure": 0},
     ),
+    Scenario(
+        "application errors that the failure policy ignores",
+        (
+            end_head("Application"),
+            Act(lambda w: len(w.starts) == 2, lambda w: w.end_pod(w.live_heads[0], "Application")),
+        ),
+        spec={
+            "backoffLimit": 0,
+            "failurePolicy": {"rules": [{"action": "RestartAndIgnore", "onClass": ["Application"]}]},
+        },
+        restarts={"application": 2, "infrastructure": 0, "withoutProgress": 0},
+    ),
     Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0}),
     Scenario(
         "hangs at each begin",

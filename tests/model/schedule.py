@@ -46,11 +46,18 @@ ACTIONS = {
     "quota": 0.7,
     "no quota": 0.7,
 }
-# One in three schedules has these, one has only those that no memory limit causes, and one has none: its job has no
-# budget at all, and must succeed all the same.
+# A schedule has none of these, or only those that no memory limit causes, or all. A job with no budget at all must
+# succeed without them, and with them if its failure policy ignores them.
 FAILURES = ("application", "hang", "kill for memory")
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
+IGNORED = {"action": "RestartAndIgnore", "onClass": ["Application", "OutOfMemory", "Hang", "Infrastructure"]}
+KINDS: tuple[tuple[dict[str, Any], tuple[str, ...]], ...] = (
+    (NONE, FAILURES),
+    (MANY, FAILURES[-1:]),
+    (MANY, ()),
+    ({**NONE, "failurePolicy": {"rules": [IGNORED]}}, ()),
+)
 
 
 @dataclass
@@ -71,8 +78,7 @@ class Schedule:
         self._operators: list[ModelOperator | None] = [None] * self.operators
         self._generation = 0
         self.application = 0
-        left_out = {0: FAILURES, 1: FAILURES[-1:], 2: ()}[self.seed % 3]
-        self._spec = NONE if self.seed % 3 == 0 else MANY
+        self._spec, left_out = KINDS[self.seed % len(KINDS)]
         self._weights = {action: weight for action, weight in ACTIONS.items() if action not in left_out}
 
     async def run(self) -> World:

@@ -185,6 +185,10 @@ def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: P
     with Pods(tmp_path, make_script_job("python", "train.py"), source={"train.py": code}) as pods:
         pods.start_head()
         assert pods.wait_ended(timeout=300) == FailureClass.APPLICATION.exit_code, pods.read_log()
-        message = pods.read_outcome().message
-        assert message == "trainer.entrypoint: the script exited with code 3 before any fit():\nfirst\nno such lorry"
+        outcome = pods.read_outcome()
+        assert outcome.process_exit_code == 3
+        assert (
+            outcome.message
+            == "trainer.entrypoint: the script exited with code 3 before any fit():\nfirst\nno such lorry"
+        )
         assert "to the log" in pods.read_log()

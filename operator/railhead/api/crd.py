@@ -48,6 +48,7 @@ MUTABLE_FIELDS = frozenset(
         "backoffResetSeconds",
         "noProgressLimit",
         "disruptionLimit",
+        "failurePolicy",
         "activeDeadlineSeconds",
         "startDeadlineSeconds",
         "restartDeadlineSeconds",

@@ -10,6 +10,7 @@ from railhead.api.backend import BACKEND_RULES
 from railhead.api.base import Image, Model, planned, rules, time_limit
 from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
+from railhead.api.failure_policy import FailureRules
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import HeadConfig, PullSecret, Worker
@@ -102,6 +103,11 @@ class TrainJobSpec(Model):
         description="How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
         "to preemption, eviction, a drain, a lost node or a deleted pod. Absent: any number. "
         "May be changed at any time.",
+    )
+    failure_policy: FailureRules | None = Field(
+        default=None,
+        description="Rules for particular failures: which end the job, and which no limit counts. They look at what "
+        "ends an attempt; a worker pod that is replaced ends none. May be changed at any time.",
     )
     managed_by: str = Field(
         default="railhead.dev/operator",

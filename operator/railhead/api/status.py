@@ -20,6 +20,7 @@ from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
 MAX_LOST_PODS = 128
+PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
@@ -105,7 +106,10 @@ class Disruptions(StatusModel):
     """Preemptions, evictions, drains, lost nodes and deleted pods, which spend no budget of failures."""
 
     total: int = Field(default=0, description="Attempts and rounds of worker pods lost to them; spec.disruptionLimit.")
-    attempts: int = Field(default=0, description="Attempts in a row lost to them without a new checkpoint.")
+    attempts: int = Field(
+        default=0,
+        description="Attempts in a row without a new checkpoint lost to them, or ignored by spec.failurePolicy.",
+    )
     by_kubelet: int = Field(default=0, description="Of these the latest ones in a row that the kubelet terminated.")
 
 
@@ -122,6 +126,7 @@ class OutcomeStatus(StatusModel):
     outcome: str = _text("Succeeded, or a failure class.", 32)
     reason: str = _text("CamelCase reason.", 128)
     message: str = _text("What happened, in a sentence.", 4096)
+    process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
 
 
 class ProgressStatus(StatusModel):
@@ -187,6 +192,8 @@ class FailureStatus(StatusModel):
     node: str = _text("Node of that pod.", 253)
     container: str = _text("Container where it was observed.", 253)
     exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
+    process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
+    action: str = _text("Action of the rule of spec.failurePolicy that matched, if any.", 32)
     time: str | None = time_field("When the operator observed it.")
 
 

@@ -58,6 +58,7 @@ class Payer(str, Enum):
     APPLICATION = "application"  # bounded by spec.backoffLimit
     INFRASTRUCTURE = "infrastructure"  # bounded by spec.noProgressLimit: attempts in a row without a commit
     DISRUPTION = "disruption"  # bounded by spec.disruptionLimit, if set
+    IGNORED = "ignored"  # by spec.failurePolicy: bounded by its backoff only
     STARTUP = "startup"  # bounded by its backoff only: nothing was trained, nothing was lost
     NOBODY = "nobody"  # does not count: a later attempt already owned the run
 
@@ -138,8 +139,10 @@ class Failure:
     Attributes:
         reason: one CamelCase word for the status (`TrainFunctionRaised`).
         message: a sentence for the user: what is wrong, in which field or object, and what to do.
+        process_exit_code: of the script, 128 + n after signal n, or of a rank that called sys.exit(); None if unknown.
     """
 
     class_: FailureClass
     reason: str
     message: str
+    process_exit_code: Optional[int] = None

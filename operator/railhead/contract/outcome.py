@@ -30,6 +30,7 @@ class Outcome:
         best_checkpoint: the one with the best score, as in `contract.report.Report`.
         metrics: the last reported metrics, as text.
         reports: how many reports of all ranks were seen in this attempt.
+        process_exit_code: as in `contract.failure.Failure`.
     """
 
     outcome: str
@@ -39,6 +40,7 @@ class Outcome:
     best_checkpoint: Optional[Checkpoint] = None
     metrics: Dict[str, str] = field(default_factory=dict)
     reports: int = 0
+    process_exit_code: Optional[int] = None
 
     @property
     def has_succeeded(self) -> bool:
@@ -52,7 +54,7 @@ class Outcome:
         kind = FailureClass.parse(self.outcome)
         if kind.policy.exit_code is None:
             kind = FailureClass.INFRASTRUCTURE  # only the operator assigns the others, and some raise no counter
-        return Failure(kind, self.reason or self.outcome, self.message)
+        return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code)
 
     def to_json(self) -> str:
         """At most `LIMIT_BYTES` of JSON; drops the least important parts first."""
@@ -81,7 +83,7 @@ class Outcome:
             cut = replace(cut, message=shorten_middle(self.message, room))
         yield cut
         yield replace(cut, best_checkpoint=None)
-        yield Outcome(self.outcome, self.reason[:64])
+        yield Outcome(self.outcome, self.reason[:64], process_exit_code=self.process_exit_code)
 
     def _to_dict(self) -> Dict[str, object]:
         best = self.best_checkpoint
@@ -104,9 +106,15 @@ class Outcome:
                 best_checkpoint=Checkpoint.from_dict(values.get("best_checkpoint")),
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
+                process_exit_code=parse_exit_code(values.get("process_exit_code")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
+
+
+def parse_exit_code(value: object) -> Optional[int]:
+    """None for anything but a code of a process that failed."""
+    return value if isinstance(value, int) and 0 < value < 256 else None
 
 
 def shorten_middle(text: str, room: int) -> str:

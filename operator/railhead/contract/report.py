@@ -58,6 +58,7 @@ class ReportedOutcome:
     outcome: str
     reason: str = ""
     message: str = ""
+    process_exit_code: Optional[int] = None
 
 
 @dataclass(frozen=True)

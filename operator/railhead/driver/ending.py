@@ -44,6 +44,7 @@ def build_outcome(ending: Ending, progress: Optional[Progress] = None) -> Outcom
         best_checkpoint=latest.best_checkpoint,
         metrics=latest.metrics,
         reports=latest.reports,
+        process_exit_code=failure.process_exit_code if failure else None,
     )
 
 

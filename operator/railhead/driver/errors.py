@@ -26,16 +26,18 @@ class TrainingError(Exception):
         rank: the worker's; -1 when unknown.
         text: `Type: message (file, line n, in function)`.
         time: seconds since the epoch, on the worker's clock; distinguishes cause from consequence.
+        exit_code: of a rank that called sys.exit(), else None.
     """
 
-    def __init__(self, rank: int, text: str, when: float) -> None:
+    def __init__(self, rank: int, text: str, when: float, exit_code: Optional[int] = None) -> None:
         super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
         self.rank = rank
         self.text = text
         self.time = when
+        self.exit_code = exit_code
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.rank, self.text, self.time))
+        return (type(self), (self.rank, self.text, self.time, self.exit_code))
 
 
 class TrainFunctionRaised(TrainingError):
@@ -145,8 +147,16 @@ def cloudpickle_dumps(value: Any) -> bytes:
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    built: TrainingError = kind(rank, describe_exception(error), time.time())
+    built: TrainingError = kind(rank, describe_exception(error), time.time(), find_exit_code(error))
     return built
+
+
+def find_exit_code(error: BaseException) -> Optional[int]:
+    """As Python exits with it."""
+    if not isinstance(error, SystemExit):
+        return None
+    code = 0 if error.code is None else error.code
+    return (code & 0xFF) or None if isinstance(code, int) else 1
 
 
 def explain_exception(error: BaseException, rank: int) -> TrainingError:

@@ -102,7 +102,12 @@ def end(head: Head, ending: Ending) -> NoReturn:
     write_termination_message(outcome.to_json(), head.pod.termination_message)
     head.publisher.update(
         state="FINISHED" if outcome.has_succeeded else "ERRORED",
-        outcome=ReportedOutcome(outcome.outcome, outcome.reason, shorten_middle(outcome.message, MESSAGE_CHARS)),
+        outcome=ReportedOutcome(
+            outcome.outcome,
+            outcome.reason,
+            shorten_middle(outcome.message, MESSAGE_CHARS),
+            outcome.process_exit_code,
+        ),
     )
     head.publisher.begin_stop()
     if not is_premature(ending):

@@ -15,6 +15,7 @@ from railhead.planning.facts.backoff import next_attempt_at
 from railhead.planning.facts.budgets import IN_A_ROW, find_spent, is_progress
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET
 from railhead.planning.facts.failure_from_pod import blame_application
+from railhead.planning.facts.failure_rules import FAIL, apply_rules
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
@@ -29,8 +30,9 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     by_kubelet = job.status.all_disruptions.by_kubelet + 1
     if failure.reason == TERMINATION_BY_KUBELET and not committed and by_kubelet >= IN_A_ROW:
         failure = blame_application(failure, times=IN_A_ROW)
-        status = replace(status, failure=failure)
-    spent = find_spent(job, failure, committed=newest)
+    failure, rule = apply_rules(job.spec, failure)
+    status = replace(status, failure=failure)
+    spent = f"{rule}: {FAIL}" if failure.action == FAIL else find_spent(job, failure, committed=newest)
     if spent:
         return _fail(job, failure, job.outcome, because=spent)
     message = (

@@ -120,7 +120,14 @@ class Observed:
         if progress.attempt != self.attempt or progress.outcome is None:
             return None
         last = progress.outcome
-        return Outcome(last.outcome, last.reason, last.message, metrics=progress.metrics, reports=progress.reports)
+        return Outcome(
+            last.outcome,
+            last.reason,
+            last.message,
+            metrics=progress.metrics,
+            reports=progress.reports,
+            process_exit_code=last.process_exit_code,
+        )
 
     @property
     def outcome(self) -> Outcome | None:

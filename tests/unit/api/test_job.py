@@ -75,6 +75,13 @@ FULL: dict[str, Any] = {
     "backoffLimit": 5,
     "backoffResetSeconds": 3600,
     "noProgressLimit": 5,
+    "failurePolicy": {
+        "rules": [
+            {"action": "Fail", "onExitCodes": {"operator": "In", "values": [42]}},
+            {"action": "RestartAndIgnore", "onReason": ["CheckpointNotWritten"]},
+            {"action": "Restart", "onClass": ["Configuration"]},
+        ]
+    },
     "disruptionLimit": 100,
     "suspend": True,
     "suspendGraceSeconds": 30,

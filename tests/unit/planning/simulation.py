@@ -19,7 +19,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ResumedFrom, RunWarning, State
+from railhead.contract.report import Report, ReportedOutcome, ResumedFrom, RunWarning, State
 from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import ENDED_WITHIN, observe_pod
@@ -202,6 +202,7 @@ class Simulation:
         run_uri: str = "",
         resumed_from: str = "",
         warning: RunWarning | None = None,
+        outcome: ReportedOutcome | None = None,
     ) -> None:
         """The driver's word, by the report endpoint."""
         self._see()
@@ -218,6 +219,7 @@ class Simulation:
             run_uri=run_uri,
             resumed_from=ResumedFrom(resumed_from) if resumed_from else None,
             warning=warning,
+            outcome=outcome,
         )
         _loop.run_until_complete(self.operator.report(report))
 
@@ -255,11 +257,14 @@ class Simulation:
         code = find_code(outcome) if code is None else code
         newest, best = (Checkpoint.from_dict(told) for told in (checkpoint, best_checkpoint))
         said = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
-        ended = {
-            "exitCode": code,
-            "message": said.to_json() if word is None else word,
-            "finishedAt": format_time(self.now),
-        }
+        self._terminate(name, said.to_json() if word is None else word, code=code, phase=phase)
+
+    def end_with(self, outcome: Outcome) -> None:
+        """The head ends so."""
+        self._terminate(self.head.name, outcome.to_json(), code=find_code(outcome.outcome))
+
+    def _terminate(self, name: str, message: str, *, code: int, phase: str = "") -> None:
+        ended = {"exitCode": code, "message": message, "finishedAt": format_time(self.now)}
         self._set(name, {"terminated": ended}, phase=phase or ("Succeeded" if code == 0 else "Failed"))
 
     def set_phase(self, name: str, phase: str) -> None:

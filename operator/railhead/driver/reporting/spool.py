@@ -146,4 +146,6 @@ class Spool:
 
 
 def _parse_failure(values: Optional[dict[str, Any]]) -> Optional[Failure]:
-    return Failure(FailureClass(values["class_"]), values["reason"], values["message"]) if values else None
+    if not values:
+        return None
+    return Failure(FailureClass(values["class_"]), values["reason"], values["message"], values["process_exit_code"])

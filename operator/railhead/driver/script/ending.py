@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from dataclasses import replace
 from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass
@@ -22,6 +23,15 @@ _FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded
 
 def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
     """`fit`: the last one, None if there was none; `failure`: the failure policy's, if it ended that fit()."""
+    ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
+    if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
+        return ending
+    if ending.class_ is FailureClass.INFRASTRUCTURE:
+        return ending  # which ended fit(), and the script with it
+    return replace(ending, process_exit_code=code if code > 0 else 128 - code)
+
+
+def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_lines: list[str]) -> Ending:
     if fit is not None and fit.state == FAILED:
         return fit.failure or failure or Failure(FailureClass.APPLICATION, "ScriptFailed", _FAILED)
     if code == 0:

@@ -39,6 +39,7 @@ class RankError:
     kind: str
     text: str
     time: Optional[float] = None
+    exit_code: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
         (SILENT, FailureClass.APPLICATION, NOT_RETURNED),
     ):
         if by_kind[kind]:
-            return Failure(class_, reason, _describe(by_kind[kind]))
+            return Failure(class_, reason, _describe(by_kind[kind]), _find_first(by_kind[kind]).exit_code)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == WORKERS:
@@ -136,13 +137,17 @@ def _infrastructure(reason: str, message: str) -> Failure:
 
 def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
-    first = min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
+    first = _find_first(errors)
     others = sorted(error.rank for error in errors if error is not first)
     text = f"rank {first.rank}: {first.text}" if first.rank >= 0 else first.text
     if not others:
         return text
     ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")
     return f"{text}; also failed: rank {ranks}"
+
+
+def _find_first(errors: list[RankError]) -> RankError:
+    return min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
 
 
 def _join(nodes: tuple[str, ...]) -> str:

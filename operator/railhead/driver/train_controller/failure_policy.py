@@ -170,7 +170,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
-        return RankError(rank, kind, error.text, error.time)
+        return RankError(rank, kind, error.text, error.time, error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

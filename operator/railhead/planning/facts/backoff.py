@@ -32,6 +32,7 @@ def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -
     times = {
         Payer.APPLICATION: count_failures(job, committed=committed),
         Payer.STARTUP: status.restarts.startup,
+        Payer.IGNORED: 0 if is_progress(job, committed) else status.all_disruptions.attempts,
         Payer.DISRUPTION: status.all_disruptions.attempts,
     }
     return grow(backoff.first, times.get(find_payer(failure), status.restarts.without_progress), limit=backoff.limit)

@@ -12,6 +12,7 @@ from railhead.api import conditions as types
 from railhead.api.status import Budget, Disruptions, FailureStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
+from railhead.planning.facts.failure_rules import RESTART, RESTART_AND_IGNORE
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
@@ -20,6 +21,8 @@ IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpo
 
 
 def find_payer(failure: FailureStatus) -> Payer:
+    if failure.action == RESTART_AND_IGNORE:
+        return Payer.IGNORED
     kind = FailureClass.parse(failure.class_)
     return Payer.DISRUPTION if is_disruption(kind, failure.reason) else kind.policy.payer
 
@@ -27,7 +30,7 @@ def find_payer(failure: FailureStatus) -> Payer:
 def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
     """Why the job must fail now, or an empty string. `committed`: index of the newest checkpoint, -1 = none."""
     policy, payer = FailureClass.parse(failure.class_).policy, find_payer(failure)
-    if policy.final:
+    if policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
         return policy.final
     if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
         return f"backoffLimit {job.spec.backoff_limit} is reached"
@@ -85,7 +88,7 @@ def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> Sta
     known = job.status.all_disruptions
     attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
     is_disrupted = payer is Payer.DISRUPTION
-    if is_disrupted and not job.has_committed:
+    if payer in (Payer.DISRUPTION, Payer.IGNORED) and not job.has_committed:
         attempts, by_kubelet = attempts + 1, by_kubelet + 1 if failure.reason == TERMINATION_BY_KUBELET else 0
     counted = Disruptions(total=known.total + is_disrupted, attempts=attempts, by_kubelet=by_kubelet)
     return change if counted == Disruptions() else replace(change, disruptions=counted)

@@ -127,5 +127,6 @@ def _build_status(
         node=node,
         container=container,
         exit_code=exit_code,
+        process_exit_code=failure.process_exit_code,
         time=format_time(observed.now),
     )

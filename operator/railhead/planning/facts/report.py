@@ -30,7 +30,7 @@ from railhead.contract.checkpoint import (
     NO_CHECKPOINT,
     Checkpoint,
 )
-from railhead.contract.outcome import MESSAGE_CHARS, Outcome
+from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
 from railhead.contract.report import Report, ReportedOutcome, RunWarning
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
@@ -123,7 +123,10 @@ def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
     if outcome is None:
         return None
     return OutcomeStatus(
-        outcome=outcome.outcome[:32], reason=outcome.reason[:128], message=outcome.message[:MESSAGE_CHARS]
+        outcome=outcome.outcome[:32],
+        reason=outcome.reason[:128],
+        message=outcome.message[:MESSAGE_CHARS],
+        process_exit_code=parse_exit_code(outcome.process_exit_code),
     )
 
 

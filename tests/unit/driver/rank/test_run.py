@@ -114,6 +114,15 @@ def test_every_error_is_noted_and_can_travel(
     assert "Traceback (most recent call last)" in capfd.readouterr().err or name == "no name"
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"), [(3, 3), (256 + 7, 7), (-1, 255), ("no data", 1), (0, None), (None, None)]
+)
+def test_the_code_of_a_rank_that_exits_is_noted_and_can_travel(code: Any, expected: int | None) -> None:
+    with own_streams(), pytest.raises(TrainingError):
+        rank.run_rank(lambda _: sys.exit(code), initial="", keeps_exception=False)
+    assert pickle.loads(pickle.dumps(rank.read_end())).error.exit_code == expected
+
+
 def run_as_ray_does(target: Callable[[], Any]) -> thread_runner.ThreadRunner:
     runner = thread_runner.ThreadRunner()
     with own_streams():

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import FILE
+from railhead.contract.outcome import Outcome
 from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.node.process import kill_child
@@ -67,6 +69,27 @@ def test_how_a_script_ended(
     assert (outcome.outcome, outcome.reason) == expected[:2]
     assert expected[2] in outcome.message
     assert find_exit_code(ending) == (0 if outcome.has_succeeded else FailureClass(expected[0]).exit_code)
+
+
+@pytest.mark.parametrize(
+    ("code", "fit", "failure", "expected"),
+    [
+        (3, Fit(1, RUNNING), None, 3),
+        (-9, Fit(1, RUNNING), None, 137),
+        (0, Fit(1, RUNNING), None, None),
+        (0, Fit(1, FINISHED), None, None),
+        (1, Fit(1, FAILED, SAID), None, 1),
+        (1, Fit(1, FAILED, replace(SAID, process_exit_code=42)), None, 42),  # the rank's is the cause
+        (1, Fit(1, FAILED, Failure(FailureClass.INFRASTRUCTURE, "NodeLost", "")), None, None),
+    ],
+)
+def test_the_exit_code_that_the_failure_policy_sees(
+    code: int, fit: Fit, failure: Failure | None, expected: int | None
+) -> None:
+    ending = decide_ending(code, fit=fit, failure=failure, last_lines=[])
+    outcome = build_outcome(ending)
+    assert outcome.process_exit_code == expected
+    assert Outcome.from_json(outcome.to_json()) == outcome
 
 
 @pytest.mark.parametrize(

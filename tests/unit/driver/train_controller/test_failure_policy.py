@@ -145,13 +145,14 @@ def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None
 
 def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: Path) -> None:
     judge = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
-    error = WorkerGroupError("text", {1: RAISED})
+    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, 5.0, exit_code=3)})
     assert judge.decide(error)
     assert Spool(tmp_path).read_failure() is None
     assert not judge.decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None
     assert found.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
+    assert found.process_exit_code == 3
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
