@@ -70,9 +70,13 @@ def test_the_pods_satisfy_the_strategy(
 ) -> None:
     job = make_input(accelerator=accelerator, **scaling)
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
-        pods.start(workers=pods_)
+        pods.start(workers=1, env={"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "2"})
+        if pods_ > 1:  # a node that comes later than Ray Train waits for it
+            pods.wait_until(lambda: "those that have joined have room for 1 of 2 workers" in pods.read_log())
+            pods.start_worker(1)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         sees = read_sees(pods.read_log())
+        assert "RESTARTING" not in {report["state"] for report in pods.reports}, "it has not run yet"
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_
     told = {"example.com/pool": "a"} if "rayLabelSelector" in scaling else {}

@@ -52,8 +52,11 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fata
     while True:
         try:
             nodes = find_joined(ray.nodes())
-        except Exception:  # Ray is shutting down; the main thread knows why
-            return
+        except Exception:
+            if not ray.is_initialized():
+                return
+            time.sleep(NODES_INTERVAL)  # Ray's control store has a pause; if it is gone, the main thread knows
+            continue
         problem = find_wrong_accelerator(job, nodes)
         if problem:
             on_fatal(JobRefused("AcceleratorNotThere", problem).failure)

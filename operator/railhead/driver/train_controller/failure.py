@@ -47,7 +47,7 @@ class FailureFacts:
     """What is known at the time of a failure.
 
     `lost_nodes` are those of the failed group, `lost_pods` the names of their pods; `refusal` is what
-    one of our checks found.
+    one of our checks found; `is_waiting`: the group cannot start before more nodes join.
     """
 
     source: str
@@ -56,11 +56,12 @@ class FailureFacts:
     text: str = ""
     refusal: Optional[Failure] = None
     lost_pods: tuple[str, ...] = ()
+    is_waiting: bool = False
 
     @property
     def is_explained(self) -> bool:
-        """By a node that left, which a new group can do without."""
-        return bool(self.lost_nodes) or any(error.kind == PREEMPTED for error in self.errors)
+        """By a node that left, or by nodes that have not joined yet: the operator's deadlines bound that."""
+        return self.is_waiting or bool(self.lost_nodes) or any(error.kind == PREEMPTED for error in self.errors)
 
 
 @dataclass(frozen=True)

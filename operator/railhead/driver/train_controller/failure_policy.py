@@ -15,6 +15,7 @@ from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import (
@@ -108,6 +109,11 @@ class RetryDecider:
 def collect_facts(error: BaseException) -> FailureFacts:
     """Ray's exception and the current state of the group's nodes, as facts. The next group uses the live ones."""
     facts = translate_error(error)
+    wanted = _find_awaited_workers(error)
+    slots = count_worker_slots() if wanted else 0
+    if slots < wanted:
+        text = f"waiting for worker pods: those that have joined have room for {slots} of {wanted} workers"
+        return replace(facts, text=text, is_waiting=True)
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
     lost = wait_for_lost_nodes(group.CURRENT.node_of_rank.values())
@@ -115,6 +121,20 @@ def collect_facts(error: BaseException) -> FailureFacts:
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
     return replace(facts, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
+
+
+def _find_awaited_workers(error: BaseException) -> int:
+    """The size of the group whose start timed out, else 0."""
+    inner = getattr(error, "controller_failure", error)
+    is_timeout = "WorkerGroupStartupTimeoutError" in _class_names(inner)
+    return int(getattr(inner, "num_workers", 0)) if is_timeout else 0
+
+
+def count_worker_slots() -> int:
+    """How many workers the live nodes have room for."""
+    import ray
+
+    return int(sum(node["Resources"].get(WORKER_SLOT, 0) for node in ray.nodes() if node["Alive"]))
 
 
 def translate_error(error: BaseException) -> FailureFacts:

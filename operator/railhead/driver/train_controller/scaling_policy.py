@@ -16,6 +16,10 @@ from railhead.driver.train_controller import elastic, group
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
+LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
+PAUSE_SECONDS = 0.2
+PROBE_VALID_SECONDS = 60.0  # later Ray itself knows of a node that was lost
+
 
 def install_scaling_policy(bounds: Bounds) -> None:
     """Raises AttributeError with a clear message when this Ray lacks the hook."""
@@ -67,16 +71,24 @@ class ResizeDecider:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._waiting_since: Optional[float] = None
+        self._look_at = 0.0
+        self._lost: frozenset[str] = frozenset()
         self._started_at: Optional[float] = None
         self._commits_seen = 0
 
     def decide_start(self) -> Optional[int]:
-        now = time.monotonic()
+        """Probes the nodes once, when the group has just been lost."""
+        now, has_run = time.monotonic(), self._started_at is not None
         if self._waiting_since is None:
             self._waiting_since = now
-        has_run = self._started_at is not None
-        nodes = count_worker_nodes(is_probing=has_run)
-        workers = elastic.decide_start(self._bounds, nodes=nodes, waited=now - self._waiting_since, has_run=has_run)
+            self._lost = find_lost(list_worker_nodes()) if has_run else frozenset()
+        elif now < self._look_at:
+            time.sleep(PAUSE_SECONDS)
+            return None
+        self._look_at = now + LOOK_SECONDS
+        waited = now - self._waiting_since
+        nodes = len(list_worker_nodes() - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
+        workers = elastic.decide_start(self._bounds, nodes=nodes, waited=waited, has_run=has_run)
         if workers is not None:
             self._waiting_since, self._started_at = None, now
             self._commits_seen = group.CURRENT.commits
@@ -89,7 +101,8 @@ class ResizeDecider:
             return None
         self._commits_seen = group.CURRENT.commits
         now = time.monotonic()
-        nodes = count_worker_nodes(is_probing=True)
+        found = list_worker_nodes()
+        nodes = len(found - find_lost(found))
         resized = elastic.decide_resize(self._bounds, nodes=nodes, workers=workers, ran=now - self._started_at)
         if resized is not None:
             self._started_at = now
@@ -97,9 +110,13 @@ class ResizeDecider:
         return resized
 
 
-def count_worker_nodes(*, is_probing: bool) -> int:
-    """Nodes that accept workers. Ray may list a lost one for some ten seconds more; a probe does not."""
+def list_worker_nodes() -> frozenset[str]:
+    """Ids of the nodes that accept workers. Ray may list a lost one for some ten seconds more."""
     import ray
 
-    nodes = {node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT)}
-    return len(nodes) - (len(find_lost_nodes(nodes)) if is_probing else 0)
+    return frozenset(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get(WORKER_SLOT))
+
+
+def find_lost(nodes: frozenset[str]) -> frozenset[str]:
+    """Those that do not answer a probe."""
+    return frozenset(lost.node_id for lost in find_lost_nodes(set(nodes)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +13,7 @@ from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.node.ray_node import build_ray_environment
 from railhead.driver.train_controller import group, scaling_policy
 from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
+from railhead.driver.train_controller.lost_nodes import LostNode
 from railhead.driver.trainers.configs import plan_configs
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
@@ -18,6 +22,25 @@ from tests.unit.builders import make_spec
 
 SCALING = {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2, "startWaitSeconds": 30, "resizeIntervalSeconds": 60}
 BOUNDS = Bounds.from_job(SCALING, worker_pods=3)
+
+
+class Nodes:
+    """What Ray lists and what a probe finds, and how often each is asked."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, found: frozenset[str], lost: frozenset[str] = frozenset()
+    ) -> None:
+        self.found, self.lost, self.looks, self.probes = found, lost, 0, 0
+        monkeypatch.setattr(scaling_policy, "list_worker_nodes", self._look)
+        monkeypatch.setattr(scaling_policy, "find_lost", self._probe)
+
+    def _look(self) -> frozenset[str]:
+        self.looks += 1
+        return self.found
+
+    def _probe(self, nodes: frozenset[str]) -> frozenset[str]:
+        self.probes += len(nodes)
+        return self.lost
 
 
 @pytest.mark.parametrize(
@@ -55,30 +78,50 @@ def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: flo
 
 
 def test_a_group_is_looked_at_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = []
-
-    def count(*, is_probing: bool) -> int:
-        looks.append(is_probing)
-        return 3
-
-    monkeypatch.setattr(scaling_policy, "count_worker_nodes", count)
+    nodes = Nodes(monkeypatch, frozenset("abc"))
     monkeypatch.setattr(group, "CURRENT", group.Group())
     judge = scaling_policy.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
     assert judge.decide_start() == 6
-    assert judge.decide_resize(workers=4) is None and len(looks) == 1
+    assert judge.decide_resize(workers=4) is None and nodes.looks == 1
     group.CURRENT.commits = 1
     assert judge.decide_resize(workers=4) == 6
     assert judge.decide_resize(workers=4) is None
-    assert looks == [False, True], "a node that Ray still believes in may be lost by now"
+    assert nodes.looks == 2
+    assert nodes.probes == 3, "a node that Ray still believes in may be lost by now"
 
 
 def test_a_lost_node_that_ray_still_believes_in_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{"NodeID": name, "Alive": name != "gone", "Resources": {WORKER_SLOT: 1.0}} for name in ("a", "b", "gone")]
     head = {"NodeID": "head", "Alive": True, "Resources": {}}
     monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
-    monkeypatch.setattr(scaling_policy, "find_lost_nodes", lambda asked: tuple(asked & {"b", "head"}))
-    assert scaling_policy.count_worker_nodes(is_probing=False) == 2
-    assert scaling_policy.count_worker_nodes(is_probing=True) == 1
+    monkeypatch.setattr(
+        scaling_policy, "find_lost_nodes", lambda asked: [LostNode(n, n, is_known=False) for n in asked & {"b", "head"}]
+    )
+    found = scaling_policy.list_worker_nodes()
+    assert found == {"a", "b"}
+    assert scaling_policy.find_lost(found) == {"b"}
+
+
+def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray asks for a decision again as soon as it has one."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(scaling_policy, "time", SimpleNamespace(monotonic=lambda: now, sleep=sleep))
+    nodes = Nodes(monkeypatch, frozenset(f"n{number}" for number in range(60)), lost=frozenset(["n0"]))
+    decider = scaling_policy.ResizeDecider(replace(BOUNDS, least=60, most=64, desired=60, per_pod=1))
+    assert decider.decide_start() == 60 and nodes.probes == 0
+    asked = 0
+    while now < 59:
+        asked += 1
+        assert decider.decide_start() is None, "one of them is lost"
+    assert nodes.probes == 60, "each node once"
+    assert nodes.looks <= 1 + 1 + 60 and asked <= 60 * 6
+    now = 62.0
+    assert decider.decide_start() == 60, "Ray itself would know by now"
 
 
 def test_ray_is_told_the_bounds_and_the_desired_number_is_not_in_the_input() -> None:

@@ -165,6 +165,21 @@ def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces it at once"
 
 
+def test_a_group_that_waits_for_nodes_is_tried_again_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ray waits a minute for each try; nodes may come an hour late."""
+    slots = 3
+    monkeypatch.setattr(failure_policy, "count_worker_slots", lambda: slots)
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    late = ControllerError(pickle.loads(pickle.dumps(WorkerGroupStartupTimeoutError(4))))
+    assert all(judge.decide(late) for _ in range(600))
+    assert "waiting for worker pods: those that have joined have room for 3 of 4 workers" in capsys.readouterr().out
+    slots = 4
+    tries = next(number for number in range(100) if not judge.decide(late))
+    assert tries == failure.UNEXPLAINED_LIMIT, "with all nodes there, something else is wrong"
+
+
 def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
     assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() makes its policy otherwise"

@@ -1,0 +1,33 @@
+"""The driver's look at Ray's nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from railhead.driver import cluster
+from railhead.driver.reporting.publisher import Publisher
+from tests.ray.pods import make_job
+from tests.unit.driver.node.test_ray_node import POD
+
+
+def test_a_pause_of_rays_control_store_does_not_stop_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"Alive": True, "Resources": {"CPU": 1.0}}
+    answers: Iterator[list[dict[str, Any]]] = iter([[node], [], [node, node]])
+
+    def answer() -> list[dict[str, Any]]:
+        found = next(answers, [])
+        if not found:
+            raise ConnectionError("no answer")
+        return found
+
+    logged: list[str] = []
+    monkeypatch.setattr("ray.nodes", answer)
+    monkeypatch.setattr("ray.is_initialized", lambda: len(logged) < 2)
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda seconds: None))
+    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), logged.append, on_fatal=print)
+    assert logged == ["1 of 2 worker pods have joined", "2 of 2 worker pods have joined"]
