@@ -191,6 +191,20 @@ DEFECTS = (
         (CRASHES, "tests/unit/planning/test_disruptions.py"),
     ),
     Defect(
+        "a driver makes the status name a foreign pod",
+        "planning/facts/failure_from_pod.py",
+        'suspect_pod=suspect.name if suspect else "",',
+        "suspect_pod=failure.suspect_pod,",
+        ("tests/unit/planning/test_suspects.py",),
+    ),
+    Defect(
+        "an error of another rank hides a broken GPU",
+        "driver/train_controller/failure.py",
+        '    (GPU, FailureClass.HARDWARE, "GPUFailed", ""),\n    (ABANDONED,',
+        "    (ABANDONED,",
+        ("tests/unit/driver/train_controller/test_failure_policy.py",),
+    ),
+    Defect(
         "what the failure policy ignores spends a budget",
         "planning/facts/budgets.py",
         "        return Payer.IGNORED\n",

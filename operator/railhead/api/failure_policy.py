@@ -10,7 +10,9 @@ from railhead.api.base import Model, rules
 
 Action = Literal["Fail", "Restart", "RestartAndIgnore"]
 # Without those that no rule can change: the job's own deadline, and a run that a later attempt owns.
-RuledClass = Literal["Application", "Configuration", "Hang", "Infrastructure", "OutOfMemory", "Preemption", "Startup"]
+RuledClass = Literal[
+    "Application", "Configuration", "Hang", "Hardware", "Infrastructure", "OutOfMemory", "Preemption", "Startup"
+]
 Reason = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}

@@ -20,6 +20,7 @@ from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
 MAX_LOST_PODS = 128
+SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
 PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
@@ -127,6 +128,7 @@ class OutcomeStatus(StatusModel):
     reason: str = _text("CamelCase reason.", 128)
     message: str = _text("What happened, in a sentence.", 4096)
     process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
+    suspect_pod: str = _text(SUSPECT_POD, 253)
 
 
 class ProgressStatus(StatusModel):
@@ -193,6 +195,8 @@ class FailureStatus(StatusModel):
     container: str = _text("Container where it was observed.", 253)
     exit_code: int | None = Field(default=None, description="Exit code of the container, if any.")
     process_exit_code: int | None = Field(default=None, description=PROCESS_EXIT_CODE)
+    suspect_pod: str = _text(SUSPECT_POD, 253)
+    suspect_node: str = _text("Node of that pod.", 253)
     action: str = _text("Action of the rule of spec.failurePolicy that matched, if any.", 32)
     time: str | None = time_field("When the operator observed it.")
 

@@ -25,6 +25,7 @@ class FailureClass(str, Enum):
     HANG = "Hang"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     FENCED = "Fenced"
+    HARDWARE = "Hardware"
 
     def __str__(self) -> str:
         return self.value
@@ -121,6 +122,9 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
     FailureClass.HANG: FailurePolicy(
         70, Payer.INFRASTRUCTURE, _CLUSTER, "training reported nothing for spec.progressDeadlineSeconds"
     ),
+    FailureClass.HARDWARE: FailurePolicy(
+        71, Payer.INFRASTRUCTURE, _CLUSTER, "a GPU, or the network between GPUs, failed"
+    ),
     FailureClass.STARTUP: FailurePolicy(
         None, Payer.STARTUP, _STARTUP, "training did not start in time, or pods were rejected"
     ),
@@ -140,9 +144,11 @@ class Failure:
         reason: one CamelCase word for the status (`TrainFunctionRaised`).
         message: a sentence for the user: what is wrong, in which field or object, and what to do.
         process_exit_code: of the script, 128 + n after signal n, or of a rank that called sys.exit(); None if unknown.
+        suspect_pod: the pod of the rank that seems to have failed first; empty if unknown.
     """
 
     class_: FailureClass
     reason: str
     message: str
     process_exit_code: Optional[int] = None
+    suspect_pod: str = ""

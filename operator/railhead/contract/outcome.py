@@ -30,7 +30,7 @@ class Outcome:
         best_checkpoint: the one with the best score, as in `contract.report.Report`.
         metrics: the last reported metrics, as text.
         reports: how many reports of all ranks were seen in this attempt.
-        process_exit_code: as in `contract.failure.Failure`.
+        process_exit_code, suspect_pod: as in `contract.failure.Failure`.
     """
 
     outcome: str
@@ -41,6 +41,7 @@ class Outcome:
     metrics: Dict[str, str] = field(default_factory=dict)
     reports: int = 0
     process_exit_code: Optional[int] = None
+    suspect_pod: str = ""
 
     @property
     def has_succeeded(self) -> bool:
@@ -54,7 +55,7 @@ class Outcome:
         kind = FailureClass.parse(self.outcome)
         if kind.policy.exit_code is None:
             kind = FailureClass.INFRASTRUCTURE  # only the operator assigns the others, and some raise no counter
-        return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code)
+        return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code, self.suspect_pod)
 
     def to_json(self) -> str:
         """At most `LIMIT_BYTES` of JSON; drops the least important parts first."""
@@ -107,6 +108,7 @@ class Outcome:
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
                 process_exit_code=parse_exit_code(values.get("process_exit_code")),
+                suspect_pod=str(values.get("suspect_pod", "")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

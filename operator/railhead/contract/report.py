@@ -59,6 +59,7 @@ class ReportedOutcome:
     reason: str = ""
     message: str = ""
     process_exit_code: Optional[int] = None
+    suspect_pod: str = ""
 
 
 @dataclass(frozen=True)

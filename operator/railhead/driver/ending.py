@@ -45,6 +45,7 @@ def build_outcome(ending: Ending, progress: Optional[Progress] = None) -> Outcom
         metrics=latest.metrics,
         reports=latest.reports,
         process_exit_code=failure.process_exit_code if failure else None,
+        suspect_pod=failure.suspect_pod if failure else "",
     )
 
 

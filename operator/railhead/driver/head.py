@@ -107,6 +107,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
             outcome.reason,
             shorten_middle(outcome.message, MESSAGE_CHARS),
             outcome.process_exit_code,
+            outcome.suspect_pod,
         ),
     )
     head.publisher.begin_stop()

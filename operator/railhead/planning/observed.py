@@ -127,6 +127,7 @@ class Observed:
             metrics=progress.metrics,
             reports=progress.reports,
             process_exit_code=last.process_exit_code,
+            suspect_pod=last.suspect_pod,
         )
 
     @property

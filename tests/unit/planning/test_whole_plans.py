@@ -72,6 +72,8 @@ def failure(pod: PodView, kind: str, *, exit_code: int) -> dict[str, Any]:
         "node": "node-1",
         "container": "ray",
         "exitCode": exit_code,
+        "suspectPod": "",
+        "suspectNode": "",
         "action": "",
         "time": TIME,
     }

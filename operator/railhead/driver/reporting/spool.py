@@ -148,4 +148,4 @@ class Spool:
 def _parse_failure(values: Optional[dict[str, Any]]) -> Optional[Failure]:
     if not values:
         return None
-    return Failure(FailureClass(values["class_"]), values["reason"], values["message"], values["process_exit_code"])
+    return Failure(**{**values, "class_": FailureClass(values["class_"])})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.failure import Failure, FailureClass, Payer
 
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
@@ -21,6 +21,9 @@ KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
 PREEMPTED = "preempted"  # its node announced that it is leaving
 ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
 STORAGE = "storage"  # a checkpoint could not be written
+GPU = "gpu"  # a GPU or its link is broken
+NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
+UNANSWERED = "unanswered"  # a collective did not end
 SILENT = "silent"  # its thread ended without any sign that the function returned
 # Where a failure surfaces.
 WORKERS = "workers"
@@ -40,6 +43,7 @@ class RankError:
     text: str
     time: Optional[float] = None
     exit_code: Optional[int] = None
+    pod: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,21 +86,12 @@ def classify_failure(facts: FailureFacts) -> Failure:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
     if by_kind[PREEMPTED]:
         return _infrastructure("NodeDraining", f"a node was drained: {by_kind[PREEMPTED][0].text}")
-    if by_kind[ABANDONED]:
-        return _infrastructure("RayActorLost", _describe(by_kind[ABANDONED]))
-    if by_kind[STORAGE]:
-        text = f"run.storagePath: a checkpoint could not be written: {_describe(by_kind[STORAGE])}"
-        return _infrastructure("CheckpointNotWritten", text)
-    for kind, class_, reason in (
-        (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable"),
-        (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing"),
-        (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory"),
-        (DIED, FailureClass.APPLICATION, "TrainingProcessDied"),
-        (RAISED, FailureClass.APPLICATION, "TrainFunctionRaised"),
-        (SILENT, FailureClass.APPLICATION, NOT_RETURNED),
-    ):
-        if by_kind[kind]:
-            return Failure(class_, reason, _describe(by_kind[kind]), _find_first(by_kind[kind]).exit_code)
+    for kind, class_, reason, intro in _BY_CAUSE:
+        errors = by_kind[kind]
+        if errors:
+            first = _find_first(errors)
+            where = f"pod {first.pod}: " if kind == GPU and first.pod else ""
+            return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, first.pod)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == WORKERS:
@@ -104,7 +99,27 @@ def classify_failure(facts: FailureFacts) -> Failure:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_KINDS = (RAISED, UNUSABLE, MISSING, DIED, KILLED_FOR_MEMORY, PREEMPTED, ABANDONED, STORAGE, SILENT)
+# Causes come before their consequences: class, reason, beginning of the message.
+_BY_CAUSE = (
+    (GPU, FailureClass.HARDWARE, "GPUFailed", ""),
+    (ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
+    (
+        STORAGE,
+        FailureClass.INFRASTRUCTURE,
+        "CheckpointNotWritten",
+        "run.storagePath: a checkpoint could not be written: ",
+    ),
+    (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
+    (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
+    (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
+    (DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
+    (RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
+    (SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
+    (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
+    (UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
+)
+_KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
+_LIMITS = {FailureClass.HARDWARE: 1, FailureClass.HANG: 1}  # the same GPUs are likely to fail again
 
 
 def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
@@ -114,13 +129,13 @@ def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
     if facts.source == CONTROLLER:
         return False
     if is_infrastructure(facts, failure):
-        return facts.is_explained or budget.unexplained <= UNEXPLAINED_LIMIT
+        return facts.is_explained or budget.unexplained <= _LIMITS.get(failure.class_, UNEXPLAINED_LIMIT)
     return budget.max_failures < 0 or budget.application <= budget.max_failures
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
     """This includes a group that could not start: train_func has not run."""
-    return facts.source == STARTUP or failure.class_ == FailureClass.INFRASTRUCTURE
+    return facts.source == STARTUP or failure.class_.policy.payer is Payer.INFRASTRUCTURE
 
 
 def miss_success() -> Failure:

@@ -11,7 +11,7 @@ import os
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
@@ -32,6 +32,7 @@ from railhead.driver.errors import (
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
+from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
@@ -120,7 +121,8 @@ def collect_facts(error: BaseException) -> FailureFacts:
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    return replace(facts, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
+    errors = name_pods(facts.errors, group.CURRENT.node_of_rank)
+    return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
 def _find_awaited_workers(error: BaseException) -> int:
@@ -128,6 +130,16 @@ def _find_awaited_workers(error: BaseException) -> int:
     inner = getattr(error, "controller_failure", error)
     is_timeout = "WorkerGroupStartupTimeoutError" in _class_names(inner)
     return int(getattr(inner, "num_workers", 0)) if is_timeout else 0
+
+
+def name_pods(errors: tuple[RankError, ...], node_of_rank: Mapping[int, str]) -> tuple[RankError, ...]:
+    """The errors with the pods of their ranks, as far as Ray knows them: a pod's name is its hostname."""
+    import ray
+
+    hosts: dict[str, str] = {}
+    with contextlib.suppress(Exception):  # Ray's control store may be what failed
+        hosts = {node["NodeID"]: str(node["NodeManagerHostname"]) for node in ray.nodes()}
+    return tuple(replace(each, pod=hosts.get(node_of_rank.get(each.rank, ""), "")) for each in errors)
 
 
 def count_worker_slots() -> int:
@@ -140,6 +152,8 @@ def count_worker_slots() -> int:
 def translate_error(error: BaseException) -> FailureFacts:
     """By class names, which are the same in all Ray versions that we support."""
     names = _class_names(error)
+    if "NCCLHangError" in names:  # Ray's own detector; it names no rank
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.UNANSWERED, _cut(error)),))
     failures = getattr(error, "worker_failures", None)
     if failures is not None:
         errors = tuple(translate_rank_error(rank, each) for rank, each in sorted(failures.items()))
@@ -190,6 +204,8 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
+        elif kind == failure.RAISED:
+            kind = find_hardware_kind(error.text) or kind
         return RankError(rank, kind, error.text, error.time, error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):

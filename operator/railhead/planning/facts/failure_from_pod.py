@@ -118,6 +118,7 @@ def _build_status_of_pod(observed: Observed, failure: Failure, pod: PodView) -> 
 def _build_status(
     observed: Observed, failure: Failure, *, pod: str, node: str, container: str = "", exit_code: int | None = None
 ) -> FailureStatus:
+    suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
     return FailureStatus(
         class_=failure.class_.value,
         reason=failure.reason[:128],
@@ -128,5 +129,7 @@ def _build_status(
         container=container,
         exit_code=exit_code,
         process_exit_code=failure.process_exit_code,
+        suspect_pod=suspect.name if suspect else "",
+        suspect_node=suspect.node if suspect else "",
         time=format_time(observed.now),
     )

@@ -127,6 +127,7 @@ def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
         reason=outcome.reason[:128],
         message=outcome.message[:MESSAGE_CHARS],
         process_exit_code=parse_exit_code(outcome.process_exit_code),
+        suspect_pod=outcome.suspect_pod[:253],
     )
 
 

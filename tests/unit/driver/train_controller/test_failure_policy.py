@@ -24,7 +24,7 @@ from ray.train.v2._internal.execution import callback as ray_callback
 from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 from ray.train.v2.api import data_parallel_trainer
 from ray.train.v2.api.config import FailureConfig
-from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
+from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGroupError
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
@@ -37,7 +37,7 @@ from railhead.driver.errors import (
     choose_kind,
 )
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import callback, failure, failure_policy
+from railhead.driver.train_controller import callback, failure, failure_policy, group
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.lost_nodes import LostNode
 
@@ -163,6 +163,54 @@ def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert Spool(tmp_path).read_lost_pods() == ()
     assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
     assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces it at once"
+
+
+ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered (user.py, line 9, in train_func)"
+REMOTE = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, remote process exited or there was a "
+    "network error, NCCL version 2.21.5 ncclRemoteError: A call failed possibly due to a network error"
+)
+LATE = "torch.distributed.DistBackendError: [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)"
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ((ECC, "ValueError: no"), ("Hardware", "GPUFailed", "rank 0: torch.AcceleratorError")),
+        (("ValueError: no", ECC), ("Hardware", "GPUFailed", "rank 1: torch.AcceleratorError")),
+        (("RuntimeError: Unable to determine the device handle: GPU is lost",), ("Hardware", "GPUFailed", "rank 0: ")),
+        ((REMOTE, REMOTE), ("Hardware", "NetworkFailed", "rank 0: torch.distributed")),
+        ((REMOTE, "ValueError: no"), ("Application", "TrainFunctionRaised", "rank 1: ValueError: no")),
+        ((LATE,), ("Hang", "CollectiveTimedOut", "rank 0: torch.distributed")),
+        ((LATE, ECC), ("Hardware", "GPUFailed", "rank 1: ")),
+        (("RuntimeError: CUDA error: an illegal memory access was encountered",), ("Application", "TrainFunc", "rank")),
+    ],
+)
+def test_broken_hardware_is_not_the_applications(texts: tuple[str, ...], expected: tuple[str, str, str]) -> None:
+    ranks = {rank: TrainFunctionRaised(rank, text, 5.0) for rank, text in enumerate(texts)}
+    found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks)))
+    assert found.class_.value == expected[0] and found.reason.startswith(expected[1])
+    assert found.message.startswith(expected[2])
+
+
+def test_rays_own_detector_of_hangs_reports_a_hang() -> None:
+    found = failure.classify_failure(
+        translate_error(NCCLHangError("rank 3 is 7 operations behind", worker_failures={}))
+    )
+    assert (found.class_, found.reason) == (FailureClass.HANG, "CollectiveTimedOut")
+    assert "rank 3 is 7 operations behind" in found.message
+
+
+def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
+    monkeypatch.setattr(group, "CURRENT", group.Group(node_of_rank={0: "cd", 1: "ab"}))
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC, 9.0)})
+    assert [judge.decide(error) for _ in range(2)] == [True, False]
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and found.suspect_pod == "job-1-w1-0"
+    assert found.message.startswith("pod job-1-w1-0: rank 1: torch.AcceleratorError")
 
 
 def test_a_group_that_waits_for_nodes_is_tried_again_without_end(
