@@ -11,6 +11,7 @@ from railhead.contract.outcome import Outcome
 
 ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until every watch has seen the pod deleted
 UNANSWERED_SECONDS = 30  # beyond the grace period
+STUCK_SECONDS = 300  # beyond the grace period
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,11 @@ class PodView:
         """Its node does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
         at = self.out_of_reach_at
         return at is not None and now >= at
+
+    @property
+    def stuck_at(self) -> datetime | None:
+        """When it counts as stuck: it should be gone for minutes, and somebody has to look at its node."""
+        return self.deletion_timestamp and self.deletion_timestamp + timedelta(seconds=STUCK_SECONDS)
 
     @property
     def last_words(self) -> str:
