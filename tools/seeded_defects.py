@@ -15,6 +15,7 @@ DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
 FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
+STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -409,6 +410,27 @@ DEFECTS = (
         "return at is not None and now >= at",
         "return False",
         ("tests/unit/planning/test_scenarios.py",),
+    ),
+    Defect(
+        "a pod that is stuck Terminating is listed when something else happens only",
+        "planning/amendments/stuck_pods.py",
+        "decision.waking(observed.next_stuck)",
+        "decision",
+        (STUCK, SCHEDULES),
+    ),
+    Defect(
+        "a list of stuck pods is rewritten for each of many pods that end",
+        "planning/amendments/stuck_pods.py",
+        "if wanted == listed or _is_still_good(wanted, known):",
+        "if wanted == listed:",
+        (STUCK,),
+    ),
+    Defect(
+        "a pod that was stuck stays listed",
+        "planning/amendments/stuck_pods.py",
+        "stuck_pods=wanted or None",
+        "stuck_pods=wanted or listed",
+        (STUCK, SCHEDULES),
     ),
     Defect(
         "every commit gets an event",

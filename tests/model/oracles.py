@@ -9,11 +9,12 @@ from railhead.api import names
 from railhead.api.status import parse_status
 from railhead.contract.times import parse_time
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
-from railhead.planning.pod_view import UNANSWERED_SECONDS
+from railhead.planning.pod_view import STUCK_SECONDS, UNANSWERED_SECONDS
 from tests.model.api_server import Entry, Object
-from tests.model.world import World, changes_of, driver_of, is_live, role_of
+from tests.model.world import World, changes_of, driver_of, is_live, name_of, role_of
 
 HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # and what it takes to see it and to end
+STUCK = timedelta(seconds=STUCK_SECONDS)
 NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
 
 
@@ -189,6 +190,21 @@ def check_old_drivers(world: World) -> None:
     used = {world.settings.bundle_name, (job or {}).get("status", {}).get("driver") if is_used else None}
     found = {name for plural, _, name in world.api.objects if plural == "configmaps" and name.startswith("railhead-")}
     assert found <= used, f"drivers that no job uses: {found - used}"
+
+
+def check_stuck_pods(world: World) -> None:
+    """Of a job that has come to rest: the status lists exactly those that should have been gone for minutes."""
+    job = world.job()
+    if job is None:
+        return
+    stamps = {
+        name_of(pod): pod["metadata"].get("deletionTimestamp")
+        for pod in world.pods()
+        if pod["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+    }
+    overdue = {name: at for name, at in stamps.items() if (by := parse_time(at or "")) and by + STUCK <= world.now}
+    listed = {pod["name"]: pod["since"] for pod in job["status"].get("stuckPods", [])}
+    assert listed == overdue
 
 
 def check_gone(world: World, *, phase: str) -> None:

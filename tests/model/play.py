@@ -18,6 +18,7 @@ from tests.model.oracles import (
     check_drivers,
     check_end,
     check_gone,
+    check_stuck_pods,
 )
 from tests.model.world import World
 from tests.unit.builders import SETTINGS
@@ -137,6 +138,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
         assert {key: disruptions.get(key, 0) for key in scenario.disruptions} == scenario.disruptions, disruptions
     else:
         assert not world.pods()
+    check_stuck_pods(world)
     check_counters(world)
     check_drivers(world)
     assert scenario.starts in (None, len(world.starts)), world.starts

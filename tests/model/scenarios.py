@@ -260,6 +260,14 @@ SCENARIOS = (
             Act(has_succeeded, World.bury_nodes),
         ),
     ),
+    Scenario(
+        "worker on a dead node until the node is deleted",
+        (
+            Act(committed(2), lambda w: w.cut_off(worker(w, 0))),
+            Act(lambda w: bool(w.status().get("stuckPods")), World.bury_nodes),
+        ),
+        restarts={"application": 0, "infrastructure": 1},
+    ),
     Scenario("cleaned up", spec={"keepPodsSeconds": 3600}),
     Scenario("failed and cleaned up", (end_head("Configuration"),), spec={"keepPodsSeconds": 0}, phase="Failed"),
     Scenario("deleted by its TTL", spec={"keepPodsSeconds": 60, "ttlSecondsAfterFinished": 3600}),

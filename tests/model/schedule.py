@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.kube.errors import KubeError
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_counters, check_drivers, check_end
+from tests.model.oracles import Watchman, check_counters, check_drivers, check_end, check_stuck_pods
 from tests.model.play import TURNS
 from tests.model.world import World, is_live, name_of
 
@@ -91,6 +91,8 @@ class Schedule:
         self.world.quota = None
         await self._calm_down()
         assert self.world.status().get("phase") == "Succeeded", "nothing waits for nodes that do not answer"
+        check_stuck_pods(self.world)
+        self.done["stuck"] += len(self.world.status().get("stuckPods", []))
         self.world.bury_nodes()
         await self._calm_down()
         self._check()
@@ -247,6 +249,7 @@ class Schedule:
 
     def _check(self) -> None:
         check_end(self.world)
+        check_stuck_pods(self.world)
         check_counters(self.world)
         check_drivers(self.world)
         self._watchman.check()

@@ -22,6 +22,7 @@ MAX_MESSAGE = 1024
 MAX_LOST_PODS = 128
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
 PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
+MAX_STUCK_PODS = 32
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
@@ -201,6 +202,14 @@ class FailureStatus(StatusModel):
     time: str | None = time_field("When the operator observed it.")
 
 
+class StuckPod(StatusModel):
+    """A pod that should have terminated minutes ago."""
+
+    name: str = _text("Name of the pod.", 253)
+    node: str = _text("Node that it is on.", 253)
+    since: str | None = time_field("Its deletionTimestamp: the end of its grace period.")
+
+
 class JobStatus(StatusModel):
     """Phase, progress, checkpoint and failure of a TrainJob."""
 
@@ -262,6 +271,12 @@ class JobStatus(StatusModel):
         default=None, description="What spec.resumeFrom resolved to when the job started; the same for all attempts."
     )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
+    stuck_pods: list[StuckPod] | None = Field(
+        default=None,
+        max_length=MAX_STUCK_PODS,
+        description="Pods of any attempt that are Terminating 5 minutes beyond their grace period and may still use "
+        f"their GPUs, at most {MAX_STUCK_PODS}; absent if there is none.",
+    )
 
     def reason_of(self, type_: str) -> str | None:
         """The reason of a condition, or None when there is no such condition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from railhead.api import names
 from railhead.contract.times import parse_time
@@ -24,7 +24,6 @@ STUCK = frozenset(
     }
 )
 STAMPS = ("creationTimestamp", "deletionTimestamp")
-ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until every watch has seen the pod deleted
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
 
@@ -53,7 +52,7 @@ def observe_pod(pod: Object) -> PodView:
         disruption=_disruption(status),
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
-        gone_by=_gone_by(metadata),
+        deletion_timestamp=_time(metadata.get("deletionTimestamp")),
     )
 
 
@@ -66,12 +65,6 @@ def slim_pod(pod: Object) -> Object:
         "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
         "status": pod.get("status") or {},
     }
-
-
-def _gone_by(metadata: Object) -> datetime | None:
-    """deletionTimestamp as the API server sets it (time of the request plus the grace period), plus `ENDED_WITHIN`."""
-    at = _time(metadata.get("deletionTimestamp"))
-    return at + ENDED_WITHIN if at else None
 
 
 def owner_uid(obj: Object) -> str:

@@ -61,7 +61,7 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
     left = job.abandoned_pods
     if not left:
         return ()
-    pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in left[:3])
+    pods = ", ".join(pod.place for pod in left[:3])
     message = (
         f"{len(left)} pods did not terminate within their grace period and are left behind: {pods}. A head that still "
         "runs there can no longer commit or delete anything (.railhead/ in the run's folder names the later attempt)"

@@ -109,6 +109,17 @@ class Observed:
         return min((at for at in times if at is not None), default=None)
 
     @property
+    def stuck_pods(self) -> list[PodView]:
+        """Pods of any attempt that should have been gone for minutes, the longest overdue first."""
+        due = [(at, pod) for pod in self.pods if (at := pod.stuck_at) is not None and at <= self.now]
+        return [pod for _, pod in sorted(due, key=lambda each: (each[0], each[1].name))]
+
+    @property
+    def next_stuck(self) -> datetime | None:
+        """When the next pod counts as stuck."""
+        return min((at for pod in self.pods if (at := pod.stuck_at) is not None and at > self.now), default=None)
+
+    @property
     def was_head_up(self) -> bool:
         """By the status or the driver's report: a head that is missing now was lost, not just not created yet."""
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)

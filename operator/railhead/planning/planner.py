@@ -15,6 +15,7 @@ from railhead.planning.amendments.create_backoff import hold_back_creates
 from railhead.planning.amendments.generation import acknowledge_generation
 from railhead.planning.amendments.pod_events import look_up_pod_events
 from railhead.planning.amendments.running_time import count_running_time
+from railhead.planning.amendments.stuck_pods import list_stuck_pods
 from railhead.planning.amendments.wake import wake_for_limits
 from railhead.planning.amendments.warning import add_warning
 from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
@@ -69,6 +70,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action
     wake_for_limits,
+    list_stuck_pods,  # joins a status change, or adds its own
     acknowledge_generation,  # after the warning: may add a change just for the generation
     announce_commit,  # for the checkpoint that the status will have
 )
@@ -80,7 +82,7 @@ def plan(observed: Observed) -> Plan:
         return Plan()  # garbage collection does the rest
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or decide_invalid(observed, observed.spec)
-        return _seal(observed, acknowledge_generation(observed, decision))
+        return _seal(observed, acknowledge_generation(observed, list_stuck_pods(observed, decision)))
     if observed.spec.managed_by != MANAGER:
         return Plan()  # managed by another controller
     job = Job.of(observed, observed.spec)

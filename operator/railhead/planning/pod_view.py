@@ -9,7 +9,9 @@ from functools import cached_property
 from railhead.api import names
 from railhead.contract.outcome import Outcome
 
+ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until every watch has seen the pod deleted
 UNANSWERED_SECONDS = 30  # beyond the grace period
+STUCK_SECONDS = 300  # beyond the grace period
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class PodView:
     container: str = names.CONTAINER  # the one that the exit code and message belong to
     created_at: datetime | None = None
     events_read_at: datetime | None = None  # when its events were last read
-    gone_by: datetime | None = None  # of a pod being deleted: the end of its grace period plus a margin
+    deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
 
     @property
     def is_over(self) -> bool:
@@ -79,6 +81,10 @@ class PodView:
         return replace(self, events_read_at=events.at, problem=problem)
 
     @property
+    def place(self) -> str:
+        return f"{self.name} on node {self.node or '(none)'}"
+
+    @property
     def is_live(self) -> bool:
         return not self.has_ended and not self.is_deleting
 
@@ -89,6 +95,11 @@ class PodView:
     @cached_property
     def outcome(self) -> Outcome | None:
         return Outcome.from_json(self.message) if self.message else None
+
+    @property
+    def gone_by(self) -> datetime | None:
+        """When a pod being deleted should be gone: at the end of its grace period, plus a margin."""
+        return self.deletion_timestamp and self.deletion_timestamp + ENDED_WITHIN
 
     def may_still_end(self, now: datetime) -> bool:
         """Being deleted and within its grace period: a driver may still commit a checkpoint."""
@@ -105,6 +116,11 @@ class PodView:
         """Its node does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
         at = self.out_of_reach_at
         return at is not None and now >= at
+
+    @property
+    def stuck_at(self) -> datetime | None:
+        """When it counts as stuck: it should be gone for minutes, and somebody has to look at its node."""
+        return self.deletion_timestamp and self.deletion_timestamp + timedelta(seconds=STUCK_SECONDS)
 
     @property
     def last_words(self) -> str:

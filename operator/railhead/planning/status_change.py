@@ -20,6 +20,7 @@ from railhead.api.status import (
     Resize,
     Restarts,
     ResumedFromStatus,
+    StuckPod,
     Waiting,
     WorkerLosses,
     WorkersStatus,
@@ -78,6 +79,7 @@ class StatusChange:
     resumed_from: ResumedFromStatus | Unset = UNSET
     initial_checkpoint: InitialCheckpoint | Unset = UNSET
     failure: FailureStatus | Unset = UNSET
+    stuck_pods: list[StuckPod] | Unset | None = UNSET
     set_conditions: tuple[Condition, ...] = ()
     remove_conditions: frozenset[str] = frozenset()
     requires: frozenset[Requirement] = frozenset()

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from railhead.api.conditions import Condition, merge_conditions
+from railhead.api.conditions import merge_conditions
 from railhead.api.status import JobStatus
 from railhead.planning.observed import Observed
 from railhead.planning.plan import StatusWrite
@@ -91,7 +91,9 @@ def _key(name: str) -> str:
     return JobStatus.model_fields[name].alias or name
 
 
-def _to_json(value: BaseModel | Condition | str | int | None) -> Any:
+def _to_json(value: BaseModel | list[BaseModel] | str | int | None) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True, mode="json", exclude_none=True)
+    if isinstance(value, list):
+        return [_to_json(each) for each in value]
     return value

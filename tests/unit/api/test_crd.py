@@ -90,7 +90,7 @@ def test_every_list_has_a_type() -> None:
 
 def test_every_time_of_the_status_is_one_for_clients_too() -> None:
     times = {path: node for path, node in NODES if path.startswith("status") and re.search(r"(\.since|[tT]ime)$", path)}
-    assert len(times) == 9
+    assert len(times) == 10
     assert {path for path, node in times.items() if node.get("format") != "date-time"} == set()
 
 

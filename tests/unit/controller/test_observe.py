@@ -146,6 +146,7 @@ def test_a_pod_with_a_deletion_timestamp_is_deleting_and_not_live() -> None:
     view = observe_pod(make_pod(deletionTimestamp="2026-01-01T12:00:00Z", status={"phase": "Running"}))
     assert view.is_deleting
     assert not view.is_live
+    assert view.deletion_timestamp == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", 7])

@@ -22,10 +22,10 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, ReportedOutcome, ResumedFrom, RunWarning, State
 from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
-from railhead.controller.observe import ENDED_WITHIN, observe_pod
+from railhead.controller.observe import observe_pod
 from railhead.planning.observed import AnnouncedCommit, Observed
 from railhead.planning.plan import Plan
-from railhead.planning.pod_view import PodView
+from railhead.planning.pod_view import ENDED_WITHIN, PodView
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator

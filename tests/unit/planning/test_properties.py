@@ -38,7 +38,9 @@ def pods(draw: st.DrawFn) -> PodView:
         "phase": draw(st.sampled_from([pod.phase, "Pending", "Unknown", "Failed", "Succeeded", ""])),
         "is_running": draw(st.booleans()),
         "is_deleting": draw(st.booleans()),
-        "gone_by": draw(st.one_of(st.none(), st.integers(-100, 100).map(lambda s: NOW + timedelta(seconds=s)))),
+        "deletion_timestamp": draw(
+            st.one_of(st.none(), st.integers(-400, 100).map(lambda s: NOW + timedelta(seconds=s)))
+        ),
         "exit_code": draw(st.one_of(st.none(), st.integers(-1, 255))),
         "message": draw(st.one_of(st.just(pod.message), texts)),
         "problem": draw(st.one_of(st.none(), st.just(Problem("Unschedulable", "no node")))),

@@ -51,7 +51,7 @@ def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decis
         return Decision(deletes=deletes, wake_at=over_at if job.now < over_at else reported_at)
     if job.status.reason_of(types.RECONCILING) == "WaitingForPods":
         return Decision(deletes=deletes)  # already reported; the list of pods may change in every pass
-    pods = ", ".join(f"{pod.name} on node {pod.node or '(none)'}" for pod in remains[:3])
+    pods = ", ".join(pod.place for pod in remains[:3])
     message = (
         f"Attempt {job.attempt + 1} waits for {len(remains)} pods of attempt {job.attempt} to terminate: {pods}; "
         f"if a node does not respond, for at most {UNANSWERED_SECONDS} s after the grace period"

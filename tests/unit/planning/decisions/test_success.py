@@ -14,6 +14,7 @@ from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_obse
 
 WORKERS = (make_worker(0), make_worker(1))
 KILLED = make_head(phase="Failed", is_running=False, exit_code=137, reason="Error")
+OVERDUE = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))
 
 
 def after_report(outcome: str, *, attempt: int = 1, message: str = "") -> dict[str, Any]:
@@ -33,7 +34,7 @@ def find_phase(*pods: PodView, status: dict[str, Any]) -> str | None:
     [
         pytest.param((), id="gone"),
         pytest.param((KILLED,), id="killed before it exited"),
-        pytest.param((make_head(is_deleting=True, gone_by=NOW - timedelta(seconds=1)),), id="on a node that is gone"),
+        pytest.param((OVERDUE,), id="on a node that is gone"),
         pytest.param((ended(make_head(), "Succeeded", exit_code=137),), id="killed after its termination message"),
     ],
 )
@@ -53,7 +54,7 @@ def test_the_last_report_stays_in_the_status() -> None:
     "head",
     [
         pytest.param(make_head(), id="still writes its log"),
-        pytest.param(make_head(is_deleting=True, gone_by=NOW + timedelta(seconds=9)), id="is being deleted"),
+        pytest.param(make_head(is_deleting=True, deletion_timestamp=NOW + timedelta(seconds=9)), id="is being deleted"),
     ],
 )
 def test_a_head_that_can_still_write_its_termination_message_is_waited_for(head: PodView) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from railhead.api import names
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import ENDED_WITHIN
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 
@@ -26,7 +27,7 @@ def test_the_status_comes_first_and_the_head_alone_is_told() -> None:
 def test_the_workers_stay_until_the_head_has_ended() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     by = NOW + timedelta(seconds=70)
-    head = make_head(is_deleting=True, gone_by=by)
+    head = make_head(is_deleting=True, deletion_timestamp=by - ENDED_WITHIN)
     workers = (make_worker(0), make_worker(1))
     wanted = plan(make_observed(head, *workers, status=status, spec=SUSPEND))
     assert not wanted.deletes and wanted.wake_at == by
@@ -39,7 +40,7 @@ def test_the_workers_stay_until_the_head_has_ended() -> None:
 
 def test_a_head_that_does_not_end_in_its_time_keeps_no_worker() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
-    head = make_head(is_deleting=True, gone_by=NOW - timedelta(seconds=1))
+    head = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))
     wanted = plan(make_observed(head, make_worker(0), status=status, spec=SUSPEND))
     assert [delete.name for delete in wanted.deletes] == [make_worker(0).name]
 
@@ -147,7 +148,7 @@ def test_a_finished_job_stays_finished() -> None:
 
 def test_a_drained_head_keeps_its_workers_until_it_has_ended() -> None:
     """`kubectl drain`, an eviction: the driver waits for one more commit, which needs the workers."""
-    head = make_head(is_deleting=True, gone_by=NOW + timedelta(seconds=70))
+    head = make_head(is_deleting=True, deletion_timestamp=NOW + timedelta(seconds=65))
     observed = make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS)
     wanted = plan(observed)
     assert is_empty(wanted) and wanted.wake_at == head.gone_by
