@@ -93,8 +93,9 @@ class TrainJobSpec(Model):
         default=3,
         ge=0,
         le=900,
-        description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure, Hardware and "
-        "Hang) without a new checkpoint before the job fails; disruptions do not count. May be changed at any time.",
+        description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure, Hardware "
+        "and Hang) without a new checkpoint before the job fails; disruptions do not count. May be changed at any "
+        "time.",
     )
     disruption_limit: int | None = Field(
         default=None,

@@ -120,8 +120,10 @@ def test_a_warning_arrives_and_is_written_once() -> None:
 
 
 def test_the_last_report_says_how_the_attempt_ended_within_bounds() -> None:
-    report = make_report(outcome={"outcome": "Application", "reason": "R" * 999, "message": "m" * 9999, "more": 1})
-    outcome = {"outcome": "Application", "reason": "R" * 128, "message": "m" * MESSAGE_CHARS}
+    long = {"reason": "R" * 999, "message": "m" * 9999, "suspect_pod": "p" * 999, "process_exit_code": 10**9}
+    report = make_report(outcome={"outcome": "Application", **long, "more": 1})
+    short = {"reason": "R" * 128, "message": "m" * MESSAGE_CHARS, "suspectPod": "p" * 253}
+    outcome = {"outcome": "Application", **short}
     assert status_fields(report, RUNNING)["progress"]["outcome"] == outcome
 
 
