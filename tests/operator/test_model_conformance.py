@@ -13,6 +13,7 @@ from railhead.kube.client import METADATA_ONLY
 from railhead.kube.errors import KubeError
 from tests.api.server import MERGE_PATCH, ApiServer
 from tests.model.api_server import ModelApiServer, Object
+from tests.model.discovery import KINDS, VERBS
 from tests.operator.cluster import JOBS, Cluster
 from tests.unit.builders import NOW
 from tests.waiting import wait_until
@@ -257,8 +258,30 @@ def tell_of_others(tell: Teller) -> None:
     tell("a kind that there is not", "GET", f"{core}/nonsenses")
 
 
+def tell_of_pages(tell: Teller) -> None:
+    """A list in pages is sorted, and all its pages are of the version of the first."""
+    jobs = JOBS.format(tell.namespace)
+    for name in ("page-c", "page-a", "page-b"):
+        tell(f"creates {name}", "POST", jobs, build_job(name))
+
+    def get_page(what: str, **query: str) -> Object:
+        page = tell(what, "GET", f"{jobs}?{'&'.join(f'{key}={value}' for key, value in query.items())}")
+        metadata: Object = page["metadata"]
+        names = [item["metadata"]["name"] for item in page["items"]]
+        tell.told.append((page["kind"], page["apiVersion"], names, bool(metadata.get("continue"))))
+        return metadata
+
+    first = get_page("the first page", limit="2")
+    tell("deletes page-c", "DELETE", f"{jobs}/page-c", {})
+    tell("creates page-d", "POST", jobs, build_job("page-d"))
+    second = get_page("the second page", limit="2", **{"continue": first["continue"]})
+    tell.told.append(second["resourceVersion"] == first["resourceVersion"])
+    get_page("one page for all", limit="9")
+
+
 def tell_all(tell: Teller) -> None:
     tell_of_pods(tell, tell_of_jobs(tell))
+    tell_of_pages(tell)
     tell_of_finalizers(tell)
     tell_of_leases(tell)
     tell_of_others(tell)
@@ -310,6 +333,23 @@ def test_the_model_answers_as_the_real_one_does(cluster: Cluster) -> None:
     for tell in (real, model):
         tell_all(tell)
     assert [pair for pair in zip(real.told, model.told, strict=True) if pair[0] != pair[1]] == []
+
+
+def discover(ask: Ask) -> list[Any]:
+    """What a client learns of the kinds that Railhead uses."""
+    _, groups = ask("GET", "/apis")
+    preferred = {group["name"]: group["preferredVersion"] for group in groups["groups"]}
+    found: list[Any] = [ask("GET", "/api")[1]["versions"], ask("GET", "/apis/example.com/v1")[0]]
+    for plural, kind in KINDS.items():
+        _, answer = ask("GET", kind.path().rpartition("/")[0])
+        [resource] = [each for each in answer["resources"] if each["name"] == plural]
+        shown = {key: resource[key] for key in ("name", "singularName", "namespaced", "kind")}
+        found.append((preferred.get(kind.group), shown, sorted({*resource["verbs"]}.intersection(VERBS))))
+    return found
+
+
+def test_the_model_serves_the_same_resources(cluster: Cluster) -> None:
+    assert discover(ask_model(ModelApiServer(lambda: NOW))) == discover(ask_real(cluster.server))
 
 
 @pytest.mark.parametrize("plural", ["pods", "trainjobs"])
