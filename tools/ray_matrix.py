@@ -24,8 +24,8 @@ TESTS = (
     "tests/ray/test_contract.py",
     "tests/ray/test_digits.py",
     f"{FAILURES}::test_lost_worker_pod_is_replaced_in_the_same_fit",
-    f"{FAILURES}::test_ray_is_told_of_a_lost_node_and_puts_nothing_there",
-    f"{FAILURES}::test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once",
+    f"{FAILURES}::test_ray_is_notified_of_a_lost_node_and_schedules_nothing_there",
+    f"{FAILURES}::test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once",
 )
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?==\S+(?: ;[^\\]*)?)", re.MULTILINE)
 

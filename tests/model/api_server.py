@@ -20,11 +20,11 @@ from railhead.contract.times import format_time
 from railhead.kube import kinds
 from railhead.kube.client import METADATA_ONLY, PATCH_TYPES
 from railhead.kube.errors import KubeError, classify_response
+from tests.model.discovery import DISCOVERY, KINDS
 from tests.model.patches import BadPatch, apply_operations, matches_fields, matches_labels, merge
 
 Object = dict[str, Any]
 Place = tuple[str, str, str]  # plural, namespace, name
-KINDS = {kind.plural: kind for kind in vars(kinds).values() if isinstance(kind, kinds.Kind)}
 JOBS = kinds.TRAIN_JOB.plural
 HAVE_STATUS = {JOBS, "pods", "services", "nodes", "persistentvolumes", "persistentvolumeclaims"}
 # What a patch may change of the metadata, as far as used.
@@ -83,6 +83,8 @@ class ModelApiServer:
     ) -> Object:
         """One request, as the client sends it. Raises KubeError as the client would."""
         path, _, query = path.partition("?")
+        if path in DISCOVERY:
+            return DISCOVERY[path]
         options = {key: values[0] for key, values in parse_qs(query).items()}
         place, subresource = _parse(path)
         if method == "POST":
@@ -96,7 +98,10 @@ class ModelApiServer:
         if method == "DELETE":
             return self.delete(place, body or {})
         if not place[2]:
-            found = self.list(place, options.get("labelSelector", ""), options.get("fieldSelector", ""))
+            labels, fields = options.get("labelSelector", ""), options.get("fieldSelector", "")
+            found = self.list(
+                place, labels, fields, limit=int(options.get("limit", 0)), token=options.get("continue", "")
+            )
             return _only_metadata(found) if accept == METADATA_ONLY else found
         return self._find(place)
 
@@ -139,20 +144,40 @@ class ModelApiServer:
         first = bisect_right(self.log, version, key=lambda entry: entry.version)
         return [entry for entry in self.log[first:] if entry.plural == plural]
 
-    def list(self, place: Place, labels: str = "", fields: str = "") -> Object:
+    def list(self, place: Place, labels: str = "", fields: str = "", *, limit: int = 0, token: str = "") -> Object:
+        """A page of at most `limit` objects, sorted; `token` continues a list at the version of its first page."""
         plural, namespace, _ = place
         for term in filter(None, fields.split(",")):
             path = term.partition("=")[0]
             if path not in SELECTABLE.get(plural, set()) | {"metadata.name", "metadata.namespace"}:
                 raise _error(400, "BadRequest", f"field label not supported: {path}")
-        found = [
-            obj
-            for (kind, where, _), obj in self.objects.items()
+        version, _, after = token.partition(":") if token else (str(self.version), "", "")
+        found = {
+            f"{where}/{name}": obj
+            for (kind, where, name), obj in (self._objects_at(int(version)) if token else self.objects).items()
             if kind == plural and namespace in ("", where) and matches_labels(obj, labels)
-        ]
+        }
         if fields:
-            found = [obj for obj in found if matches_fields(obj, fields)]
-        return {"kind": f"{KINDS[plural].kind}List", "metadata": {"resourceVersion": str(self.version)}, "items": found}
+            found = {key: obj for key, obj in found.items() if matches_fields(obj, fields)}
+        keys = sorted(key for key in found if key > after)
+        page = keys[: limit or None]
+        rest = {"continue": f"{version}:{page[-1]}"} if len(page) < len(keys) else {}
+        return {
+            "kind": f"{KINDS[plural].kind}List",
+            "apiVersion": KINDS[plural].api_version,
+            "metadata": {"resourceVersion": version, **rest},
+            "items": [found[key] for key in page],
+        }
+
+    def _objects_at(self, version: int) -> dict[Place, Object]:
+        objects: dict[Place, Object] = {}
+        for entry in self.log[: bisect_right(self.log, version, key=lambda entry: entry.version)]:
+            metadata = entry.object["metadata"]
+            place = (entry.plural, str(metadata.get("namespace") or ""), str(metadata["name"]))
+            objects[place] = entry.object
+            if entry.type == "DELETED":
+                del objects[place]
+        return objects
 
     def patch(
         self, place: Place, body: Any, *, subresource: str = "", content_type: str = PATCH_TYPES["merge"]
@@ -316,9 +341,9 @@ def _parse(path: str) -> tuple[Place, str]:
     parts = path.strip("/").split("/")
     parts = parts[3:] if parts[0] == "apis" else parts[2:]
     namespace = ""
-    if parts[0] == "namespaces" and len(parts) > 2:
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
-    plural, name, subresource = (*parts, "", "")[:3]
+    plural, name, subresource = (*parts, "", "", "")[:3]
     if plural not in KINDS:
         raise _error(404, "NotFound", "the server could not find the requested resource")
     return (plural, namespace, name), subresource

@@ -1,4 +1,4 @@
-"""What a client asked of the API server, as the API server itself wrote it down."""
+"""What a client asked of the API server, from the API server's audit log."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Request:
     Attributes:
         resource: with its subresource, for example `trainjobs/status`.
         manager: the field manager that the request names.
-        code: what the API server answered.
-        user: whose right it was.
-        is_forbidden: for want of a right; admission refuses with the same code.
+        code: the response's status code.
+        user: who sent it.
+        is_forbidden: by RBAC; admission refuses with the same code.
     """
 
     verb: str

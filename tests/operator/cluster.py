@@ -21,7 +21,7 @@ JOBS = "/apis/railhead.dev/v1alpha1/namespaces/{}/trainjobs"
 
 @dataclass
 class Cluster:
-    """One namespace; pods in it change only when the test says so."""
+    """One namespace; only the test changes its pods."""
 
     server: ApiServer
     operator: RunningOperator
@@ -75,7 +75,7 @@ class Cluster:
         return found
 
     def wait_reports(self, job: str, count: int) -> None:
-        """Until the status knows of so many."""
+        """Until the status has that many."""
         wait_until("the report", lambda: self.status(job).get("progress", {}).get("reports") == count)
 
     def wait_phase(self, job: str, phase: str) -> Object:
@@ -131,12 +131,12 @@ class Cluster:
         self._ask("PATCH", self._pod_path(pod), {"spec": {"schedulingGates": None}}, content_type=MERGE_PATCH)
 
     def run_pod(self, pod: Object) -> None:
-        """As a kubelet says that the pod's container runs."""
+        """As a kubelet reports that the pod's container runs."""
         state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
         self._set_state(pod, "Running", state, is_ready=True)
 
     def hold_pod(self, pod: Object, reason: str, message: str) -> None:
-        """As a kubelet says that the pod's container cannot be started."""
+        """As a kubelet reports that the pod's container cannot be started."""
         self._set_state(pod, "Pending", {"waiting": {"reason": reason, "message": message}}, is_ready=False)
 
     def say_of_pod(self, pod: Object, reason: str, message: str) -> None:
@@ -147,7 +147,7 @@ class Cluster:
         self._ask("POST", f"/api/v1/namespaces/{self.namespace}/events", event)
 
     def end_pod(self, pod: Object, *, code: int, outcome: Outcome) -> None:
-        """As a kubelet says that the pod's container has ended with these last words."""
+        """As a kubelet reports that the pod's container has ended with this termination message."""
         ended = {"exitCode": code, "message": outcome.to_json(), "finishedAt": format_time(datetime.now(UTC))}
         self._set_state(pod, "Succeeded" if code == 0 else "Failed", {"terminated": ended}, is_ready=False)
 
@@ -156,7 +156,7 @@ class Cluster:
         self._ask("DELETE", self._pod_path(pod), {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0})
 
     def ask_to_go(self, pod: Object, *, seconds: int) -> None:
-        """As `kubectl delete pod`; who is bound to a node and has no kubelet stays."""
+        """As `kubectl delete pod`; a pod that is bound to a node without a kubelet stays."""
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": seconds}
         self._ask("DELETE", self._pod_path(pod), options)
 
@@ -169,7 +169,7 @@ class Cluster:
         return str(self._ask("POST", path, body)["status"]["token"])
 
     def authority_of(self, job: str) -> str:
-        """The CA that the job's pods are told to trust."""
+        """The CA that the job's pods trust."""
         uid = self.job(job)["metadata"]["uid"]
         path = f"/api/v1/namespaces/{self.namespace}/configmaps"
         for item in self._ask("GET", path)["items"]:
@@ -197,8 +197,8 @@ class Cluster:
 
     def _set_state(self, pod: Object, phase: str, state: Object, *, is_ready: bool) -> None:
         [container] = pod["spec"]["containers"]
-        told = {"name": container["name"], "ready": is_ready, "restartCount": 0, "image": "", "imageID": ""}
-        status = {"phase": phase, "containerStatuses": [{**told, "state": state}]}
+        base = {"name": container["name"], "ready": is_ready, "restartCount": 0, "image": "", "imageID": ""}
+        status = {"phase": phase, "containerStatuses": [{**base, "state": state}]}
         self._ask("PATCH", f"{self._pod_path(pod)}/status", {"status": status}, content_type=MERGE_PATCH)
 
     def _ask(self, method: str, path: str, body: Any = None, **options: str) -> Object:

@@ -1,4 +1,4 @@
-"""A control plane that writes down what the operator asks, an operator, and a namespace for each test."""
+"""A control plane with an audit log of the operator's requests, an operator, and a namespace for each test."""
 
 from __future__ import annotations
 

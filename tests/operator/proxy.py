@@ -1,4 +1,4 @@
-"""A proxy between an operator and the real API server: it cuts, withholds, refuses and goes away as a test says."""
+"""A proxy between an operator and the real API server: it cuts, delays and rejects requests, and goes down."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Trouble:
 
 @dataclass(eq=False)
 class Watch:
-    """One that stands. A silent one passes on nothing, not even its end; `last` is said at the end."""
+    """An open watch. A silent one forwards nothing, not even its end; `last` is its last event."""
 
     request: web.Request
     upstream: aiohttp.ClientResponse
@@ -111,15 +111,15 @@ class FaultyProxy:
         return self._ledgers.setdefault(namespace, Ledger())
 
     def cut_watches(self) -> int:
-        """All that stand now; how many they were."""
+        """All open ones; returns how many."""
         return int(self._call(self._end_watches(b"")))
 
     def expire_watches(self) -> int:
-        """All that stand now end as those do that ask for a version which the API server has forgotten."""
+        """All open ones end as if they had asked for a version that the API server has forgotten."""
         return int(self._call(self._end_watches(EXPIRED)))
 
     def stall_watches(self) -> int:
-        """All that stand now go on without a word."""
+        """All open ones continue in silence."""
         watches = list(self._watches)
         for watch in watches:
             watch.is_silent = True
@@ -130,7 +130,7 @@ class FaultyProxy:
         return not self._is_down
 
     def go_down(self) -> None:
-        """Nobody listens any more, and all connections are broken."""
+        """Nobody listens, and all connections are broken."""
         self._call(self._close())
 
     def come_back(self) -> None:
@@ -274,7 +274,7 @@ def _headers(headers: Any) -> dict[str, str]:
 
 
 def _refuse(code: int) -> web.Response:
-    """As the API server says it; 429 with the seconds to wait."""
+    """As the API server does; 429 with the seconds to wait."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REASONS[code], "code": code}
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if code == 429 else {}
     return web.json_response({**status, "message": "injected"}, status=code, headers=headers)

@@ -38,7 +38,7 @@ class RunningOperator:
         flags: Sequence[str] = (),
         packages: Path | None = None,
     ) -> None:
-        """`namespace` is the operator's own; `flags` go with every start; `packages` has another version of it."""
+        """`namespace` is the operator's own; `flags` apply to every start; `packages` has another version of it."""
         self._env = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
         self.kubeconfig = kubeconfig
         self._namespace, self._flags = namespace, flags
@@ -48,7 +48,7 @@ class RunningOperator:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
-        """Returns when its watches are synced. `report_url` is what jobs are told instead of the true one."""
+        """Returns when its watches are synced. `report_url` is what jobs receive instead of the real one."""
         self.launch(report_url=report_url, flags=flags)
         self.wait_ready()
 
@@ -96,7 +96,7 @@ class RunningOperator:
             self._process = None
 
     def end(self) -> int:
-        """Asks it to end, as Kubernetes does; its exit code."""
+        """Sends SIGTERM, as Kubernetes does; its exit code."""
         assert self._process is not None
         self._process.terminate()
         return self.wait()

@@ -73,7 +73,7 @@ class ScenarioRun:
         return worker
 
     def is_up(self, attempt: int, *, workers: int = 2) -> bool:
-        """The attempt is told of, and all its pods run; nobody else's do."""
+        """The status has the attempt, and exactly its pods run."""
         own = [p for p in self.pods.values() if p["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
         running = [p for p in own if p["status"].get("phase") == "Running"]
         return self.status.get("attempt") == attempt and len(running) == len(own) == workers + 1
@@ -93,17 +93,17 @@ class ScenarioRun:
             yield from self.interlude()
 
     def _report(self, attempt: int, token: str) -> None:
-        """A driver says its last word again and again; an operator that is away does not hear it."""
+        """A driver repeats its last report; an operator that is down does not receive it."""
         if time.monotonic() - self._reported_at > REPORT_PAUSE_SECONDS:
             self._reported_at = time.monotonic()
-            told = {"reports": 1, "joined": 2, "checkpoint": checkpoint(attempt - 1)}
+            fields = {"reports": 1, "joined": 2, "checkpoint": checkpoint(attempt - 1)}
             try:
-                self.cluster.report(JOB, token=token, attempt=attempt, **told)
+                self.cluster.report(JOB, token=token, attempt=attempt, **fields)
             except OSError:
                 pass
 
     def succeed(self, attempt: int) -> Iterator[None]:
-        """The driver's last word, and what the operator makes of it."""
+        """The driver's last report, and the status that follows."""
         last = Outcome(SUCCEEDED, checkpoint=Checkpoint(**checkpoint(9)), reports=2)
         self.cluster.end_pod(self.head(attempt), code=0, outcome=last)
         yield from self.until(lambda: self.status.get("phase") == "Succeeded" and len(self.pods) == 1)
@@ -205,7 +205,7 @@ def play(runs: list[tuple[ScenarioRun, Scenario]], *, each_round: Callable[[], N
                 del running[namespace]
         time.sleep(LOOK_PAUSE_SECONDS)
         if time.monotonic() > deadline:
-            told = [f"{s.ledger.trouble}: {s.summarize()}" for s, _ in running.values()]
+            states = [f"{s.ledger.trouble}: {s.summarize()}" for s, _ in running.values()]
             raise NotInTime(
-                f"{len(running)} jobs do not come to their end within {seconds:.0f} s\n" + "\n".join(told[:5])
+                f"{len(running)} jobs do not come to their end within {seconds:.0f} s\n" + "\n".join(states[:5])
             )

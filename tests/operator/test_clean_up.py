@@ -1,4 +1,4 @@
-"""What is left of a finished job, on a real API server, after its time."""
+"""What remains of a finished job, on a real API server, after its time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.operator.test_writes import play
 from tests.waiting import wait_until
 
 
-def test_children_and_jobs_go_after_their_times_also_with_an_operator_that_was_restarted(cluster: Cluster) -> None:
+def test_children_and_jobs_are_deleted_after_their_times_also_by_a_restarted_operator(cluster: Cluster) -> None:
     for name in ("kept", "cleaned", "gone"):
         play(cluster, name)
     uid = cluster.job("gone")["metadata"]["uid"]

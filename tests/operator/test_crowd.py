@@ -23,7 +23,7 @@ def meet_stranger(cluster: Cluster) -> tuple[str, str]:
     return "late", name
 
 
-def test_a_strangers_pod_in_the_heads_place_is_said_and_left_alone(cluster: Cluster) -> None:
+def test_a_foreign_pod_with_the_heads_name_is_reported_and_left_alone(cluster: Cluster) -> None:
     job, name = meet_stranger(cluster)
     [event] = [event for event in cluster.events(job) if event["reason"] == "CreateRefused"]
     foreign = "a Pod of this name exists that this TrainJob does not own; delete it"
@@ -34,7 +34,7 @@ def test_a_strangers_pod_in_the_heads_place_is_said_and_left_alone(cluster: Clus
     cluster.wait_pods(job, 3)
 
 
-def test_two_operators_at_once_do_a_job_once(
+def test_two_concurrent_operators_run_a_job_once(
     cluster: Cluster, second_operator: RunningOperator, audit: AuditLog
 ) -> None:
     jobs = [f"shared-{number}" for number in range(5)]
@@ -56,7 +56,7 @@ def test_two_operators_at_once_do_a_job_once(
     assert not [r for r in asked if r.verb == "delete"]
 
 
-def test_a_pod_that_the_job_lost_by_another_hand_is_made_again(cluster: Cluster) -> None:
+def test_a_pod_that_somebody_else_deleted_is_recreated(cluster: Cluster) -> None:
     cluster.apply("robbed")
     worker = next(pod for name, pod in cluster.wait_pods("robbed", 3).items() if not name.endswith("-head"))
     cluster.remove_pod(worker)

@@ -1,4 +1,4 @@
-"""Pods that stay Terminating, because no kubelet says that they have ended: on a real API server, by its own stamps."""
+"""Pods that stay Terminating, because no kubelet reports their end: on a real API server, by its own timestamps."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_worker_that_never_ends_is_replaced_under_a_new_name(cluster: Cluster)
 
 
 @pytest.mark.slow  # 30 s beyond a grace period, by the real clock
-def test_a_head_that_never_ends_is_left_behind_after_its_grace_period(cluster: Cluster) -> None:
+def test_a_head_that_never_ends_is_abandoned_after_its_grace_period(cluster: Cluster) -> None:
     pods = train(cluster, "lost", node="silent-2")
     for pod in pods.values():
         cluster.ask_to_go(pod, seconds=1)
@@ -46,6 +46,6 @@ def test_a_head_that_never_ends_is_left_behind_after_its_grace_period(cluster: C
     wait_until("attempt 2", lambda: len(of_attempt(cluster, "lost", 2)) == 3, seconds=60)
     old = cluster.pod(f"{cluster.status('lost')['failure']['pod']}")
     assert old["metadata"]["deletionTimestamp"] and old["status"]["phase"] == "Running"
-    said = wait_until("the word", lambda: [e for e in cluster.events("lost") if e["reason"] == "PodsLeftBehind"])
-    assert f"{old['metadata']['name']} on node silent-2" in said[0]["message"]
+    events = wait_until("the event", lambda: [e for e in cluster.events("lost") if e["reason"] == "PodsLeftBehind"])
+    assert f"{old['metadata']['name']} on node silent-2" in events[0]["message"]
     assert cluster.status("lost")["restarts"]["infrastructure"] == 1

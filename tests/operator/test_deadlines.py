@@ -6,7 +6,7 @@ from tests.operator.cluster import Cluster
 from tests.waiting import wait_until
 
 
-def test_a_start_that_takes_too_long_gives_the_pods_back_and_is_tried_again(cluster: Cluster) -> None:
+def test_a_start_that_takes_too_long_releases_the_pods_and_is_retried(cluster: Cluster) -> None:
     cluster.apply("slow", workers=1, startDeadlineSeconds=5)
     first = set(cluster.wait_pods("slow", 2))
     wait_until("the loss", lambda: cluster.status("slow").get("failure"), seconds=60)
@@ -21,7 +21,7 @@ def test_a_start_that_takes_too_long_gives_the_pods_back_and_is_tried_again(clus
     cluster.wait_phase("slow", "Starting")
 
 
-def test_a_limit_of_the_whole_job_may_come_while_it_runs(cluster: Cluster) -> None:
+def test_the_jobs_deadline_may_be_set_while_it_runs(cluster: Cluster) -> None:
     cluster.apply("long", workers=1)
     for pod in cluster.wait_pods("long", 2).values():
         cluster.bind_pod(pod)
@@ -31,7 +31,7 @@ def test_a_limit_of_the_whole_job_may_come_while_it_runs(cluster: Cluster) -> No
     status = cluster.wait_phase("long", "Failed")
     assert status["failure"]["reason"] == "ActiveDeadlineExceeded"
     assert {c["type"] for c in status["conditions"] if c["status"] == "True"} == {"Failed", "Stalled"}
-    wait_until("the head is told", lambda: cluster.head("long")["metadata"].get("deletionTimestamp"))
+    wait_until("the deletion of the head", lambda: cluster.head("long")["metadata"].get("deletionTimestamp"))
     [worker] = [pod for name, pod in cluster.pods("long").items() if not name.endswith("-head")]
     assert not worker["metadata"].get("deletionTimestamp"), "the driver may still commit"
     cluster.remove_pod(cluster.head("long"))

@@ -63,7 +63,7 @@ def succeed(cluster: Cluster) -> None:
         ("Failed", raise_in_training, 0),
     ],
 )
-def test_nothing_is_left_of_it(
+def test_a_deleted_job_leaves_nothing(
     cluster: Cluster, audit: AuditLog, phase: str, reach: Callable[[Cluster], None], limit: int
 ) -> None:
     cluster.apply(JOB, backoffLimit=limit)

@@ -47,7 +47,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
     assert git("apply", job) == 0
 
     def rest(phase: str) -> None:
-        """Nothing is to do: the file is compared and applied again and again."""
+        """Nothing is left to do: the file is compared and applied again and again."""
         cluster.wait_phase("drift", phase)
         assert git("diff", job) == NO_DIFFERENCE, phase
         wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet, seconds=120)
@@ -77,7 +77,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
     rest("Succeeded")
 
 
-def test_a_difference_is_seen(cluster: Cluster, git: Git) -> None:
+def test_a_difference_is_detected(cluster: Cluster, git: Git) -> None:
     """The comparison that the other test relies on."""
     job = cluster.build("differs")
     assert git("apply", job) == 0

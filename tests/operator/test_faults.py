@@ -1,7 +1,7 @@
-"""Every request of the operator goes wrong in every way, on a real API server: the same end as without.
+"""Every request of the operator fails in every way, on a real API server: the job ends as without faults.
 
 One run of each scenario counts its requests; then there is one run for each request and
-fault. Most of them are lived at the same time, in namespaces of their own, under one operator.
+fault. Most of them run concurrently, in namespaces of their own, under one operator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def faulty_cluster(
     server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FaultyCluster]:
-    """The operator of other tests is away meanwhile."""
+    """The operator of other tests is stopped meanwhile."""
     plane, folder = audited_plane[0], tmp_path_factory.mktemp("proxied")
     operator.end()
     try:
@@ -130,7 +130,7 @@ def every(seconds: float, do: Callable[[], object]) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("trouble", ["cut", "410", "down for 1 s"])
-def test_what_the_watches_and_the_connections_suffer_changes_nothing(
+def test_broken_watches_and_connections_change_nothing(
     faulty_cluster: FaultyCluster, calm: dict[Scenario, ScenarioRun], trouble: str
 ) -> None:
     """All scenarios at the same time, with the trouble again and again."""
@@ -161,7 +161,7 @@ def test_what_the_watches_and_the_connections_suffer_changes_nothing(
 
 
 @pytest.mark.slow
-def test_watches_that_fall_silent_are_noticed(faulty_cluster: FaultyCluster) -> None:
+def test_silent_watches_are_detected(faulty_cluster: FaultyCluster) -> None:
     def falls_silent(run: ScenarioRun) -> Iterator[None]:
         run.cluster.apply(scenarios.JOB)
         yield from run.train(1)
@@ -180,7 +180,7 @@ def test_watches_that_fall_silent_are_noticed(faulty_cluster: FaultyCluster) -> 
 
 
 @pytest.mark.slow
-def test_an_api_server_that_is_away_for_a_minute(
+def test_an_api_server_that_is_down_for_a_minute(
     faulty_cluster: FaultyCluster, calm: dict[Scenario, ScenarioRun]
 ) -> None:
     """What happened meanwhile is in the status within half a minute of its return."""
@@ -192,7 +192,7 @@ def test_an_api_server_that_is_away_for_a_minute(
         waiting.add(run.cluster.namespace)
         yield from run.until(lambda: not faulty_cluster.proxy.is_up)
 
-    def tell_end(scenario: Scenario) -> Scenario:
+    def note_end(scenario: Scenario) -> Scenario:
         def lived(run: ScenarioRun) -> Iterator[None]:
             yield from scenario(run)
             ended_at[scenario] = time.monotonic()
@@ -210,8 +210,8 @@ def test_an_api_server_that_is_away_for_a_minute(
     runs = [faulty_cluster.make_run() for _ in SCENARIOS]
     for run in runs:
         run.interlude = partial(wait_for_it, run)
-    told = [(run, tell_end(scenario)) for run, scenario in zip(runs, SCENARIOS, strict=True)]
-    faulty_cluster.play_all(told, trouble=go_and_come_back, seconds=AWAY_SECONDS + 120)
+    played = [(run, note_end(scenario)) for run, scenario in zip(runs, SCENARIOS, strict=True)]
+    faulty_cluster.play_all(played, trouble=go_and_come_back, seconds=AWAY_SECONDS + 120)
     for run, scenario in zip(runs, SCENARIOS, strict=True):
         faulty_cluster.compare(run, calm[scenario].summarize(), scenario)
     late = {scenario.__name__: ended_at[scenario] - back_at for scenario in (scenarios.clean, scenarios.fails)}

@@ -1,4 +1,4 @@
-"""Two replicas with leader election on a real API server: one of them plans, whatever becomes of the other."""
+"""Two replicas with leader election on a real API server: one of them plans, whatever happens to the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{LEASE_NAME
 
 @dataclass
 class Replicas:
-    """The one that leads and the one that waits."""
+    """The leader and the standby."""
 
     server: ApiServer
     leader: RunningOperator
@@ -41,7 +41,7 @@ class Replicas:
 
 @pytest.fixture
 def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[Replicas]:
-    """The operator that leads alone in other tests is away meanwhile."""
+    """The operator that leads alone in other tests is stopped meanwhile."""
     operator.end()
     leader, other = (RunningOperator(operator.kubeconfig, tmp_path / name) for name in ("leader", "other"))
     try:
@@ -63,7 +63,7 @@ def led_stage(server: ApiServer, replicas: Replicas) -> Cluster:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_the_other_one_takes_over(
+def test_the_standby_takes_over(
     replicas: Replicas, led_stage: Cluster, audit: AuditLog, number: signal.Signals
 ) -> None:
     led_stage.apply("moved")
@@ -82,12 +82,12 @@ def test_the_other_one_takes_over(
     assert Counter(r.code for r in asked if (r.verb, r.resource) == ("create", "pods"))[201] == 3
     assert not [r for r in asked if r.verb == "delete"]
     assert led_stage.status("moved")["attempt"] == 1
-    said = Counter(event["reason"] for event in led_stage.events("moved"))
-    # Who is killed takes the words that it has not said with it.
-    assert said == {"Created": 1} or (number == signal.SIGKILL and not said)
+    reasons = Counter(event["reason"] for event in led_stage.events("moved"))
+    # A killed leader loses the events that it has not sent.
+    assert reasons == {"Created": 1} or (number == signal.SIGKILL and not reasons)
 
 
-def test_a_leader_that_was_stopped_for_long_writes_nothing_and_waits_for_its_turn(
+def test_a_leader_that_was_paused_for_long_writes_nothing_and_waits_for_the_lease(
     replicas: Replicas, led_stage: Cluster, audit: AuditLog
 ) -> None:
     led_stage.apply("early")
@@ -128,14 +128,14 @@ def count_writes(cluster: Cluster, audit: AuditLog, resource: str = "") -> int:
     return sum(r.verb in WRITES for r in audit.requests(cluster.namespace) if resource in ("", r.resource))
 
 
-def test_reports_to_the_one_that_waits_are_taken(replicas: Replicas, led_stage: Cluster) -> None:
-    led_stage.apply("told")
-    for pod in led_stage.wait_pods("told", 3).values():
+def test_the_standby_accepts_reports(replicas: Replicas, led_stage: Cluster) -> None:
+    led_stage.apply("reported")
+    for pod in led_stage.wait_pods("reported", 3).values():
         led_stage.run_pod(pod)
-    led_stage.wait_phase("told", "Starting")
-    token = led_stage.token_of(led_stage.head("told"))
+    led_stage.wait_phase("reported", "Starting")
+    token = led_stage.token_of(led_stage.head("reported"))
     waiting = Cluster(led_stage.server, replicas.other, led_stage.namespace)
     for number, cluster in enumerate((waiting, led_stage, waiting), start=1):
-        wait_until("the report", lambda: cluster.report("told", token=token, reports=number, joined=2) == 202)  # noqa: B023
-        cluster.wait_reports("told", number)
-    led_stage.wait_phase("told", "Running")
+        wait_until("the report", lambda: cluster.report("reported", token=token, reports=number, joined=2) == 202)  # noqa: B023
+        cluster.wait_reports("reported", number)
+    led_stage.wait_phase("reported", "Running")

@@ -26,7 +26,7 @@ LONG_FLAGS = ("--leader-election", "--lease-seconds=600", "--pod-uid=4d7c0f3e")
 
 @pytest.fixture
 def lone(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Not started; the operator of other tests is away meanwhile, and so are the Leases of those that were killed."""
+    """Not started; the operator of other tests is stopped meanwhile, and the Leases of killed ones are deleted."""
     operator.end()
     assert server.request("DELETE", LEASE).status in (200, 404)
     lone = RunningOperator(operator.kubeconfig, tmp_path)
@@ -42,7 +42,7 @@ def wait_log(operator: RunningOperator, what: str, *, times: int = 1) -> None:
 
 
 def stall(etcd: int, seconds: float) -> None:
-    """etcd does nothing for that time."""
+    """Stops etcd for that time."""
     os.kill(etcd, signal.SIGSTOP)
     try:
         time.sleep(seconds)
@@ -69,7 +69,7 @@ def test_an_outage_longer_than_the_lease_costs_no_restart(
     assert lone.end() == 0
 
 
-def test_the_next_process_of_a_pod_need_not_wait_for_the_lease_of_the_one_that_was_killed(
+def test_a_restarted_process_does_not_wait_for_the_lease_of_its_killed_predecessor(
     lone: RunningOperator,
 ) -> None:
     lone.start(flags=LONG_FLAGS)
@@ -80,7 +80,7 @@ def test_the_next_process_of_a_pod_need_not_wait_for_the_lease_of_the_one_that_w
     assert lone.end() == 0
 
 
-def test_one_that_starts_during_an_outage_lives_waits_and_ends_when_it_is_told_to(
+def test_an_operator_that_starts_during_an_outage_waits_and_ends_on_sigterm(
     audited_plane: tuple[ControlPlane, AuditLog], operator: RunningOperator, tmp_path: Path
 ) -> None:
     plane = audited_plane[0]
@@ -103,7 +103,7 @@ def test_one_that_starts_during_an_outage_lives_waits_and_ends_when_it_is_told_t
 
 
 @pytest.mark.slow  # real seconds of an API server that hardly works
-def test_an_api_server_that_works_for_moments_only_does_not_cost_the_lead(
+def test_an_api_server_that_works_only_for_moments_does_not_cost_the_lease(
     audited_plane: tuple[ControlPlane, AuditLog], lone: RunningOperator
 ) -> None:
     """With the default times. The Lease of a kubelet survives the same."""

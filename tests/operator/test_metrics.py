@@ -1,4 +1,4 @@
-"""What a real operator's metrics say about a job on its probe port."""
+"""The metrics of a real operator after a job, from its probe port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def test_a_jobs_life_in_numbers(cluster: Cluster, audit: AuditLog) -> None:
+def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
     before = read(cluster)
     play(cluster, "counted")
     wait_last_write(cluster, audit)

@@ -1,4 +1,4 @@
-"""Pods that admission refuses on a real API server, or a kubelet cannot start: said at once, past when they are."""
+"""Pods that a real API server refuses or a kubelet cannot start: reported at once, and only until they start."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def raise_quota(cluster: Cluster, path: str, pods: int) -> None:
     assert answer.status == 200, answer.message
 
 
-def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(cluster: Cluster, audit: AuditLog) -> None:
+def test_a_quota_is_reported_at_once_with_the_pod_and_the_servers_message(cluster: Cluster, audit: AuditLog) -> None:
     quota = make_quota(cluster, 2)
     began = time.monotonic()
     uid = cluster.apply("tight", workers=2)["metadata"]["uid"]
@@ -65,8 +65,8 @@ def test_a_quota_is_said_at_once_with_the_pod_and_the_servers_words(cluster: Clu
     assert "restarts" not in cluster.status("tight") and cluster.status("tight")["attempt"] == 1
     refused = [r for r in audit.requests(cluster.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 403)]
     assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "tried again with a back-off"
-    said = [event for event in cluster.events("tight") if event["reason"] == "QuotaExceeded"]
-    assert said and {event["type"] for event in said} == {"Warning"}
+    events = [event for event in cluster.events("tight") if event["reason"] == "QuotaExceeded"]
+    assert events and {event["type"] for event in events} == {"Warning"}
 
 
 def no_account(cluster: Cluster) -> Object:
@@ -84,7 +84,7 @@ def not_restricted(cluster: Cluster) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("build", "reason", "words"),
+    ("build", "reason", "message"),
     [
         (no_account, "ServiceAccountNotFound", 'serviceaccount "trainer" not found'),
         (no_valid_pod, "PodInvalid", 'spec.dnsPolicy: Unsupported value: "Sometimes"'),
@@ -92,9 +92,11 @@ def not_restricted(cluster: Cluster) -> Object:
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_what_admission_refuses_is_said_in_its_words(cluster: Cluster, build: Any, reason: str, words: str) -> None:
+def test_a_refusal_by_admission_is_reported_with_its_message(
+    cluster: Cluster, build: Any, reason: str, message: str
+) -> None:
     cluster.apply("refused", workers=1, **build(cluster))
-    assert words in wait_reason(cluster, "refused", reason)
+    assert message in wait_reason(cluster, "refused", reason)
     assert cluster.pods("refused") == {}
     assert "restarts" not in cluster.status("refused")
     if reason == "ServiceAccountNotFound":
@@ -157,33 +159,33 @@ def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("build", "reason", "words"),
+    ("build", "reason", "message"),
     [
         (policy, "AdmissionDenied", "denied request: label team is missing: who pays?"),
         (webhook_that_is_away, "AdmissionWebhookFailed", 'failed calling webhook "pods.example.com"'),
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_what_others_refuse_is_said_in_their_words_and_past_when_they_do_not(
-    cluster: Cluster, build: Any, reason: str, words: str
+def test_a_refusal_by_a_policy_or_webhook_is_reported_with_its_message_until_it_ends(
+    cluster: Cluster, build: Any, reason: str, message: str
 ) -> None:
     with admission(cluster, build(cluster)):
         cluster.apply("refused", workers=1)
-        assert words in wait_reason(cluster, "refused", reason)
+        assert message in wait_reason(cluster, "refused", reason)
         assert cluster.pods("refused") == {}
     cluster.wait_pods("refused", 2)
     assert "restarts" not in cluster.status("refused")
 
 
 def run_all(cluster: Cluster, job: str, pods: dict[str, Object]) -> None:
-    """What kept one of them from starting is past, and is not said any more."""
+    """Nothing keeps them from starting any more, and the condition reports none of it."""
     for pod in pods.values():
         cluster.run_pod(pod)
     cluster.wait_phase(job, "Starting")
     assert reconciling(cluster, job)[0] == "Starting"
 
 
-def test_a_secret_that_is_not_there_is_the_kubelets_word(cluster: Cluster) -> None:
+def test_a_missing_secret_is_reported_with_the_kubelets_message(cluster: Cluster) -> None:
     cluster.apply("nosecret", workers=1, envFrom=[{"secretRef": {"name": "keys"}}])
     pods = cluster.wait_pods("nosecret", 2)
     head = cluster.head("nosecret")
@@ -193,15 +195,15 @@ def test_a_secret_that_is_not_there_is_the_kubelets_word(cluster: Cluster) -> No
     run_all(cluster, "nosecret", pods)
 
 
-def test_a_volume_that_is_not_there_is_said_in_the_words_of_the_pods_events(cluster: Cluster) -> None:
+def test_a_missing_volume_is_reported_with_the_message_of_the_pods_events(cluster: Cluster) -> None:
     cluster.apply("novolume", workers=1)
     pods = cluster.wait_pods("novolume", 2)
     head = cluster.head("novolume")
     cluster.bind_pod(head)
-    words = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
-    cluster.say_of_pod(head, "FailedMount", words)
+    event = 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found'
+    cluster.say_of_pod(head, "FailedMount", event)
     message = wait_reason(cluster, "novolume", "FailedMount")
-    assert message == f"Pod {head['metadata']['name']} cannot start: {words}"
+    assert message == f"Pod {head['metadata']['name']} cannot start: {event}"
     run_all(cluster, "novolume", pods)
 
 
@@ -216,7 +218,7 @@ def test_pods_with_scheduling_gates_wait_for_whoever_removes_them(cluster: Clust
 
 
 @pytest.mark.slow  # the bound of 30 s, by the real clock
-def test_half_an_attempt_is_given_back_and_comes_again_when_there_is_quota(cluster: Cluster) -> None:
+def test_half_an_attempt_is_released_and_retried_when_there_is_quota(cluster: Cluster) -> None:
     quota = make_quota(cluster, 2)
     cluster.apply("half", workers=2)
     cluster.wait_pods("half", 2)

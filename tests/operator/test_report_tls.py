@@ -31,7 +31,9 @@ def folder(tmp_path: Path, authority: Pair) -> Path:
     return found
 
 
-def test_the_endpoint_presents_it(operator: RunningOperator, folder: Path, authority: Pair, tmp_path: Path) -> None:
+def test_the_endpoint_presents_the_certificate(
+    operator: RunningOperator, folder: Path, authority: Pair, tmp_path: Path
+) -> None:
     mine = RunningOperator(operator.kubeconfig, tmp_path, flags=[*LED, f"--report-tls={folder}"])
     try:
         mine.start()
@@ -41,7 +43,9 @@ def test_the_endpoint_presents_it(operator: RunningOperator, folder: Path, autho
         mine.stop()
 
 
-def test_a_folder_without_a_ca_is_refused_in_words(operator: RunningOperator, folder: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_ca_is_rejected_with_a_message(
+    operator: RunningOperator, folder: Path, tmp_path: Path
+) -> None:
     (folder / "ca.crt").write_text("")
     mine = RunningOperator(operator.kubeconfig, tmp_path, flags=[*LED, f"--report-tls={folder}"])
     mine.launch()

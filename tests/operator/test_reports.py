@@ -1,4 +1,4 @@
-"""The report endpoint with real tokens of the API server's own making: who may speak, and what becomes of it."""
+"""The report endpoint with real tokens of the API server's own making: who may report, and what the status shows."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def worker_of(cluster: Cluster, name: str) -> Object:
 def test_a_report_is_in_the_status_soon(cluster: Cluster) -> None:
     _, token = begin(cluster, "soon")
     checkpoint = {"uri": "/runs/soon/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:00Z", "metrics": {"a": "1"}}
-    told: dict[str, Any] = {"reports": 5, "joined": 2, "metrics": {"loss": "0.5"}, "checkpoint": checkpoint}
-    assert cluster.report("soon", token=token, **told, run_uri="/runs/soon") == 202
+    fields: dict[str, Any] = {"reports": 5, "joined": 2, "metrics": {"loss": "0.5"}, "checkpoint": checkpoint}
+    assert cluster.report("soon", token=token, **fields, run_uri="/runs/soon") == 202
     cluster.wait_reports("soon", 5)
     status = cluster.status("soon")
     assert status["progress"]["metrics"] == {"loss": "0.5"}
@@ -59,7 +59,7 @@ def test_the_best_checkpoint_comes_and_goes(cluster: Cluster) -> None:
     assert "bestCheckpoint" not in cluster.status("best")
 
 
-def test_many_reports_are_few_writes_and_the_last_one_stands(cluster: Cluster, audit: AuditLog) -> None:
+def test_many_reports_cost_few_writes_and_the_last_one_wins(cluster: Cluster, audit: AuditLog) -> None:
     _, token = begin(cluster, "many")
     began = time.monotonic()
     for number in range(1, 51):
@@ -70,7 +70,7 @@ def test_many_reports_are_few_writes_and_the_last_one_stands(cluster: Cluster, a
     assert asked["trainjobs/status", "railhead-reports"] <= seconds + 2  # one at once, then one a second
 
 
-def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(cluster: Cluster) -> None:
+def test_an_older_checkpoint_never_replaces_a_newer_one(cluster: Cluster) -> None:
     _, token = begin(cluster, "order")
     for number, index in enumerate((7, 3), start=1):
         checkpoint = {"uri": f"/runs/{index}", "index": index, "time": "", "metrics": {}}
@@ -79,7 +79,7 @@ def test_an_older_checkpoint_never_takes_the_place_of_a_newer_one(cluster: Clust
     assert cluster.status("order")["checkpoint"]["index"] == 7
 
 
-def test_only_the_live_head_of_the_current_attempt_is_heard(cluster: Cluster, other_cluster: Cluster) -> None:
+def test_only_reports_of_the_current_attempts_live_head_are_accepted(cluster: Cluster, other_cluster: Cluster) -> None:
     head, token = begin(cluster, "strict")
     other_head, other_token = begin(other_cluster, "strict")
     cluster.apply("neighbour")
@@ -99,13 +99,13 @@ def test_only_the_live_head_of_the_current_attempt_is_heard(cluster: Cluster, ot
         "another job of this name": (cluster.report("strict", token=token, uid="another"), 404),
         "a job that is not there": (cluster.report("strict", token=token, name="nobody"), 404),
     }
-    assert {who: told for who, (told, _) in refused.items()} == {who: wanted for who, (_, wanted) in refused.items()}
+    assert {who: code for who, (code, _) in refused.items()} == {who: wanted for who, (_, wanted) in refused.items()}
     assert "reports" not in cluster.status("strict").get("progress", {})
     assert cluster.report("strict", token=token) == 202
     assert other_head["metadata"]["namespace"] != head["metadata"]["namespace"]
 
 
-def test_a_head_whose_attempt_is_over_is_not_heard(cluster: Cluster) -> None:
+def test_reports_of_a_head_whose_attempt_is_over_are_rejected(cluster: Cluster) -> None:
     head, token = begin(cluster, "over")
     lost = Outcome("Infrastructure", reason="RayLost", message="the head is gone")
     cluster.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)
@@ -124,17 +124,17 @@ def test_a_head_whose_attempt_is_over_is_not_heard(cluster: Cluster) -> None:
         (b" " * (LIMIT_BYTES + 1), 413),
     ],
 )
-def test_what_is_no_report_is_refused(cluster: Cluster, body: bytes, code: int) -> None:
+def test_an_invalid_report_is_rejected(cluster: Cluster, body: bytes, code: int) -> None:
     _, token = begin(cluster, "hostile")
     assert cluster.operator.post(body, token=token, ca=cluster.authority_of("hostile")) == code
 
 
-def test_hostile_values_are_cut_to_what_the_status_holds(cluster: Cluster) -> None:
+def test_hostile_values_are_truncated_to_the_bounds_of_the_status(cluster: Cluster) -> None:
     _, token = begin(cluster, "bounds")
     metrics = {f"m{number}": "x" * 400 for number in range(100)}
     checkpoint = {"uri": "/runs/" + "x" * 5000, "index": 1}
-    told: dict[str, Any] = {"reports": 2**40, "joined": -3, "metrics": metrics, "checkpoint": checkpoint}
-    assert cluster.report("bounds", token=token, **told) == 202
+    fields: dict[str, Any] = {"reports": 2**40, "joined": -3, "metrics": metrics, "checkpoint": checkpoint}
+    assert cluster.report("bounds", token=token, **fields) == 202
     wait_until("the report", lambda: cluster.status("bounds").get("progress", {}).get("reports"))
     progress = cluster.status("bounds")["progress"]
     assert (progress["reports"], progress["joined"]) == (2**31 - 1, 0)
@@ -143,7 +143,7 @@ def test_hostile_values_are_cut_to_what_the_status_holds(cluster: Cluster) -> No
     assert "checkpoint" not in cluster.status("bounds")  # a URI that was cut would lead elsewhere
 
 
-def test_the_endpoint_proves_itself_to_the_drivers(cluster: Cluster) -> None:
+def test_drivers_can_verify_the_endpoint(cluster: Cluster) -> None:
     _, token = begin(cluster, "proof")
     stranger = make_ca("stranger", now=datetime.now(UTC), days=1).certificate
     with pytest.raises(urllib.error.URLError) as caught:
@@ -160,7 +160,7 @@ def test_a_restarted_operator_is_still_trusted(cluster: Cluster) -> None:
     cluster.wait_reports("trusts", 1)
 
 
-def test_what_was_taken_is_written_before_the_operator_ends(cluster: Cluster) -> None:
+def test_accepted_reports_are_written_before_the_operator_ends(cluster: Cluster) -> None:
     _, token = begin(cluster, "last")
     for number in (1, 2, 3):  # the second and third wait for their turn when it is asked to end
         assert cluster.report("last", token=token, reports=number) == 202

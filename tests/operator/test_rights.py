@@ -1,7 +1,7 @@
 """The operator's rights, as real jobs use them: enough, and none that is not used.
 
 Cluster-wide as the manifests have them, and for one namespace as the chart has them, each on
-the API server's own word.
+the API server's audit log.
 """
 
 from __future__ import annotations

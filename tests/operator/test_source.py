@@ -1,4 +1,4 @@
-"""Code in a ConfigMap: what the operator makes of it on a real API server, whatever becomes of it later."""
+"""Code in a ConfigMap: how the operator uses it on a real API server, also after it has changed."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def messages(cluster: Cluster, job: str, reason: str) -> list[str]:
     return [event["message"] for event in cluster.events(job) if event["reason"] == reason]
 
 
-def test_a_missing_config_map_is_said_and_the_job_starts_when_it_is_there(cluster: Cluster) -> None:
+def test_a_missing_config_map_is_reported_and_the_job_starts_when_it_exists(cluster: Cluster) -> None:
     cluster.apply("waits", source=SOURCE)
     source = f"spec.source.configMap: ConfigMap {cluster.namespace}/code"
-    said = wait_until("the word", lambda: messages(cluster, "waits", "SourceNotFound"))
-    assert said == [f"{source} not found; create it"]
+    found = wait_until("the message", lambda: messages(cluster, "waits", "SourceNotFound"))
+    assert found == [f"{source} not found; create it"]
     assert cluster.pods("waits") == {}
     make_code(cluster, **{"other.py": ""})
     newest = [f"{source} has no key steps.py; add it"]  # in the same event
-    wait_until("the next word", lambda: messages(cluster, "waits", "SourceNotFound") == newest, seconds=90)
+    wait_until("the next message", lambda: messages(cluster, "waits", "SourceNotFound") == newest, seconds=90)
     assert cluster.pods("waits") == {}
     patch = {"data": {"steps.py": "first"}}
     cluster.server.request("PATCH", config_maps(cluster, "code"), patch, content_type=MERGE_PATCH)
@@ -48,7 +48,7 @@ def test_a_missing_config_map_is_said_and_the_job_starts_when_it_is_there(cluste
     assert cluster.status("waits")["attempt"] == 1
 
 
-def test_what_becomes_of_the_config_map_later_reaches_no_pod(cluster: Cluster) -> None:
+def test_later_changes_of_the_config_map_reach_no_pod(cluster: Cluster) -> None:
     make_code(cluster, **{"steps.py": "first", "other.py": "left out"})
     cluster.apply("fixed", source=SOURCE)
     pods = cluster.wait_pods("fixed", 3)

@@ -1,7 +1,7 @@
-"""TrainJobs in every state that GitOps tools tell apart, as a real operator leaves them on a real API server.
+"""TrainJobs in every state that GitOps tools distinguish, as a real operator leaves them on a real API server.
 
-tests/unit/gitops holds them as they were saved from here, and says what the tools make of them.
-A run compares; with RAILHEAD_SAVE_STATES=1 it writes them down anew.
+tests/unit/gitops holds them as they were saved from here, and checks how the tools rate them.
+A run compares; with RAILHEAD_SAVE_STATES=1 it writes them again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_the_saved_states_are_those_of_real_runs(cluster: Cluster) -> None:
         SAVED.write_text(HEADER + yaml.safe_dump(states, sort_keys=False, width=120))
     saved = {state["name"]: state for state in yaml.safe_load(SAVED.read_text())}
     for state in states:
-        assert state == saved.get(state["name"]), f"save it anew: RAILHEAD_SAVE_STATES=1 pytest {Path(__file__).name}"
+        assert state == saved.get(state["name"]), f"save it again: RAILHEAD_SAVE_STATES=1 pytest {Path(__file__).name}"
     assert len(saved) == len(states)
 
 
@@ -76,8 +76,8 @@ def pods_of(cluster: Cluster, job: str, attempt: int) -> list[Object]:
     return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_ATTEMPT] == str(attempt)]
 
 
-def train(cluster: Cluster, job: str, *, attempt: int = 1, **told: Any) -> None:
-    """The attempt's pods run, and its driver says that it trains."""
+def train(cluster: Cluster, job: str, *, attempt: int = 1, **fields: Any) -> None:
+    """The attempt's pods run, and its driver reports that it trains."""
     wait_until("the pods", lambda: len(pods_of(cluster, job, attempt)) == 2)
     for pod in pods_of(cluster, job, attempt):
         cluster.bind_pod(pod)
@@ -86,7 +86,7 @@ def train(cluster: Cluster, job: str, *, attempt: int = 1, **told: Any) -> None:
     wait_until(
         "the head in the status", lambda: cluster.status(job).get("head", {}).get("pod") == head["metadata"]["name"]
     )
-    assert cluster.report(job, token=cluster.token_of(head), attempt=attempt, reports=1, joined=1, **told) == 202
+    assert cluster.report(job, token=cluster.token_of(head), attempt=attempt, reports=1, joined=1, **fields) == 202
     wait_condition(cluster, job, "Running")
 
 
@@ -128,7 +128,8 @@ def rests(cluster: Cluster) -> States:
         outcome=Outcome("Preemption", reason="Terminated"),
     )
     wait_until(
-        "all are told", lambda: all("deletionTimestamp" in p["metadata"] for p in cluster.pods("rests").values())
+        "the deletion of all pods",
+        lambda: all("deletionTimestamp" in p["metadata"] for p in cluster.pods("rests").values()),
     )
     for pod in cluster.pods("rests").values():
         cluster.remove_pod(pod)

@@ -1,4 +1,4 @@
-"""spec.suspend, seen from outside: what is told to whom, in which order."""
+"""spec.suspend, seen from outside: which pods are deleted, in which order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 LAST: dict[str, Any] = {"uri": "/runs/x/checkpoint_4", "index": 4, "time": "2026-01-01T00:00:04Z", "metrics": {}}
 
 
-def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attempt(cluster: Cluster) -> None:
+def test_the_head_ends_first_then_the_workers_and_the_job_resumes_in_a_new_attempt(cluster: Cluster) -> None:
     cluster.apply("rests", workers=2)
     pods = cluster.wait_pods("rests", 3)
     for pod in pods.values():
@@ -24,13 +24,13 @@ def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attem
     assert head["spec"]["terminationGracePeriodSeconds"] == 75
     cluster.change("rests", suspend=True)
     cluster.wait_phase("rests", "Suspending")
-    wait_until("the head is told", lambda: cluster.head("rests")["metadata"].get("deletionTimestamp"))
-    told = {name for name, pod in cluster.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
-    assert told == {head["metadata"]["name"]}
-    last_words = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
-    cluster.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=last_words)
+    wait_until("the deletion of the head", lambda: cluster.head("rests")["metadata"].get("deletionTimestamp"))
+    deleting = {name for name, pod in cluster.pods("rests").items() if pod["metadata"].get("deletionTimestamp")}
+    assert deleting == {head["metadata"]["name"]}
+    outcome = Outcome("Preemption", reason="Terminated", checkpoint=Checkpoint(**LAST))
+    cluster.end_pod(head, code=FailureClass.PREEMPTION.exit_code, outcome=outcome)
     wait_until(
-        "the workers are told",
+        "the deletion of the workers",
         lambda: all(pod["metadata"].get("deletionTimestamp") for pod in cluster.pods("rests").values()),
     )
     assert cluster.status("rests")["phase"] == "Suspending"
@@ -43,8 +43,8 @@ def test_the_head_ends_first_then_the_workers_and_the_job_goes_on_in_a_new_attem
     wait_until("attempt 2", lambda: cluster.status("rests").get("attempt") == 2)
     cluster.wait_pods("rests", 3)
     assert "restarts" not in cluster.status("rests"), "nothing was lost"
-    told = {"Created", "Suspended", "Resumed"}
-    wait_until("the events", lambda: told <= {event["reason"] for event in cluster.events("rests")})
+    expected = {"Created", "Suspended", "Resumed"}
+    wait_until("the events", lambda: expected <= {event["reason"] for event in cluster.events("rests")})
 
 
 def test_a_job_created_suspended_has_no_pods_until_it_is_resumed(cluster: Cluster) -> None:

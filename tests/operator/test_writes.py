@@ -25,8 +25,8 @@ def play(cluster: Cluster, name: str, **spec: Any) -> None:
     token = cluster.token_of(head)
     checkpoint = {"uri": "/runs/x/checkpoint_0", "index": 0, "time": "2026-01-01T00:00:02Z", "metrics": {}}
     for number in range(REPORTS):
-        told = {"reports": number + 1, "joined": WORKERS, "metrics": {"loss": str(number)}}
-        assert cluster.report(name, token=token, **told, checkpoint=checkpoint) == 202
+        fields = {"reports": number + 1, "joined": WORKERS, "metrics": {"loss": str(number)}}
+        assert cluster.report(name, token=token, **fields, checkpoint=checkpoint) == 202
         cluster.wait_reports(name, number + 1)
     cluster.wait_phase(name, "Running")
     last = Checkpoint("/runs/x/checkpoint_1", 1, "2026-01-01T00:00:02Z")
@@ -69,7 +69,7 @@ def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditL
     assert (commits["count"], commits["message"]) == (2, "Checkpoint 1 was committed: /runs/x/checkpoint_1")
 
 
-def test_the_second_job_of_a_namespace_finds_the_bundle_there(cluster: Cluster, audit: AuditLog) -> None:
+def test_the_second_job_of_a_namespace_reuses_the_bundle(cluster: Cluster, audit: AuditLog) -> None:
     for name in ("first", "second"):
         cluster.apply(name, workers=1)
         cluster.wait_pods(name, 2)
@@ -77,8 +77,8 @@ def test_the_second_job_of_a_namespace_finds_the_bundle_there(cluster: Cluster, 
     assert Counter(r.code for r in made) == {201: 3, 409: 1}  # two inputs, one bundle
 
 
-def test_a_job_that_rests_costs_nothing(cluster: Cluster, other_cluster: Cluster, audit: AuditLog) -> None:
-    """A restarted operator looks at every job again, and finds nothing to do."""
+def test_an_idle_job_costs_nothing(cluster: Cluster, other_cluster: Cluster, audit: AuditLog) -> None:
+    """A restarted operator reconciles every job again and finds nothing to do."""
     play(cluster, "rests")
     wait_last_write(cluster, audit)
     before = count_writes(cluster, audit)

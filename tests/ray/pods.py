@@ -73,7 +73,7 @@ class Pods:
     """One job. Use as a context manager; `reports` are the bodies that the endpoint took.
 
     Attributes:
-        answer: what the endpoint says to a report.
+        answer: the endpoint's response to a report.
     """
 
     def __init__(self, folder: Path, job: JobInput, *, source: dict[str, str], storage: str | None = None) -> None:
@@ -255,11 +255,11 @@ def _start_endpoint(
             is_known = self.headers["Authorization"] == "Bearer the-pods-token"
             if is_known:
                 reports.append({**body, "received": time.monotonic()})
-            words = json.dumps(answer(body)).encode() if is_known else b""
+            data = json.dumps(answer(body)).encode() if is_known else b""
             self.send_response(202 if is_known else 401)
-            self.send_header("Content-Length", str(len(words)))
+            self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(words)
+            self.wfile.write(data)
 
         def log_message(self, format: str, *args: Any) -> None:
             pass

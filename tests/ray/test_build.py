@@ -1,4 +1,4 @@
-"""trainer.build with a real Ray: the user's trainer, and what of the user's modules it takes along."""
+"""trainer.build with a real Ray: the user's trainer, and which of the user's modules go with it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def make_trainer(scaling_config, run_config, **others):
 
 
 @pytest.mark.slow
-def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_words(tmp_path: Path) -> None:
+def test_a_function_that_raises_and_a_run_of_another_name_are_reported(tmp_path: Path) -> None:
     job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
     with Pods(tmp_path, job, source={"user.py": RAISES}) as pods:
         pods.start()
@@ -145,7 +145,7 @@ def test_a_function_that_raises_and_a_run_of_another_name_are_said_in_the_users_
 
 
 @pytest.mark.slow
-def test_a_function_that_makes_no_trainer_is_refused_by_its_field(tmp_path: Path) -> None:
+def test_a_function_that_returns_no_trainer_is_rejected_with_its_field(tmp_path: Path) -> None:
     job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
     code = "def make_trainer(**arguments):\n    return sorted(arguments)\n"
     with Pods(tmp_path, job, source={"user.py": code}) as pods:

@@ -58,7 +58,7 @@ def run_attempt(folder: Path, *, epochs: int, known: str, attempt: int, index: i
         pods.start(workers=1, attempt=attempt, checkpoint_index=index, env={"RAILHEAD_KNOWN_CHECKPOINTS": known})
         if attempt == 1:
             pods.wait_until(lambda: (folder / "reported-1-0").exists() and bool(pods.reports[-1]["checkpoint"]))
-            assert pods.reports[-1]["checkpoint"]["index"] == 0, "an upload that is not complete was told"
+            assert pods.reports[-1]["checkpoint"]["index"] == 0, "an incomplete upload was reported"
             assert not any(r["reports"] > 1 for r in pods.reports)
             (folder / "gate").touch()
         return pods.wait_ended(), pods.read_outcome(), pods
@@ -78,8 +78,8 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     assert sorted(read_epochs(run).values()) == [1, 2, 3], "the two best and the newest"
     assert read_epochs(run)["mine"] == 2
     best = first.best_checkpoint
-    told = [replace(first.checkpoint, attempt=1), best]
-    known = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in told]
+    reported = [replace(first.checkpoint, attempt=1), best]
+    known = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in reported]
     code, second, pods = run_attempt(tmp_path, epochs=5, known=json.dumps(known), attempt=2, index=3)
     assert code == SUCCEEDED_CODE, pods.read_log()
     assert second.checkpoint is not None and second.checkpoint.index == 4

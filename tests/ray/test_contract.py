@@ -1,4 +1,4 @@
-"""What the driver takes for granted of Ray's internals: one test per hook, run with each Ray of the matrix.
+"""What the driver assumes about Ray's internals: one test per hook, run with each Ray of the matrix.
 
 No cluster is started. A test that fails here names the hook, the file of the driver that
 uses it, and what was expected of Ray.
@@ -85,7 +85,7 @@ def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.Monk
     assert [policy.make_decision(error) for _ in range(2)] == [FailureDecision.RETRY, FailureDecision.RAISE]
 
 
-def test_the_gcs_takes_the_word_that_a_node_is_dead() -> None:
+def test_the_gcs_accepts_that_a_node_is_dead() -> None:
     used_by = "driver/train_controller/lost_nodes.py"
     want_parameters(find("ray._private.grpc_utils", "init_grpc_channel", used_by=used_by), "address", used_by=used_by)
     request = find("ray.core.generated.gcs_service_pb2", "UnregisterNodeRequest", used_by=used_by)(node_id=b"1")
@@ -154,14 +154,14 @@ def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> Non
     name = find("ray.train.v2._internal.constants", "RAY_TRAIN_CALLBACKS_ENV_VAR", used_by=used_by)
     assert name == "RAY_TRAIN_CALLBACKS"
     controller = find("ray.train.v2._internal.execution.controller.controller", "TrainController", used_by=used_by)
-    told = Path(inspect.getfile(controller)).read_text().partition("report_callbacks=")[2]
-    order = [told.index("self._checkpoint_manager"), told.index("self._callbacks")]
+    source = Path(inspect.getfile(controller)).read_text().partition("report_callbacks=")[2]
+    order = [source.index("self._checkpoint_manager"), source.index("self._callbacks")]
     assert order == sorted(order), f"{used_by}: a checkpoint would be reported before it is committed"
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
 def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
-    """Ray says nothing about a variable that it does not know."""
+    """Ray ignores a variable that it does not know, without a message."""
     since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 57), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 57)}
     found = ray_features.parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):

@@ -1,4 +1,4 @@
-"""Runs whose folder was damaged, read again by a real Ray: the newest whole checkpoint, and words about it."""
+"""Runs whose folder was damaged, read again by a real Ray: the newest intact checkpoint, and a warning."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def cut_off(folder: RunFolder) -> None:
 
 
 def hide_all(folder: RunFolder) -> None:
-    """Neither snapshot, nor copy: as a run of an older version, whose snapshot was cut off."""
+    """Neither snapshot nor copy: as a run of an older version whose snapshot was truncated."""
     folder.write(FILE, b"")
     folder.filesystem.delete_dir(folder.find(".railhead"))
 
 
-# What was done to it, the epoch that training begins with, and what is said.
+# The damage, the epoch that training begins with, and the warning.
 DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "well": (lambda folder: None, 3, ""),
     "cut-off": (cut_off, 3, f"{FILE} cannot be read"),
@@ -109,7 +109,7 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
         yield server
 
 
-def test_damage_in_a_bucket_is_found_and_mended_as_on_a_path(s3: S3) -> None:
+def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> None:
     for name, (damage, epoch, words) in DAMAGES.items():
         folder = make_run(s3.build_uri("runs"), name)
         take_run(folder, uid="mine", attempt=1)
@@ -121,12 +121,12 @@ def test_damage_in_a_bucket_is_found_and_mended_as_on_a_path(s3: S3) -> None:
 
 
 @pytest.mark.slow
-def test_each_run_in_a_bucket_goes_on_from_its_newest_whole_checkpoint(s3: S3, tmp_path: Path) -> None:
+def test_each_run_in_a_bucket_resumes_from_its_newest_intact_checkpoint(s3: S3, tmp_path: Path) -> None:
     run_all(s3.build_uri("runs"), s3.environment, tmp_path, names=["cut-off", "incomplete"])
 
 
 @pytest.mark.slow
-def test_each_run_goes_on_from_its_newest_whole_checkpoint(tmp_path: Path) -> None:
+def test_each_run_resumes_from_its_newest_intact_checkpoint(tmp_path: Path) -> None:
     run_all(str(tmp_path / "runs"), {}, tmp_path, names=list(DAMAGES))
 
 
@@ -149,7 +149,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
     assert log.count("; the run resumes from c") == len({*names} - {"well", "nothing-left"})
 
 
-def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_path: Path) -> None:
+def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(tmp_path: Path) -> None:
     job = make_job(
         framework="Python", backend={}, worker_pods=1, scaling=ONE_WORKER, train_loop_config={"name": "mine"}
     )
@@ -165,12 +165,12 @@ def test_an_older_checkpoint_is_told_under_a_new_number_and_with_a_warning(tmp_p
     assert last["warning"]["reason"] == "CheckpointIncomplete"
     assert last["warning"]["message"].endswith("the run resumes from c1")
     assert last["resumed_from"] == {"uri": f"{path}/{job.run_name}/c1"}
-    told = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}
+    reported = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 4
-    assert told.get(3, "c1") == "c1" and min(told) >= 3, "numbers are never used again"
+    assert reported.get(3, "c1") == "c1" and min(reported) >= 3, "numbers are never used again"
 
 
-def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_come(tmp_path: Path) -> None:
+def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path: Path) -> None:
     job = make_job(framework="Python", backend={})
     folder = make_run(str(tmp_path / "runs"), job.run_name)
     hide_all(folder)

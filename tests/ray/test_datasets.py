@@ -1,4 +1,4 @@
-"""spec.datasets with a real Ray: every row once, all formats, and what is said when something is wrong."""
+"""spec.datasets with a real Ray: every row once, all formats, and the messages when something is wrong."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ class Seen:
 
     Attributes:
         ranks: what each rank has seen, by dataset and epoch.
-        told: all that the driver has said anywhere.
+        output: all that the driver has written anywhere.
         s3: the server of one of the datasets.
     """
 
     ranks: list[dict[str, Any]]
     log: str
-    told: str
+    output: str
     s3: S3
 
 
@@ -133,9 +133,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
             s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
         pods.start(env={e.DATASETS: json.dumps(paths), **s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
-        told = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
+        output = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
         ranks = [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
-        return Seen(ranks, pods.read_log(), told, s3)
+        return Seen(ranks, pods.read_log(), output, s3)
 
 
 def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
@@ -164,7 +164,7 @@ def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
 def test_a_bucket_is_read_with_what_the_secret_puts_into_the_environment(seen: Seen) -> None:
     mine, others = (rank["bucket"][0] for rank in seen.ranks)
     assert len(mine) == len(others) == 20 and sorted(mine + others) == list(range(40))
-    assert seen.s3.secret not in seen.told and seen.s3.key not in seen.told
+    assert seen.s3.secret not in seen.output and seen.s3.key not in seen.output
 
 
 # Each rank's first try waits with its shard until the test has killed what feeds it. The second one has it all,
@@ -271,10 +271,10 @@ def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Fa
     ],
     ids=["no-file", "function-raises"],
 )
-def test_a_dataset_that_cannot_be_used_is_refused_before_training(
+def test_an_unusable_dataset_is_rejected_before_training(
     tmp_path: Path, dataset: dict[str, Any], words: list[str]
 ) -> None:
-    """By the driver, from the head alone: no worker pod has to come."""
+    """By the driver, from the head alone: no worker pod is needed."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:
         pods.start_head(RAILHEAD_DATASETS=json.dumps({"train": "/absent/data"}))
         assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()

@@ -1,4 +1,4 @@
-"""A worker pod that is asked to end, with a real Ray: the ranks are told, and a last checkpoint is taken."""
+"""A worker pod that receives SIGTERM, with a real Ray: the ranks are notified, and a last checkpoint is taken."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def train_func(config):
 """
 
 
-@pytest.mark.skipif((parse_version(RAY_VERSION) or (0, 0)) < (2, 58), reason="this Ray tells nobody of a drain")
-def test_a_worker_that_is_asked_to_end_leaves_a_last_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    (parse_version(RAY_VERSION) or (0, 0)) < (2, 58), reason="this Ray does not notify ranks of a drain"
+)
+def test_a_worker_that_receives_sigterm_leaves_a_last_checkpoint(tmp_path: Path) -> None:
     job = make_job(framework="Python", backend={}, drain_seconds=20, train_loop_config={"steps": 600})
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start()

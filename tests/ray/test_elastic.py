@@ -1,4 +1,4 @@
-"""An elastic job with a real Ray: starts with fewer, takes in more after a commit, goes on when one is lost."""
+"""An elastic job with a real Ray: starts with fewer workers, grows after a commit, continues when one is lost."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Run:
 
     Attributes:
         grown: how many reports had come when there were two workers.
-        notes: the folder of what the ranks have seen.
+        notes: the folder with what the ranks have seen.
     """
 
     reports: list[dict[str, Any]]
@@ -120,7 +120,7 @@ def test_a_group_starts_small_grows_after_a_commit_and_shrinks_with_a_lost_pod(r
     assert "Infrastructure: lost node" in run.log
 
 
-def test_a_group_that_grows_shares_the_data_anew(run: Run) -> None:
+def test_a_group_that_grows_redistributes_the_data(run: Run) -> None:
     seen: dict[tuple[int, int, int], list[list[int]]] = {}
     for path in run.notes.glob("*-*.json"):
         size, first, epoch, _ = (int(part) for part in path.stem.split("-"))
@@ -132,7 +132,7 @@ def test_a_group_that_grows_shares_the_data_anew(run: Run) -> None:
     for key, ranks in complete.items():
         assert sorted(row for rows in ranks for row in rows) == list(range(40)), f"{key}: each row once"
     alone, together = (sorted(key[2] for key in complete if key[:2] == group) for group in find_first_groups(complete))
-    assert max(alone) + 1 >= min(together) > 0, "the larger group goes on after the last checkpoint"
+    assert max(alone) + 1 >= min(together) > 0, "the larger group resumes after the last checkpoint"
 
 
 def find_first_groups(seen: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:

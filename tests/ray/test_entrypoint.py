@@ -78,7 +78,7 @@ def make_script_job(*entrypoint: str, **changes: Any) -> JobInput:
 
 
 @pytest.mark.slow
-def test_a_script_survives_a_lost_worker_and_goes_on_in_another_attempt(tmp_path: Path) -> None:
+def test_a_script_survives_a_lost_worker_and_resumes_in_another_attempt(tmp_path: Path) -> None:
     storage, pid_file = str(tmp_path / "runs"), tmp_path / "pid"
     job = make_script_job("python", "train.py", "1000")
     with Pods(tmp_path / "1", job, source=SOURCE, storage=storage) as pods:
@@ -146,7 +146,7 @@ except TrainingFailedError as error:
 """
 
 
-def test_a_failure_that_the_script_swallows_is_still_the_end_of_it(tmp_path: Path) -> None:
+def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Path) -> None:
     job = share_pod(make_script_job("python", "train.py"))
     with Pods(tmp_path, job, source={"train.py": TWO_FITS}) as pods:
         pods.start(workers=1)
@@ -171,7 +171,7 @@ DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=4, resources
 
 
 @pytest.mark.slow
-def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -> None:
+def test_workers_that_do_not_fit_into_the_pods_are_rejected_at_once(tmp_path: Path) -> None:
     with Pods(tmp_path, make_script_job("python3", "-u", "train.py"), source={"train.py": TOO_MANY}) as pods:
         pods.start_head()
         assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
@@ -180,7 +180,7 @@ def test_workers_that_the_pods_cannot_hold_are_refused_at_once(tmp_path: Path) -
         assert outcome.message.startswith("trainer.entrypoint: ScalingConfig requests 4 workers of 2 CPU; the job's 2")
 
 
-def test_a_script_that_fails_before_training_ends_with_its_own_words(tmp_path: Path) -> None:
+def test_a_script_that_fails_before_training_ends_with_its_own_message(tmp_path: Path) -> None:
     code = "import sys\nprint('to the log')\nsys.stderr.write('first\\nno such lorry')\nsys.exit(3)\n"
     with Pods(tmp_path, make_script_job("python", "train.py"), source={"train.py": code}) as pods:
         pods.start_head()

@@ -41,7 +41,7 @@ def train_func(config):
 
 @dataclass(frozen=True)
 class Attempts:
-    """A run of two attempts: the first loses a worker pod, gets another one, and is then asked to end.
+    """A run of two attempts: the first loses a worker pod, gets another one, and then receives SIGTERM.
 
     Attributes:
         done: the last epoch that the first attempt has noted as committed. One more may be: SIGTERM may come between a
@@ -119,12 +119,12 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None
         assert 0 < log.count(f"(rank {rank}) epoch {last} of rank {rank}\n") <= copies
 
 
-def test_ray_is_told_of_a_lost_node_and_puts_nothing_there(attempts: Attempts) -> None:
+def test_ray_is_notified_of_a_lost_node_and_schedules_nothing_there(attempts: Attempts) -> None:
     assert set(read_believed(attempts.first)) == {3}, "the head and the two pods that live"
     assert "railhead: notified Ray that node " in attempts.first.read_log()
 
 
-def test_new_attempt_goes_on_from_the_last_checkpoint_and_sigterm_ends_at_once(attempts: Attempts) -> None:
+def test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once(attempts: Attempts) -> None:
     assert attempts.first_outcome.outcome == "Preemption"
     done, second = attempts.done, attempts.second
     log = second.read_log()
@@ -185,7 +185,7 @@ class FailedRun:
     outcome: Outcome
 
     def find_retried(self) -> list[tuple[str, str]]:
-        """Class and message of each failure after which the group was formed anew."""
+        """Class and message of each failure after which the group was formed again."""
         return re.findall(r"railhead: (\w+): (.*); restarting the worker group", self.pods.read_log())
 
 
@@ -226,7 +226,7 @@ def test_a_storage_that_takes_no_checkpoint_in_the_background_is_not_either(tmp_
     check_storage_is_charged(fail(tmp_path, mode="ASYNC"))
 
 
-def test_failure_is_said_in_its_own_words(failed_run: FailedRun) -> None:
+def test_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None:
     died = failed_run.find_retried()[-1]
     assert died[0] == "Application" and "rank 1" in died[1] and "worker process has died" in died[1]
     outcome = failed_run.outcome
@@ -248,7 +248,7 @@ def test_failure_is_said_in_its_own_words(failed_run: FailedRun) -> None:
     ],
     ids=["no-module", "import-fails"],
 )
-def test_code_that_a_worker_cannot_import_is_said_in_its_own_words(
+def test_code_that_a_worker_cannot_import_is_reported_with_its_own_message(
     tmp_path: Path, code: str, function: str, words: str
 ) -> None:
     with Pods(tmp_path, make_single_job(train_func=function), source={"user.py": code}) as pods:
@@ -260,8 +260,8 @@ def test_code_that_a_worker_cannot_import_is_said_in_its_own_words(
     assert pods.reports[-1]["state"] == "ERRORED"
 
 
-def test_refused_before_ray_is_needed(tmp_path: Path) -> None:
-    """A function that the source lacks, a storage path that is a file: no worker has to come."""
+def test_rejected_before_ray_is_needed(tmp_path: Path) -> None:
+    """A function that the source lacks, a storage path that is a file: no worker pod is needed."""
     job = make_job(train_func="user:absent")
     with Pods(tmp_path / "1", job, source={"user.py": FAILING}) as pods:
         pods.start_head()
@@ -276,8 +276,8 @@ def test_refused_before_ray_is_needed(tmp_path: Path) -> None:
         assert "NotADirectoryError" in message
 
 
-def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
-    """Known by its metadata, before anything of it is imported."""
+def test_a_ray_that_is_too_old_is_rejected_with_a_message(tmp_path: Path) -> None:
+    """By its metadata, before anything of it is imported."""
     (tmp_path / "old" / "ray-2.51.1.dist-info").mkdir(parents=True)
     (tmp_path / "old" / "ray-2.51.1.dist-info" / "METADATA").write_text("Name: ray\nVersion: 2.51.1\n")
     with Pods(tmp_path / "pods", make_job(), source={"user.py": FAILING}) as pods:
@@ -288,7 +288,7 @@ def test_a_ray_that_is_too_old_is_refused_in_words(tmp_path: Path) -> None:
         assert "spec.image has Ray 2.51.1, but Railhead needs Ray 2.52 or newer" in outcome.message
 
 
-def test_head_of_ray_that_dies_is_infrastructure(tmp_path: Path) -> None:
+def test_a_dead_ray_head_is_an_infrastructure_failure(tmp_path: Path) -> None:
     config = {"epochs": 1000, "seconds": 0.2}
     with Pods(tmp_path, make_single_job(train_loop_config=config), source={"user.py": REPORTING}) as pods:
         pods.start(workers=1)

@@ -1,4 +1,4 @@
-"""Two heads of one job with a real Ray: the old one lives on and reaches the storage, the new one trains."""
+"""Two heads of one job with a real Ray: the old one keeps running and reaches the storage, the new one trains."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make(**changes: Any) -> Any:
     return make_job(scaling=scaling, worker_pods=1, backend={}, checkpoint={"numToKeep": 1}, **changes)
 
 
-def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path) -> None:
+def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Path) -> None:
     storage = str(tmp_path / "runs")
     endless, short = {"epochs": 0, "seconds": 0.2}, {"epochs": 12, "seconds": 0.2}
     with Pods(
@@ -71,11 +71,11 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
         old.start(workers=1)
         old.wait_until(lambda: any((r["checkpoint"] or {}).get("index", 0) >= 3 for r in old.reports))
         old.cut_off()
-        told = old.reports[-1]["checkpoint"]["index"]
+        reported = old.reports[-1]["checkpoint"]["index"]
         with Pods(
             tmp_path / "2", make(framework="Python", train_loop_config=short), source=SOURCE, storage=storage
         ) as new:
-            new.start(workers=1, attempt=2, checkpoint_index=told)
+            new.start(workers=1, attempt=2, checkpoint_index=reported)
             assert old.wait_ended() == FailureClass.FENCED.exit_code, old.read_log()
             assert new.wait_ended() == SUCCEEDED_CODE, new.read_log()
             outcome, log = new.read_outcome(), new.read_log()
@@ -83,7 +83,7 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
     assert (ended.outcome, ended.reason) == ("Fenced", "Fenced")
     assert ended.message == "attempt 2 has taken over the run; attempt 1 no longer commits or deletes anything"
     assert ended.checkpoint is not None and outcome.checkpoint is not None
-    assert outcome.checkpoint.index >= told + 12
+    assert outcome.checkpoint.index >= reported + 12
     first = int(log.partition("begins with epoch ")[2].split()[0])
     # The fence may fall between a commit and the old head's note of it: nothing that it has noted is trained again.
     assert first in (ended.checkpoint.index + 1, ended.checkpoint.index + 2)
@@ -102,7 +102,7 @@ def test_an_old_head_that_lives_on_does_no_harm_to_its_successor(tmp_path: Path)
         pytest.param({"entrypoint": ["python", "train.py"], "train_func": ""}, id="entrypoint"),
     ],
 )
-def test_the_users_own_trainer_stands_behind_the_same_fence(tmp_path: Path, way: dict[str, Any]) -> None:
+def test_the_users_own_trainer_uses_the_same_fence(tmp_path: Path, way: dict[str, Any]) -> None:
     from pyarrow.fs import LocalFileSystem
 
     job = make(framework="", train_loop_config={"epochs": 0, "seconds": 0.2}, **way)

@@ -1,4 +1,4 @@
-"""A framework that an image lacks, or has in pieces: refused in a sentence, with real Ray."""
+"""A framework that an image lacks or has in pieces: rejected with a message, with real Ray."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IMPORTS_IT = "import tensorflow\ndef train_func(): pass"
 TRAINS = "def train_func(): print('it trained')"
 
 
-def test_a_framework_that_the_image_lacks_is_refused_before_ray_is_needed(tmp_path: Path) -> None:
+def test_a_framework_that_the_image_lacks_is_rejected_before_ray_is_needed(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "sitecustomize.py").write_text(HIDES_TENSORFLOW)
     with Pods(tmp_path, make_job(framework="TensorFlow", backend={}), source={"user.py": IMPORTS_IT}) as pods:
@@ -37,7 +37,7 @@ def test_a_framework_that_the_image_lacks_is_refused_before_ray_is_needed(tmp_pa
         assert "Traceback" not in pods.read_log()
 
 
-def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_sentence(tmp_path: Path) -> None:
+def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(tmp_path: Path) -> None:
     """Only JAX is imported nowhere but on the workers."""
     (tmp_path / "image" / "jax").mkdir(parents=True)
     (tmp_path / "image" / "jax" / "__init__.py").write_text("raise ImportError('libnvrtc.so.12: cannot open it')")

@@ -1,4 +1,4 @@
-"""Training that hangs, with a real Ray: seen, explained by the ranks' stacks, and ended."""
+"""Training that hangs, with a real Ray: detected, explained by the ranks' stacks, and ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Ray's memory monitor kills while its pod lives on, with a real Ray: said by the driver, by class and rank."""
+"""What Ray's memory monitor kills while its pod keeps running, with a real Ray: the driver reports class and rank."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train_func():
 
 
 def share_of_memory(more: int) -> str:
-    """The share of this machine's memory that is in use when so many bytes more are."""
+    """The share of this machine's memory in use once that many more bytes are."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     return f"{(total - available + more) / total:.4f}"

@@ -1,4 +1,4 @@
-"""Strategies, labels and types of accelerator: what the operator tells Ray is what the pods' nodes can give."""
+"""Strategies, labels and types of accelerator: what the operator passes to Ray matches what the pods' nodes have."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ def test_the_pods_satisfy_the_strategy(
         assert "RESTARTING" not in {report["state"] for report in pods.reports}, "it has not run yet"
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_
-    told = {"example.com/pool": "a"} if "rayLabelSelector" in scaling else {}
-    assert all(seen["labels"] == told for seen in sees)
+    expected = {"example.com/pool": "a"} if "rayLabelSelector" in scaling else {}
+    assert all(seen["labels"] == expected for seen in sees)
 
 
 @pytest.mark.parametrize("found", [None, pytest.param("A100", marks=pytest.mark.slow)])
-def test_a_wrong_accelerator_is_said_and_not_waited_for(tmp_path: Path, found: str | None) -> None:
+def test_a_wrong_accelerator_is_reported_without_waiting(tmp_path: Path, found: str | None) -> None:
     job = make_input(accelerator=found, numWorkers=1, useGPU=True, acceleratorType="H100")
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start(workers=1)

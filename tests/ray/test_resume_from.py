@@ -1,4 +1,4 @@
-"""A checkpoint of another run with a real Ray: begun from, never copied, never deleted."""
+"""A checkpoint of another run with a real Ray: a run starts from it and never copies or deletes it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def foreign(tmp_path: Path) -> Path:
         pytest.param({"entrypoint": ["python", "train.py"], "train_func": "", "framework": ""}, id="entrypoint"),
     ],
 )
-def test_a_run_begins_from_a_foreign_checkpoint_and_leaves_it_alone(
+def test_a_run_starts_from_a_foreign_checkpoint_and_leaves_it_alone(
     tmp_path: Path, foreign: Path, way: dict[str, Any]
 ) -> None:
     train_from(foreign, tmp_path, make(**way))
@@ -78,7 +78,7 @@ def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
     assert kept[-1] == 43 and len(list(run.glob("*/epoch"))) == len(kept), "nor to copy"
 
 
-def test_a_later_attempt_goes_on_from_the_runs_own(tmp_path: Path, foreign: Path) -> None:
+def test_a_later_attempt_resumes_from_the_runs_own_checkpoint(tmp_path: Path, foreign: Path) -> None:
     job = make(framework="Python")
     train_from(foreign, tmp_path, job)
     (foreign / "epoch").unlink()  # nobody needs it any more
@@ -88,7 +88,7 @@ def test_a_later_attempt_goes_on_from_the_runs_own(tmp_path: Path, foreign: Path
         assert pods.read_log().count("begins with epoch 44\n") == 1
 
 
-def test_a_checkpoint_that_is_not_there_ends_the_job_before_workers_come(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_ends_the_job_before_workers_start(tmp_path: Path) -> None:
     with Pods(tmp_path, make(framework="Python"), source=SOURCE) as pods:
         pods.start_head(RAILHEAD_RESUME_FROM=str(tmp_path / "runs" / "other" / "c41"))
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()

@@ -128,7 +128,7 @@ def train_func(config):
         other()
 '''
 
-# What the log says of each start, in the order of PLAN.
+# The log's lines about each start, in the order of PLAN.
 EXPECTED = [
     r"Application: rank [01]: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)",
     r"Application: rank 1: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)$",

@@ -1,4 +1,4 @@
-"""spec.runtimeEnv with a real Ray: what each rank sees of it, and how one ends that Ray cannot make."""
+"""spec.runtimeEnv with a real Ray: what each rank sees of it, and the end of a job when Ray cannot create it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_path: Path) -> None:
+def test_an_environment_that_ray_cannot_create_is_a_configuration_error(tmp_path: Path) -> None:
     job = make_single_job(runtime_env={"conda": "no-such-environment"})
     with Pods(tmp_path, job, source={"user.py": "def train_func(): ..."}) as pods:
         pods.start(workers=1)
@@ -96,4 +96,4 @@ def test_an_environment_that_ray_cannot_make_is_a_matter_of_configuration(tmp_pa
         outcome = pods.read_outcome()
     assert outcome.reason == "RuntimeEnvNotUsable"
     assert outcome.message.startswith("spec.runtimeEnv: Ray cannot set it up: ValueError: ")
-    assert "conda" in outcome.message, "in the words of Ray, whether the machine has conda or not"
+    assert "conda" in outcome.message, "Ray's message, whether the machine has conda or not"

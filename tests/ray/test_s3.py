@@ -1,4 +1,4 @@
-"""S3: what is found out before training, against a real server."""
+"""S3: what the driver checks before training, against a real server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("credentials")
-def test_the_endpoint_comes_with_the_uri_or_by_the_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_endpoint_comes_from_the_uri_or_the_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = prepare_storage(s3.build_uri("by-uri"), run_name="r")
     assert storage.run_uri == s3.build_uri("by-uri/r")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
@@ -39,20 +39,20 @@ def test_the_endpoint_comes_with_the_uri_or_by_the_environment(s3: S3, monkeypat
 
 
 @pytest.mark.usefixtures("credentials")
-def test_a_bucket_that_is_not_there(s3: S3) -> None:
+def test_a_missing_bucket_is_rejected(s3: S3) -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath s3://absent/x.*Bucket 'absent' not found"):
         prepare_storage(s3.build_uri("x", bucket="absent"), run_name="r")
 
 
 @pytest.mark.usefixtures("credentials")
-def test_an_endpoint_that_does_not_answer_is_worth_another_try_and_known_soon() -> None:
+def test_an_endpoint_that_does_not_answer_is_retriable_and_detected_soon() -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable, match=r"run\.storagePath s3://b/x.* cannot be reached: .*Could not connect"):
         prepare_storage("s3://b/x?endpoint_override=127.0.0.1:9&scheme=http", run_name="r")
     assert time.monotonic() - began < 60
 
 
-def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_be_read(s3: S3, tmp_path: Path) -> None:
+def test_wrong_credentials_end_the_job_before_workers_start_and_are_never_printed(s3: S3, tmp_path: Path) -> None:
     job = make_job(framework="Python", backend={}, storage_path=s3.build_uri("runs"))
     with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}) as pods:
         pods.start_head(AWS_ACCESS_KEY_ID=s3.key, AWS_SECRET_ACCESS_KEY=WRONG)
@@ -61,5 +61,5 @@ def test_wrong_credentials_end_the_job_before_a_worker_comes_and_are_nowhere_to_
         assert outcome.reason == "StorageRefused"
         assert outcome.message.startswith(f"run.storagePath {job.storage_path} cannot be written: ")
         assert "ACCESS_DENIED" in outcome.message and "spec.envFrom" in outcome.message
-        told = outcome.to_json() + pods.read_log() + str(pods.reports)
-        assert WRONG not in told and s3.key not in told
+        output = outcome.to_json() + pods.read_log() + str(pods.reports)
+        assert WRONG not in output and s3.key not in output

@@ -19,7 +19,7 @@ def has_private_mounts(folder: Path) -> bool:
     return tried.returncode == 0
 
 
-def test_a_path_that_a_worker_does_not_share_is_refused_before_training(tmp_path: Path) -> None:
+def test_a_path_that_a_worker_does_not_share_is_rejected_before_training(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     if not has_private_mounts(runs):

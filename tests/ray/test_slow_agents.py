@@ -1,4 +1,4 @@
-"""A node whose agents take longer to start than Ray waits for them: a busy machine, an image that is read at first."""
+"""A node whose agents take longer to start than Ray waits for them: a busy machine, an image on its first read."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
     assert "trainer.validationFunction user:validate: user.WrongEpoch: no data for this one (user.py, line " in log
 
 
-def test_a_function_that_is_not_there_is_refused_by_its_field(tmp_path: Path) -> None:
+def test_a_missing_function_is_rejected_with_its_field(tmp_path: Path) -> None:
     job = make_job(framework="Python", backend={}, validation_function="user:absent")
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
         pods.start_head()

@@ -1,52 +1,29 @@
-"""An API server on loopback that serves TrainJobs to kopf: discovery, paged lists, watches."""
+"""Serves the TrainJobs of ModelApiServer over HTTP on loopback, because kopf opens its own connections."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from railhead.api import names
-from tests.unit.controller.raws import Object, make_job
-
-GROUP_VERSION = f"{names.GROUP}/{names.VERSION}"
-EXPIRED: Object = {"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}
-DISCOVERY: dict[str, Object] = {
-    "/api": {"versions": ["v1"]},
-    "/api/v1": {"resources": []},
-    "/apis": {
-        "groups": [
-            {
-                "name": group,
-                "versions": [{"groupVersion": f"{group}/{version}", "version": version}],
-                "preferredVersion": {"groupVersion": f"{group}/{version}", "version": version},
-            }
-            for group, version in ((names.GROUP, names.VERSION), ("apiextensions.k8s.io", "v1"))
-        ]
-    },
-}
+from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
+from tests.model.faults import NOON
+from tests.unit.builders import SPEC
 
 
-def _resource(kind: str, plural: str, *, is_namespaced: bool = False) -> Object:
-    verbs = ["get", "list", "watch", "patch"]
-    return {"name": plural, "singularName": "", "namespaced": is_namespaced, "kind": kind, "verbs": verbs}
+def make_error(code: int, reason: str) -> Object:
+    """A Status object, as a response or as the object of an ERROR event."""
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "injected"}
 
 
-DISCOVERY["/api/v1"]["resources"] = [
-    _resource("Namespace", "namespaces"),
-    _resource("Event", "events", is_namespaced=True),
-]
-DISCOVERY["/apis/apiextensions.k8s.io/v1"] = {
-    "resources": [_resource("CustomResourceDefinition", "customresourcedefinitions")]
-}
-DISCOVERY[f"/apis/{GROUP_VERSION}"] = {"resources": [_resource(names.KIND, names.PLURAL, is_namespaced=True)]}
+EXPIRED = make_error(410, "Expired")
 
 
 @dataclass(frozen=True)
@@ -55,41 +32,48 @@ class Asked:
 
     namespace: str
     query: dict[str, str]
+    events: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
 
     @property
     def is_watch(self) -> bool:
         return "watch" in self.query
 
     @property
-    def page(self) -> str:
-        """The continue token; empty for the first page."""
-        return self.query.get("continue", "")
+    def after(self) -> str:
+        """The last job of the page before; empty for the first page."""
+        return self.query.get("continue", "").rpartition("/")[2]
+
+    def send(self, type_: str, obj: Object) -> None:
+        """To the client of the watch."""
+        self.events.put_nowait({"type": type_, "object": obj})
+
+    def deliver(self, entry: Entry) -> None:
+        """A change as an event, or as a bookmark if the watch is not about that object."""
+        if entry.plural == JOBS and self.namespace in ("", entry.object["metadata"]["namespace"]):
+            self.send(entry.type, entry.object)
+        else:
+            self.send("BOOKMARK", {"metadata": {"resourceVersion": str(entry.version)}})
 
 
 class JobServer:
-    """Its jobs by name. A watch reports nothing but what `send` gives it.
+    """Reports each change to all watches at once.
 
     Attributes:
         asked: all lists and watches, in order.
         refuse: answers 410 to a request for which it is true.
+        is_silent: watches report no change.
     """
 
     def __init__(self) -> None:
-        self.jobs: dict[str, Object] = {}
-        self.version = 100
+        self.api = ModelApiServer(lambda: NOON)
+        self.api.changed = self._deliver
         self.asked: list[Asked] = []
         self.refuse: Callable[[Asked], bool] = lambda asked: False
-        self._watches: list[web.StreamResponse] = []
+        self.is_silent = False
 
     def add(self, *job_names: str, namespace: str = "default") -> None:
         for name in job_names:
-            self.version += 1
-            metadata = {"namespace": namespace}
-            self.jobs[name] = make_job(self.version, name=name, uid=f"uid-{name}", metadata=metadata)
-
-    async def send(self, type_: str, obj: Object) -> None:
-        """To the newest watch."""
-        await self._watches[-1].write(json.dumps({"type": type_, "object": obj}).encode() + b"\n")
+            self.api.create((JOBS, namespace, ""), {"metadata": {"name": name}, "spec": dict(SPEC)})
 
     @property
     def watches(self) -> list[Asked]:
@@ -99,34 +83,29 @@ class JobServer:
     def lists(self) -> list[Asked]:
         return [asked for asked in self.asked if not asked.is_watch]
 
+    def _deliver(self, entry: Entry) -> None:
+        for watch in self.watches if not self.is_silent else []:
+            watch.deliver(entry)
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path in DISCOVERY:
-            return web.json_response(DISCOVERY[request.path])
-        _, _, scope = request.path.partition("/namespaces/")
-        asked = Asked(scope.partition("/")[0], dict(request.query))
-        self.asked.append(asked)
-        if self.refuse(asked):
-            return web.json_response(EXPIRED, status=410)
-        return await self._watch(request) if asked.is_watch else web.json_response(self._list(asked))
+        if request.path.endswith(f"/{JOBS}"):
+            _, _, scope = request.path.partition("/namespaces/")
+            asked = Asked(scope.partition("/")[0], dict(request.query))
+            self.asked.append(asked)
+            if self.refuse(asked):
+                return web.json_response(EXPIRED, status=410)
+            if asked.is_watch:
+                return await self._watch(request, asked)
+        return web.json_response(self.api.request("GET", request.path_qs))
 
-    def _list(self, asked: Asked) -> Object:
-        here = [job for job in self.jobs.values() if asked.namespace in ("", job["metadata"]["namespace"])]
-        begin = int(asked.page or 0)
-        end = begin + int(asked.query.get("limit", len(here)))
-        metadata = {"resourceVersion": str(self.version), "continue": str(end) if end < len(here) else ""}
-        return {
-            "kind": f"{names.KIND}List",
-            "apiVersion": GROUP_VERSION,
-            "metadata": metadata,
-            "items": here[begin:end],
-        }
-
-    async def _watch(self, request: web.Request) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+        for entry in self.api.log:
+            if entry.version > int(asked.query["resourceVersion"]):
+                asked.deliver(entry)
         response = web.StreamResponse()
         await response.prepare(request)
-        self._watches.append(response)
-        await asyncio.Event().wait()  # until the client or the server closes
-        return response
+        while True:  # until the client or the server closes
+            await response.write(json.dumps(await asked.events.get()).encode() + b"\n")
 
 
 @asynccontextmanager
@@ -134,8 +113,7 @@ async def serve_jobs(folder: Path) -> AsyncIterator[tuple[JobServer, Path]]:
     """The server, and a kubeconfig for it."""
     jobs = JobServer()
     app = web.Application()
-    handle: Callable[[web.Request], Awaitable[web.StreamResponse]] = jobs.handle
-    app.router.add_route("GET", "/{path:.*}", handle)
+    app.router.add_get("/{path:.*}", jobs.handle)
     server = TestServer(app)
     await server.start_server()
     config = {

@@ -17,8 +17,8 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
-from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, serve_jobs
-from tests.unit.controller.raws import make_job
+from tests.model.api_server import JOBS
+from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, make_error, serve_jobs
 
 LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
 NAMES = ["a", "b", "c", "d", "e"]
@@ -83,33 +83,32 @@ async def test_the_jobs_are_listed_in_pages_and_watched_from_there(server: JobSe
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [(asked.query["limit"], asked.page) for asked in server.lists] == [("2", ""), ("2", "2"), ("2", "4")]
+    assert [(asked.query["limit"], asked.after) for asked in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
     wanted = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
     assert server.watches[0].query.items() >= wanted.items()
 
 
-def expire_page(page: str, *, times: int) -> Callable[[Asked], bool]:
-    left = iter(range(times))
-    return lambda asked: asked.page == page and next(left, None) is not None
+def expire_once(*, after: str) -> Callable[[Asked], bool]:
+    refusals = iter([True])
+    return lambda asked: asked.after == after and next(refusals, False)
 
 
 async def test_a_list_that_expires_between_its_pages_is_made_again_and_all_jobs_are_known(server: JobServer) -> None:
-    server.refuse = expire_page("2", times=1)
+    server.refuse = expire_once(after="b")
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
         server.add("young")
-        await server.send("ADDED", server.jobs["young"])
         await until(lambda: "young" in operator.known, task)
-    assert [asked.page for asked in server.lists] == ["", "2", "", "4"], "one list more, no page asked for twice"
+    assert [asked.after for asked in server.lists] == ["", "b", "", "d"], "one list more, no page asked for twice"
 
 
 async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server: JobServer) -> None:
-    server.refuse = lambda asked: bool(asked.page)
+    server.refuse = lambda asked: bool(asked.after)
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [asked.query["limit"] for asked in server.lists if not asked.page] == ["2", "4", "8"]
+    assert [asked.query["limit"] for asked in server.lists if not asked.after] == ["2", "4", "8"]
 
 
 async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServer) -> None:
@@ -119,31 +118,28 @@ async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServ
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: len(server.watches) == 2, task)
-    assert [asked.page for asked in server.lists] == ["", "2", "4", "", "4"]
+    assert [asked.after for asked in server.lists] == ["", "b", "d", "", "d"]
     assert operator.known == NAMES
 
 
 async def test_what_expires_in_one_namespace_is_listed_again_in_that_one_only(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
-    page = expire_page("2", times=1)
-    server.refuse = lambda asked: asked.namespace == "other" and page(asked)
+    server.refuse = expire_once(after="g")
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: operator.known == [*NAMES, "f", "g", "h"] and len(server.watches) == 2, task)
-    assert [asked.page for asked in server.lists if asked.namespace == "default"] == ["", "2", "4"]
-    assert [asked.page for asked in server.lists if asked.namespace == "other"] == ["", "2", ""]
+    assert [asked.after for asked in server.lists if asked.namespace == "default"] == ["", "b", "d"]
+    assert [asked.after for asked in server.lists if asked.namespace == "other"] == ["", "g", ""]
 
 
 async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching(limits=replace(LIMITS, inactivity_timeout_seconds=0.2)) as task:
         await until(lambda: server.watches, task)
-        await server.send("BOOKMARK", make_job(200))
-        await until(lambda: len(server.watches) >= 2, task)
+        server.api.create(("namespaces", "", ""), {"metadata": {"name": "other"}})  # a bookmark for the watch
+        await until(lambda: server.watches[-1].query["resourceVersion"] == "106", task)
         server.add("young")
-        await server.send("ADDED", server.jobs["young"])
         await until(lambda: "young" in operator.known, task)
-    assert server.watches[1].query["resourceVersion"] == "200"
     assert len(server.lists) == 3, "the jobs are not listed again"
 
 
@@ -152,9 +148,10 @@ async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> Non
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-        del server.jobs["a"]
+        server.is_silent = True
+        server.api.delete((JOBS, "default", "a"), {})
         server.add("young")
-        await server.send("ERROR", EXPIRED)
+        server.watches[0].send("ERROR", EXPIRED)
         await until(lambda: "young" in operator.known and len(server.watches) == 2, task)
     assert "a" in operator.known
 
@@ -164,7 +161,7 @@ async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobS
     task = asyncio.create_task(operator.watch("default", "other"))
     await until(lambda: len(server.watches) == 2, task)
     assert kopf_tasks()
-    await server.send("ERROR", {**EXPIRED, "code": 500, "reason": "InternalError"})
+    server.watches[-1].send("ERROR", make_error(500, "InternalError"))
     with pytest.raises(Exception, match="InternalError"):
         await asyncio.wait_for(task, 30)
     assert kopf_tasks() == []
