@@ -89,16 +89,8 @@ ALL = [
 ]  # fmt: skip
 
 
-# One shows the way of all; the rest is for `make test-all`.
-QUICK = ("cancer-xgboost",)
-
-
-def _mark(example: Example) -> Any:
-    marks = () if example.name in QUICK else (pytest.mark.slow,)
-    return pytest.param(example, id=example.name, marks=marks)
-
-
-@pytest.mark.parametrize("example", [_mark(example) for example in ALL])
+@pytest.mark.slow  # `make test` has `make demo`, and each kind of trainer in tests/ray
+@pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
 def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, example: Example, tmp_path: Path) -> None:
     missing = cluster.find_missing(example.packages)
     if missing:

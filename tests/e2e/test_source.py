@@ -42,6 +42,7 @@ def find_commit(root: Path, *, back: int) -> str:
     return run_git(root / "code", "rev-parse", f"HEAD~{back}")
 
 
+@pytest.mark.slow  # the other one fetches too, and tests/unit/driver/fetch with a real git
 def test_a_job_trains_with_a_commit_that_is_not_the_newest(cluster: Cluster, server: GitServer) -> None:
     job = make_git_job("from-git", cluster, server, revision=find_commit(server.root, back=1))
     cluster.apply(with_config(job, epochs=2))

@@ -244,12 +244,14 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
         return Failed(pods.read_log(), pods.read_outcome(), folder / "bad.png")
 
 
+@pytest.mark.slow  # tests/unit/driver has the errors and their classes
 def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(failed: Failed) -> None:
     lost = r"Infrastructure: rank \d: .*SplitCoordinator.*; restarting the worker group"
     assert re.search(lost, failed.log, re.DOTALL)
     assert len(re.findall(r"\(rank \d\) has seen 20$", failed.log, re.MULTILINE)) == 2
 
 
+@pytest.mark.slow
 def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Failed) -> None:
     """A function that raises in a task, and, before it, a corrupt file."""
     outcome = failed.outcome

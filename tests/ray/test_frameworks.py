@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job, make_single_job
 
@@ -37,6 +39,7 @@ def test_a_framework_that_the_image_lacks_is_rejected_before_ray_is_needed(tmp_p
         assert "Traceback" not in pods.read_log()
 
 
+@pytest.mark.slow  # tests/unit/driver has the error and its class
 def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(tmp_path: Path) -> None:
     """Only JAX is imported nowhere but on the workers."""
     (tmp_path / "image" / "jax").mkdir(parents=True)
