@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from railhead.driver.errors import JobRefused
+from railhead.contract.failure import FailureClass
+from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
 from railhead.driver.storage.prepare import find_latest, prepare_storage
 from railhead.driver.user_code.check import check_folder, find_problem
@@ -102,3 +104,18 @@ def test_waits_are_short_at_first_and_bounded() -> None:
     assert waits[0] <= 0.1
     assert waits == sorted(waits)
     assert max(waits) == LONGEST_WAIT
+
+
+def test_a_full_disk_is_worth_another_try_and_nothing_is_left_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_full(path: Path, data: bytes) -> int:
+        path.touch()
+        assert data, "a full disk takes an empty file"
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", run_full)
+    with pytest.raises(Unreachable, match=r"run\.storagePath .* No space left on device") as caught:
+        prepare_storage(str(tmp_path), run_name="r")
+    assert caught.value.failure.class_ is FailureClass.INFRASTRUCTURE
+    assert list((tmp_path / "r").iterdir()) == []

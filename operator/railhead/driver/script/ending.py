@@ -18,6 +18,8 @@ _NO_FIT = (
     "call it in the script, or check the head's log for why the script did not get that far"
 )
 
+# Such a failure ends fit(), and the script with it.
+_NOT_THE_SCRIPTS = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG)
 _FAILED = "trainer.entrypoint: the script's last fit() failed without a recorded reason; check the head's log"
 
 
@@ -26,8 +28,8 @@ def decide_ending(code: int, *, fit: Optional[Fit], failure: Optional[Failure], 
     ending = _decide(code, fit=fit, failure=failure, last_lines=last_lines)
     if code == 0 or isinstance(ending, Success) or ending.process_exit_code is not None:
         return ending
-    if ending.class_ is FailureClass.INFRASTRUCTURE:
-        return ending  # which ended fit(), and the script with it
+    if ending.class_ in _NOT_THE_SCRIPTS:
+        return ending
     return replace(ending, process_exit_code=code if code > 0 else 128 - code)
 
 

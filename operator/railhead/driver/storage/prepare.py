@@ -14,6 +14,8 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
 
+PROBE_BYTES = 4096  # a full disk takes an empty file
+
 
 @dataclass(frozen=True)
 class RunStorage:
@@ -38,8 +40,10 @@ def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
 def _check_path(folder: str) -> str:
     os.makedirs(folder, exist_ok=True)
     probe = Path(folder, f".railhead-write-check-{os.getpid()}")
-    probe.write_text("")
-    probe.unlink()
+    try:
+        probe.write_bytes(bytes(PROBE_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
     try:
         return Path(folder, FILE).read_text(errors="replace")
     except FileNotFoundError:

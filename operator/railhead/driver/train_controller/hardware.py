@@ -13,9 +13,9 @@ _PHRASES = {
     "uncorrectable ecc error": GPU,  # cudaErrorECCUncorrectable (214)
     "uncorrectable nvlink error": GPU,  # cudaErrorNvlinkUncorrectable (220)
     "invalid access of peer gpu memory over nvlink or a hardware error": GPU,  # cudaErrorContained (226)
-    "hardware stack error": GPU,  # cudaErrorHardwareStackError (714)
-    "device(s) is/are busy or unavailable": GPU,  # cudaErrorDevicesUnavailable (46)
-    "system not yet initialized": GPU,  # cudaErrorSystemNotReady (802): the fabric manager of NVSwitch
+    "cuda error: hardware stack error": GPU,  # cudaErrorHardwareStackError (714)
+    "cuda-capable device(s) is/are busy or unavailable": GPU,  # cudaErrorDevicesUnavailable (46)
+    "cuda error: system not yet initialized": GPU,  # cudaErrorSystemNotReady (802): the fabric manager of NVSwitch
     "gpu is lost": GPU,  # NVML_ERROR_GPU_IS_LOST
     "fallen off the bus": GPU,  # Xid 79 of NVIDIA's driver
     "ncclremoteerror": NETWORK,  # ncclResult_t: a network error, or a peer that ended early

@@ -38,6 +38,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
             marker.write_text(marker.name)
         except OSError as error:
             _log(f"did not check that all pods share {folder}: {error}")
+            _remove(marker)  # a full disk takes an empty file
             return
         try:
             answers = _call_workers(worker_group, marker)
@@ -102,7 +103,7 @@ def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
 
 def _remove(marker: Path) -> None:
     try:
-        marker.unlink()
+        marker.unlink(missing_ok=True)
     except OSError as error:
         _log(f"cannot remove {marker}: {error}")
 

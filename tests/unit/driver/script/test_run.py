@@ -81,6 +81,7 @@ def test_how_a_script_ended(
         (1, Fit(1, FAILED, SAID), None, 1),
         (1, Fit(1, FAILED, replace(SAID, process_exit_code=42)), None, 42),  # the rank's is the cause
         (1, Fit(1, FAILED, Failure(FailureClass.INFRASTRUCTURE, "NodeLost", "")), None, None),
+        (1, Fit(1, FAILED, Failure(FailureClass.HARDWARE, "GPUFailed", "")), None, None),
     ],
 )
 def test_the_exit_code_that_the_failure_policy_sees(

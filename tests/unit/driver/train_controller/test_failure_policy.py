@@ -179,6 +179,7 @@ LATE = "torch.distributed.DistBackendError: [Rank 3] Watchdog caught collective 
         ((ECC, "ValueError: no"), ("Hardware", "GPUFailed", "rank 0: torch.AcceleratorError")),
         (("ValueError: no", ECC), ("Hardware", "GPUFailed", "rank 1: torch.AcceleratorError")),
         (("RuntimeError: Unable to determine the device handle: GPU is lost",), ("Hardware", "GPUFailed", "rank 0: ")),
+        (("RuntimeError: my feature store: system not yet initialized",), ("Application", "TrainFunc", "rank 0: ")),
         ((REMOTE, REMOTE), ("Hardware", "NetworkFailed", "rank 0: torch.distributed")),
         ((REMOTE, "ValueError: no"), ("Application", "TrainFunctionRaised", "rank 1: ValueError: no")),
         ((LATE,), ("Hang", "CollectiveTimedOut", "rank 0: torch.distributed")),

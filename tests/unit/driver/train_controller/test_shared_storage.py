@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import threading
@@ -102,6 +103,23 @@ def test_one_worker_of_each_node_is_asked_and_nothing_is_left_behind(
         SharedStorageCallback().after_worker_group_start(group)
     assert caught.value.failure.reason == "StorageNotShared"
     assert sorted((tmp_path / "r").iterdir()) == before
+
+
+def test_a_full_disk_is_no_answer_and_no_marker_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    before = sorted((tmp_path / "r").iterdir())
+
+    def write_to_full_disk(path: Path, text: str) -> int:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_to_full_disk)
+    group = make_group(storage, find_marker, nodes="ab")
+    SharedStorageCallback().after_worker_group_start(group)
+    assert "No space left on device" in capsys.readouterr().err
+    assert not group.asked and sorted((tmp_path / "r").iterdir()) == before
 
 
 def test_a_uri_is_not_asked_about() -> None:
