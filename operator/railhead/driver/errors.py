@@ -10,6 +10,7 @@ import contextlib
 import pickle
 import time
 import traceback
+from importlib import metadata
 from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
@@ -86,6 +87,15 @@ class JobRefused(AttemptFailed):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(Failure(FailureClass.CONFIGURATION, reason, message))
+
+
+class RayTrainNotUsable(JobRefused):
+    """The image's Ray lacks something that the driver needs; `missing` says what and where."""
+
+    def __init__(self, missing: str) -> None:
+        version = metadata.version("ray")
+        message = f"spec.image: Ray {version} has no {missing}; use a Ray version that Railhead is tested with"
+        super().__init__("RayTrainNotUsable", message)
 
 
 class Unreachable(AttemptFailed):

@@ -20,10 +20,14 @@ HEARD_TIMEOUT = 8.0  # seconds; our driver waits less than that
 
 
 def watch_trainers(module: Any) -> None:
-    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all."""
+    """`module`: ray.train.v2.api.data_parallel_trainer, whose trainer is the base class of all. Raises JobRefused."""
     from railhead.driver.train_controller.failure_policy import install_failure_policy
 
-    install_failure_policy()
+    try:
+        install_failure_policy()
+    except AttemptFailed as error:
+        Spool(Path(os.environ[e.TEMP])).write_failure(error.failure)
+        raise
     original = module.DataParallelTrainer.fit
 
     @functools.wraps(original)

@@ -69,7 +69,8 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:
         found = [worker.metadata for worker in worker_group.get_workers()]
-        group.CURRENT.node_of_rank = {rank: metadata.node_id for rank, metadata in enumerate(found)}
+        group.CURRENT.worker_group = worker_group
+        group.CURRENT.read_nodes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(metadata.node_id, metadata.pid) for metadata in found)
         self._manager = ray_checkpoints.find_manager(worker_group)
         if self._manager is not None:

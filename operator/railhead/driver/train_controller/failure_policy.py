@@ -25,6 +25,7 @@ from railhead.driver.errors import (
     Fenced,
     JobRefused,
     NotReturned,
+    RayTrainNotUsable,
     TrainingError,
     may_be_of_storage,
     read_note,
@@ -50,14 +51,11 @@ _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage thre
 
 
 def install_failure_policy() -> None:
-    """Raises AttributeError with a clear message when this Ray lacks the hook."""
+    """Raises JobRefused when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
     if not hasattr(data_parallel_trainer, "create_failure_policy"):
-        raise AttributeError(
-            "this Ray has no create_failure_policy in ray.train.v2.api.data_parallel_trainer; "
-            "use an image with a Ray version that Railhead supports"
-        )
+        raise RayTrainNotUsable("create_failure_policy in ray.train.v2.api.data_parallel_trainer")
     data_parallel_trainer.create_failure_policy = build_failure_policy
 
 
@@ -117,11 +115,12 @@ def collect_facts(error: BaseException) -> FailureFacts:
         return replace(facts, text=text, is_waiting=True)
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
-    lost = wait_for_lost_nodes(group.CURRENT.node_of_rank.values())
+    nodes = group.CURRENT.read_nodes()
+    lost = wait_for_lost_nodes(nodes.values())
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    errors = name_pods(facts.errors, group.CURRENT.node_of_rank)
+    errors = name_pods(facts.errors, nodes)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 

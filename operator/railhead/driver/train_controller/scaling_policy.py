@@ -12,6 +12,7 @@ import time
 from typing import Any, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
+from railhead.driver.errors import RayTrainNotUsable
 from railhead.driver.train_controller import elastic, group
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.lost_nodes import find_lost_nodes
@@ -22,15 +23,12 @@ PROBE_VALID_SECONDS = 60.0  # later Ray itself knows of a node that was lost
 
 
 def install_scaling_policy(bounds: Bounds) -> None:
-    """Raises AttributeError with a clear message when this Ray lacks the hook."""
+    """Raises JobRefused when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
     ray_own = getattr(data_parallel_trainer, "create_scaling_policy", None)
     if ray_own is None:
-        raise AttributeError(
-            "this Ray has no create_scaling_policy in ray.train.v2.api.data_parallel_trainer; "
-            "use an image with a Ray version that Railhead supports"
-        )
+        raise RayTrainNotUsable("create_scaling_policy in ray.train.v2.api.data_parallel_trainer")
 
     def create_scaling_policy(scaling_config: Any) -> Any:
         """A trainer that the user built may have a fixed number of workers."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ray.train.v2.api import data_parallel_trainer
 from ray.train.v2.api.callback import RayTrainCallback
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -264,6 +265,17 @@ def make_trainer(workers: int = 2) -> DataParallelTrainer:
 
     config = RunConfig(name="the-run", storage_path=os.environ["RAILHEAD_STORAGE_PATH"])
     return DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=workers), run_config=config)
+
+
+def test_a_ray_without_a_hook_ends_the_job_also_from_a_script(
+    in_script: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(data_parallel_trainer, "create_failure_policy")
+    with pytest.raises(JobRefused):
+        script_fit.watch_trainers(data_parallel_trainer)
+    ending = decide_ending(1, fit=None, failure=in_script.read_failure(), last_lines=["JobRefused"])
+    assert build_outcome(ending).outcome == "Configuration"
+    assert build_outcome(ending).reason == "RayTrainNotUsable"
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import inspect
 import pickle
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ray.exceptions import (
@@ -37,7 +39,8 @@ from railhead.driver.errors import (
     choose_kind,
 )
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller import callback, failure, failure_policy, group
+from railhead.driver.train_controller import callback, failure, failure_policy, group, scaling_policy
+from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.lost_nodes import LostNode
 
@@ -155,6 +158,38 @@ def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: 
     assert found.process_exit_code == 3
 
 
+class WorkerGroup:
+    """Ray's, as far as the policy asks it."""
+
+    def __init__(self, nodes: list[str]) -> None:
+        self.nodes = nodes
+
+    def get_workers(self) -> list[SimpleNamespace]:
+        if not self.nodes:
+            raise ValueError("Worker group is not active.")
+        return [SimpleNamespace(metadata=SimpleNamespace(node_id=node)) for node in self.nodes]
+
+
+def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node that was lost is no longer one of the group's."""
+
+    def find_lost(nodes: Iterable[str]) -> tuple[LostNode, ...]:
+        return tuple(LostNode(node, "10.0.0.9", is_known=True) for node in nodes if node == "lost")
+
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", find_lost)
+    monkeypatch.setattr("ray.nodes", list)
+    workers = WorkerGroup(["ab", "lost"])
+    monkeypatch.setattr(group, "CURRENT", group.Group(workers))
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert judge.decide(WorkerGroupError("", {0: RAISED})), "a node is lost"
+    workers.nodes = ["ab", "new"]
+    assert not judge.decide(WorkerGroupError("", {0: RAISED}))
+    workers.nodes = []
+    assert group.CURRENT.read_nodes() == {0: "ab", 1: "new"}, "the last known ones"
+
+
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True, host="w1-0"),)
@@ -205,7 +240,7 @@ def test_rays_own_detector_of_hangs_reports_a_hang() -> None:
 def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
-    monkeypatch.setattr(group, "CURRENT", group.Group(node_of_rank={0: "cd", 1: "ab"}))
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
     judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC, 9.0)})
     assert [judge.decide(error) for _ in range(2)] == [True, False]
@@ -240,6 +275,24 @@ def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytes
     error = WorkerGroupError("text", {1: RAISED})
     assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
     assert list(inspect.signature(FailurePolicy.make_decision).parameters) == ["self", "training_failed_error"]
+
+
+@pytest.mark.parametrize(
+    ("install", "hook"),
+    [
+        (failure_policy.install_failure_policy, "create_failure_policy"),
+        (lambda: scaling_policy.install_scaling_policy(Bounds(1, 2, 2, 1, 0, 0)), "create_scaling_policy"),
+    ],
+)
+def test_a_ray_without_a_hook_is_rejected_by_name(
+    monkeypatch: pytest.MonkeyPatch, install: Callable[[], None], hook: str
+) -> None:
+    monkeypatch.delattr(data_parallel_trainer, hook)
+    words = f"spec.image: Ray .* has no {hook} in ray.train.v2.api.data_parallel_trainer; use a Ray version"
+    with pytest.raises(JobRefused, match=words) as caught:
+        install()
+    copy = pickle.loads(pickle.dumps(caught.value))
+    assert (copy.failure.class_, copy.failure.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
 
 
 def test_contract_the_hooks_of_our_callback_exist() -> None:
