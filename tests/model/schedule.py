@@ -15,7 +15,7 @@ from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NE
 from tests.model.operator import JOBS, PODS, ModelOperator
 from tests.model.oracles import Watchman, check_counters, check_drivers, check_end, check_stuck_pods
 from tests.model.play import TURNS
-from tests.model.world import World, is_live, name_of
+from tests.model.world import NODE, World, is_live, name_of
 
 STEPS = 120
 FAULT_RATE = 0.04
@@ -45,6 +45,9 @@ ACTIONS = {
     "resume": 0.7,
     "quota": 0.7,
     "no quota": 0.7,
+    "no room": 0.7,
+    "room": 0.7,
+    "node clock": 0.5,
 }
 # A schedule has none of these, or only those that no memory limit causes, or all. A job with no budget at all must
 # succeed without them, and with them if its failure policy ignores them.
@@ -89,6 +92,7 @@ class Schedule:
         self._is_calm, self._skew = True, timedelta()
         self.world.change(suspend=False)
         self.world.quota = None
+        self.world.full_nodes.clear()
         await self._calm_down()
         assert self.world.status().get("phase") == "Succeeded", "nothing waits for nodes that do not answer"
         check_stuck_pods(self.world)
@@ -158,6 +162,10 @@ class Schedule:
             world.change(suspend=action == "suspend")
         elif action.endswith("quota"):
             world.quota = None if action == "no quota" else self._random.randrange(3)
+        elif action.endswith("room"):
+            world.full_nodes = {NODE} if action == "no room" else set()
+        elif action == "node clock":
+            world.node_skew = timedelta(seconds=self._random.choice((-3600, -90, 0, 90, 3600)))
         elif action == "same name" and not world.commits:
             world.delete_job()
             world.apply(**self._spec)

@@ -67,6 +67,7 @@ class World:
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
+    node_skew: timedelta = timedelta()  # of the nodes' clocks, by which pods end
     settings: OperatorSettings = SETTINGS  # of the operator's current version
 
     def __post_init__(self) -> None:
@@ -207,7 +208,7 @@ class World:
         """The kernel kills the container."""
         pod = self.api.objects["pods", NAMESPACE, name]
         self._set(
-            pod, "Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": format_time(self.now)}}
+            pod, "Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": self._node_time()}}
         )
 
     def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
@@ -217,7 +218,11 @@ class World:
         if driver is not None:
             told = self._checkpoint(driver)
             ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()
+        ended["finishedAt"] = self._node_time()
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
+
+    def _node_time(self) -> str:
+        return format_time(self.now + self.node_skew)
 
     def _cannot_mount(self, pod: Object) -> bool:
         """The kubelet's Event, posted once; the pod's status does not tell."""
