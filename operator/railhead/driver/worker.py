@@ -53,7 +53,8 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     while ray.poll() is None:
         tail.poll()
         time.sleep(LOOK_INTERVAL)
-    tail.poll()
+    while tail.poll():
+        pass
     _log(f"the Ray node exited with code {ray.returncode}")
     if ray.returncode > 0 and not signals:
         text = read_end(pod.temp / RAY_LOG)

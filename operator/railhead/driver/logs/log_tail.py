@@ -1,18 +1,22 @@
 """A worker pod's own log: the output of the ranks on this node, from Ray's session files.
 
-Ray writes one pair of files per process and records in them which actor the process became.
-Shows only those of Ray Train's workers.
+Ray writes one pair of files per process, records in them which actor the process became, and rotates them. Shows only
+those of Ray Train's workers. Nothing is lost but the states of a progress bar in between: its last one is shown every
+few seconds, and when its line ends.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, TextIO
+from typing import Callable, Optional, TextIO
 
 from railhead.driver.logs import marks
 
+PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
+LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 _READ_LIMIT = 1 << 20  # bytes per file and poll
 
@@ -21,44 +25,68 @@ _READ_LIMIT = 1 << 20  # bytes per file and poll
 class _File:
     """`rest`: an incomplete last line; `is_rank`: the process is one of Ray Train's workers."""
 
+    inode: int = 0
     offset: int = 0
     rest: bytes = b""
     is_rank: bool = False
     rank: Optional[int] = None
+    shown_at: float = float("-inf")
 
 
 class LogTail:
     """Follows `temp/session_*/logs/worker-*`. One instance per node."""
 
-    def __init__(self, temp: Path, *, out: Optional[TextIO] = None, err: Optional[TextIO] = None) -> None:
+    def __init__(
+        self,
+        temp: Path,
+        *,
+        out: Optional[TextIO] = None,
+        err: Optional[TextIO] = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._temp = temp
         self._sinks = {".out": out or sys.stdout, ".err": err or sys.stderr}
         self._files: dict[Path, _File] = {}
+        self._clock = clock
 
-    def poll(self) -> None:
-        """Shows new lines. Skips a file that vanished."""
+    def poll(self) -> bool:
+        """Shows new lines; whether there was something to read. Skips a file that vanished."""
+        is_news = False
         for path in sorted(self._temp.glob("session_2*/logs/worker-*")):
             sink = self._sinks.get(path.suffix)
             if sink is not None:
-                self._read(path, self._files.setdefault(path, _File()), sink)
+                state = self._files.setdefault(path, _File())
+                is_news |= self._read(path, state, sink)
+        return is_news
 
-    def _read(self, path: Path, state: _File, sink: TextIO) -> None:
+    def _read(self, path: Path, state: _File, sink: TextIO) -> bool:
         try:
-            if path.stat().st_size == state.offset:
-                return
-            with open(path, "rb") as file:
-                file.seek(state.offset)
-                data = file.read(_READ_LIMIT)
+            data = _read_new(path, state)
         except OSError:
-            return
-        state.offset += len(data)
+            return False
+        if not data:
+            return False
         lines = (state.rest + data).split(b"\n")
         state.rest = lines.pop()
         for line in lines:
-            self._show(line.decode(errors="replace"), state, sink)
+            self._show(_find_last_state(line), state, sink)
+        if b"\r" in state.rest:
+            self._show_progress(state, sink)
+        while len(state.rest) > LINE_LIMIT:
+            self._show(state.rest[:LINE_LIMIT], state, sink)
+            state.rest = state.rest[LINE_LIMIT:]
         sink.flush()
+        return True
 
-    def _show(self, line: str, state: _File, sink: TextIO) -> None:
+    def _show_progress(self, state: _File, sink: TextIO) -> None:
+        """Keeps the last state only, which may be incomplete."""
+        before, _, state.rest = state.rest.rpartition(b"\r")
+        if before and self._clock() - state.shown_at >= PROGRESS_SECONDS:
+            state.shown_at = self._clock()
+            self._show(_find_last_state(before), state, sink)
+
+    def _show(self, data: bytes, state: _File, sink: TextIO) -> None:
+        line = data.decode(errors="replace")
         if line.startswith(_RANK_ACTOR):
             state.is_rank = True
             return
@@ -72,3 +100,40 @@ class LogTail:
                 return
         prefix = "" if state.rank is None else f"(rank {state.rank}) "
         sink.write(f"{prefix}{line}\n")
+
+
+def _read_new(path: Path, state: _File) -> bytes:
+    """What was written since the last time. A rotated file is read to its end before the new one of its name."""
+    found = path.stat()
+    if state.inode not in (0, found.st_ino):
+        data = _read_rotated(path, state)
+        if data:
+            return data
+        state.offset = 0
+    state.inode = found.st_ino
+    if found.st_size < state.offset:  # truncated
+        state.offset = 0
+    return _read_on(path, state) if found.st_size > state.offset else b""
+
+
+def _read_rotated(path: Path, state: _File) -> bytes:
+    old = path.with_name(f"{path.name}.1")
+    try:
+        return _read_on(old, state) if old.stat().st_ino == state.inode else b""
+    except OSError:
+        return b""
+
+
+def _read_on(path: Path, state: _File) -> bytes:
+    with open(path, "rb") as file:
+        file.seek(state.offset)
+        data = file.read(_READ_LIMIT)
+    state.offset += len(data)
+    return data
+
+
+def _find_last_state(line: bytes) -> bytes:
+    """What a terminal would show of a line that was written over itself."""
+    if b"\r" not in line:
+        return line
+    return next((part for part in reversed(line.split(b"\r")) if part), b"")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import threading
+import tracemalloc
 from pathlib import Path
 
-from railhead.driver.logs.log_tail import LogTail
+import pytest
+
+from railhead.driver.logs.log_tail import LINE_LIMIT, LogTail
 from railhead.driver.logs.output import Ranks, RankStream
 
 PREFIX = "(RayTrainWorker pid=7, ip=10.0.0.3)"
@@ -70,3 +73,75 @@ def test_tail_shows_the_ranks_of_this_node_only(tmp_path: Path) -> None:
     tail.poll()
     assert out.getvalue() == "first\n(rank 2) epoch 0\n(rank 2) epoch 1\n"
     assert err.getvalue() == "warning\n"
+
+
+@pytest.fixture
+def rank_file(tmp_path: Path) -> Path:
+    logs = tmp_path / "session_2026-01-01" / "logs"
+    logs.mkdir(parents=True)
+    file = logs / "worker-a-01-7.err"
+    file.write_text(":actor_name:RayTrainWorker\n")
+    return file
+
+
+def append(path: Path, text: str) -> None:
+    with open(path, "a", newline="") as file:
+        file.write(text)
+
+
+def test_a_day_of_progress_bars_takes_no_memory_and_shows_a_state_now_and_then(tmp_path: Path, rank_file: Path) -> None:
+    now, err = 0.0, io.StringIO()
+    tail = LogTail(tmp_path, err=err, clock=lambda: now)
+    tail.poll()
+    tracemalloc.start()
+    for step in range(24 * 60):  # one turn per minute, ten states per turn
+        append(rank_file, "".join(f"\r{step}.{tenth}/1440 [{'=' * 50}]" for tenth in range(10)))
+        now += 60.0
+        tail.poll()
+        rank_file.write_text("")  # no need to keep a day of it
+        tail.poll()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    shown = err.getvalue().splitlines()
+    assert len(shown) == 24 * 60 and shown[-1].startswith("1439.8/1440")
+    assert used - len(err.getvalue()) * 4 < 2_000_000
+    append(rank_file, "\r1440/1440\nnext\n")
+    tail.poll()
+    assert err.getvalue().splitlines()[-2:] == ["1440/1440", "next"], "the last state, as a terminal shows it"
+
+
+def test_states_in_between_are_left_out_and_lines_never(tmp_path: Path, rank_file: Path) -> None:
+    now, err = 0.0, io.StringIO()
+    tail = LogTail(tmp_path, err=err, clock=lambda: now)
+    for text in ("first\r\n", "\r1%", "\r2%", "\r3%", "\nsecond\n"):
+        append(rank_file, text)
+        tail.poll()
+    assert err.getvalue().splitlines() == ["first", "1%", "3%", "second"]
+
+
+def test_a_line_without_an_end_is_shown_in_pieces(tmp_path: Path, rank_file: Path) -> None:
+    err = io.StringIO()
+    tail = LogTail(tmp_path, err=err)
+    append(rank_file, "x" * 1_000_000)
+    tail.poll()
+    append(rank_file, "y\n")
+    tail.poll()
+    assert err.getvalue().replace("\n", "") == "x" * 1_000_000 + "y"
+    assert max(map(len, err.getvalue().splitlines())) <= LINE_LIMIT
+
+
+@pytest.mark.parametrize("way", ["renamed", "truncated", "gone"])
+def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path, rank_file: Path, way: str) -> None:
+    err = io.StringIO()
+    tail = LogTail(tmp_path, err=err)
+    append(rank_file, "one\n")
+    tail.poll()
+    if way == "renamed":
+        append(rank_file, "two\n" * 600_000)  # more than one look
+        rank_file.rename(f"{rank_file}.1")
+    elif way == "gone":
+        rank_file.rename(f"{rank_file}.2")
+    rank_file.write_text("3\n")
+    while tail.poll():
+        pass
+    assert err.getvalue() == "one\n" + ("two\n" * 600_000 if way == "renamed" else "") + "3\n"
