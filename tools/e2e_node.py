@@ -18,6 +18,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -167,6 +168,7 @@ def main(arguments: list[str]) -> int:
         return not_run(obstacle)
     if arguments == ["--prepare"]:
         return prepare_only()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # takes the node down too
     with tempfile.TemporaryDirectory(prefix="railhead-e2e-node-") as name:
         folder = Path(name)
         folder.chmod(0o755)  # pods that run as other users need the volumes below
