@@ -12,6 +12,7 @@ from railhead.planning.facts.failure_from_pod import KILLED_CODES
 from railhead.planning.facts.worker_losses import count_losses, find_own_fault
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
+from railhead.planning.pod_view import PodView
 
 REPLACEMENT_LIMIT_SECONDS = 60
 OWN_FAULT_FIRST_SECONDS = 10
@@ -48,18 +49,21 @@ def replacement_at(job: Job) -> datetime:
     """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself, and later
     each time after one that the job itself may be at fault for."""
     faulty = find_own_fault(job)
-    if faulty is not None and faulty.finished_at is not None:
+    ended_at = _find_end(faulty, job.now) if faulty is not None else None
+    if ended_at is not None:
         delay = grow(OWN_FAULT_FIRST_SECONDS, count_losses(job).own_fault, limit=REPLACEMENT_LIMIT_SECONDS)
-        return min(faulty.finished_at, job.now) + timedelta(seconds=delay)
-    ended = [
-        pod.finished_at
-        for pod in job.workers.lost
-        if pod.has_ended and pod.finished_at and pod.exit_code not in KILLED_CODES
-    ]
+        return ended_at + timedelta(seconds=delay)
+    failed = [pod for pod in job.workers.lost if pod.has_ended and pod.exit_code not in KILLED_CODES]
+    ended = [at for pod in failed if (at := _find_end(pod, job.now)) is not None]
     if not ended or job.were_all_up:
         return job.now
-    delay = grow(1, job.status.round, limit=REPLACEMENT_LIMIT_SECONDS)
-    return min(max(ended), job.now) + timedelta(seconds=delay)
+    return max(ended) + timedelta(seconds=grow(1, job.status.round, limit=REPLACEMENT_LIMIT_SECONDS))
+
+
+def _find_end(pod: PodView, now: datetime) -> datetime | None:
+    """When it ended, by its node's clock. For one that is fast it has not ended yet: then since its creation."""
+    at = pod.finished_at
+    return at if at is None or at <= now else pod.created_at
 
 
 def rejected_until(observed: Observed, rejection: Rejection, *, is_held: bool) -> datetime:

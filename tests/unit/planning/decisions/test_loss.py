@@ -57,6 +57,17 @@ def test_a_pod_that_was_oom_killed_is_replaced_later_each_time(losses: dict[str,
     assert fields_of(run(make_killed(1, seconds_ago=delay), losses))["round"] == 2
 
 
+@pytest.mark.parametrize(("age", "is_due"), [(5, False), (10, True)])
+def test_a_node_whose_clock_is_fast_delays_a_replacement_by_its_backoff_only(age: int, is_due: bool) -> None:
+    """Not until the operator's time has come to the end of the pod by the node's clock."""
+    lost = replace(make_killed(1, seconds_ago=-3600), created_at=NOW - timedelta(seconds=age))
+    wanted = run(lost, None)
+    if is_due:
+        assert fields_of(wanted)["round"] == 2
+    else:
+        assert (wanted.creates, wanted.wake_at) == ((), NOW + timedelta(seconds=10 - age))
+
+
 def test_an_oom_kill_without_a_time_delays_nothing() -> None:
     lost = replace(make_killed(1), finished_at=None)
     assert fields_of(run(lost, None))["round"] == 2
