@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from railhead.contract import environment as e
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.node.process import find_descendants, read_parents
@@ -67,6 +68,12 @@ def share_pod(job: JobInput) -> JobInput:
     """All its workers in one pod: where it matters that there are several ranks, and not on how many nodes."""
     node = dict(job.ray_node["worker"], cpus=job.ray_node["worker"]["cpus"] * job.worker_pods)
     return replace(job, worker_pods=1, ray_node={**job.ray_node, "worker": node})
+
+
+def describe_known(*found: Checkpoint) -> str:
+    """Of earlier attempts, as the operator gives them to a head in `contract.environment.KNOWN_CHECKPOINTS`."""
+    fields = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in found]
+    return json.dumps(fields)
 
 
 class Pods:

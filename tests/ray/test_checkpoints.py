@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
-from tests.ray.pods import Pods, make_job, share_pod
+from tests.ray.pods import Pods, describe_known, make_job, share_pod
 
 # Four epochs and an error, then one more in the second attempt. Epoch 1 is uploaded in the background,
 # once the test has opened the gate; epoch 2 is written into the run's folder by train_func itself.
@@ -78,9 +77,8 @@ def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_pat
     assert sorted(read_epochs(run).values()) == [1, 2, 3], "the two best and the newest"
     assert read_epochs(run)["mine"] == 2
     best = first.best_checkpoint
-    reported = [replace(first.checkpoint, attempt=1), best]
-    known = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in reported]
-    code, second, pods = run_attempt(tmp_path, epochs=5, known=json.dumps(known), attempt=2, index=3)
+    known = describe_known(replace(first.checkpoint, attempt=1), best)
+    code, second, pods = run_attempt(tmp_path, epochs=5, known=known, attempt=2, index=3)
     assert code == SUCCEEDED_CODE, pods.read_log()
     assert second.checkpoint is not None and second.checkpoint.index == 4
     assert second.best_checkpoint == best

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
-from tests.ray.pods import Pods, make_job, share_pod
+from tests.ray.pods import Pods, describe_known, make_job, share_pod
 from tests.waiting import wait_until
 
 # Trains by epochs, each with a checkpoint, and goes on from the last one.
@@ -97,12 +97,10 @@ def test_a_script_survives_a_lost_worker_and_resumes_in_another_attempt(tmp_path
         assert max(r["joined"] for r in pods.reports) == 2, "a lost node beside its replacement does not count"
     assert first.checkpoint is not None
     done = first.checkpoint.index
-    known = [{"name": Path(first.checkpoint.uri).name, "index": done, "time": first.checkpoint.time, "attempt": 1}]
+    known = describe_known(replace(first.checkpoint, attempt=1))
     job = make_script_job("python", "train.py", str(done + 4))
     with Pods(tmp_path / "2", job, source=SOURCE, storage=storage) as pods:
-        pods.start(
-            attempt=2, checkpoint_index=done, env={"PID_FILE": str(pid_file), e.KNOWN_CHECKPOINTS: json.dumps(known)}
-        )
+        pods.start(attempt=2, checkpoint_index=done, env={"PID_FILE": str(pid_file), e.KNOWN_CHECKPOINTS: known})
         assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
     assert f"(rank 0) epoch {done} of rank 0" not in log

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.outcome import Outcome
-from tests.ray.pods import IS_SHARING_FOLDERS, Pods, make_job, make_single_job, share_pod
+from tests.ray.pods import IS_SHARING_FOLDERS, Pods, describe_known, make_job, make_single_job, share_pod
 
 REPORTING = """
 import os, tempfile, time
@@ -91,9 +90,9 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
     assert first_outcome.checkpoint is not None
     newest = first_outcome.checkpoint
     done, epochs = newest.index, newest.index + 5
-    known = [{"name": Path(newest.uri).name, "index": done, "time": newest.time, "attempt": 1}]
+    known = describe_known(replace(newest, attempt=1))
     with make(2, epochs) as second:
-        second.start(attempt=2, checkpoint_index=done, env={e.KNOWN_CHECKPOINTS: json.dumps(known)})
+        second.start(attempt=2, checkpoint_index=done, env={e.KNOWN_CHECKPOINTS: known})
         assert second.wait_ended() == SUCCEEDED_CODE, second.read_log()
         return Attempts(storage, first, second, done, shown, epochs, first_outcome, second.read_outcome())
 

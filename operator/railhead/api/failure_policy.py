@@ -71,5 +71,4 @@ class FailureRules(Model):
         min_length=1,
         max_length=20,
         description="The first one that matches decides; without one, the class of the failure does.",
-        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )

@@ -10,7 +10,6 @@ import contextlib
 import pickle
 import time
 import traceback
-from importlib import metadata
 from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
@@ -89,15 +88,6 @@ class JobRefused(AttemptFailed):
         super().__init__(Failure(FailureClass.CONFIGURATION, reason, message))
 
 
-class RayTrainNotUsable(JobRefused):
-    """The image's Ray lacks something that the driver needs; `missing` says what and where."""
-
-    def __init__(self, missing: str) -> None:
-        version = metadata.version("ray")
-        message = f"spec.image: Ray {version} has no {missing}; use a Ray version that Railhead is tested with"
-        super().__init__("RayTrainNotUsable", message)
-
-
 class Unreachable(AttemptFailed):
     """Storage or data did not respond; the next attempt may reach them."""
 
@@ -157,11 +147,11 @@ def cloudpickle_dumps(value: Any) -> bytes:
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    built: TrainingError = kind(rank, describe_exception(error), time.time(), find_exit_code(error))
+    built: TrainingError = kind(rank, describe_exception(error), time.time(), read_exit_code(error))
     return built
 
 
-def find_exit_code(error: BaseException) -> Optional[int]:
+def read_exit_code(error: BaseException) -> Optional[int]:
     """As Python exits with it."""
     if not isinstance(error, SystemExit):
         return None

@@ -134,6 +134,4 @@ def _read_on(path: Path, state: _File) -> bytes:
 
 def _find_last_state(line: bytes) -> bytes:
     """What a terminal would show of a line that was written over itself."""
-    if b"\r" not in line:
-        return line
     return next((part for part in reversed(line.split(b"\r")) if part), b"")

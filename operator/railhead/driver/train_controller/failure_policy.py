@@ -25,7 +25,6 @@ from railhead.driver.errors import (
     Fenced,
     JobRefused,
     NotReturned,
-    RayTrainNotUsable,
     TrainingError,
     may_be_of_storage,
     read_note,
@@ -35,6 +34,7 @@ from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
+from railhead.driver.train_controller.ray_hooks import find_hook
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -54,8 +54,7 @@ def install_failure_policy() -> None:
     """Raises JobRefused when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
-    if not hasattr(data_parallel_trainer, "create_failure_policy"):
-        raise RayTrainNotUsable("create_failure_policy in ray.train.v2.api.data_parallel_trainer")
+    find_hook(data_parallel_trainer, "create_failure_policy")
     data_parallel_trainer.create_failure_policy = build_failure_policy
 
 

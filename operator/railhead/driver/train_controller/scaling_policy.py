@@ -12,10 +12,10 @@ import time
 from typing import Any, Optional
 
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.driver.errors import RayTrainNotUsable
 from railhead.driver.train_controller import elastic, group
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.lost_nodes import find_lost_nodes
+from railhead.driver.train_controller.ray_hooks import find_hook
 
 LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
 PAUSE_SECONDS = 0.2
@@ -26,9 +26,7 @@ def install_scaling_policy(bounds: Bounds) -> None:
     """Raises JobRefused when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
-    ray_own = getattr(data_parallel_trainer, "create_scaling_policy", None)
-    if ray_own is None:
-        raise RayTrainNotUsable("create_scaling_policy in ray.train.v2.api.data_parallel_trainer")
+    ray_own = find_hook(data_parallel_trainer, "create_scaling_policy")
 
     def create_scaling_policy(scaling_config: Any) -> Any:
         """A trainer that the user built may have a fixed number of workers."""
@@ -77,15 +75,16 @@ class ResizeDecider:
     def decide_start(self) -> Optional[int]:
         """Probes the nodes once, when the group has just been lost."""
         now, has_run = time.monotonic(), self._started_at is not None
-        if self._waiting_since is None:
-            self._waiting_since = now
-            self._lost = find_lost(list_worker_nodes()) if has_run else frozenset()
-        elif now < self._look_at:
+        if self._waiting_since is not None and now < self._look_at:
             time.sleep(PAUSE_SECONDS)
             return None
+        found = list_worker_nodes()
+        if self._waiting_since is None:
+            self._waiting_since = now
+            self._lost = find_lost(found) if has_run else frozenset()
         self._look_at = now + LOOK_SECONDS
         waited = now - self._waiting_since
-        nodes = len(list_worker_nodes() - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
+        nodes = len(found - (self._lost if waited < PROBE_VALID_SECONDS else frozenset()))
         workers = elastic.decide_start(self._bounds, nodes=nodes, waited=waited, has_run=has_run)
         if workers is not None:
             self._waiting_since, self._started_at = None, now

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import get_args
 
-from railhead.api.failure_policy import FailureRule, OnExitCodes, RuledClass
+from railhead.api.failure_policy import Action, FailureRule, OnExitCodes, RuledClass
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import FailureStatus
 
-FAIL, RESTART, RESTART_AND_IGNORE = "Fail", "Restart", "RestartAndIgnore"
+FAIL: Action = "Fail"
+RESTART: Action = "Restart"
+RESTART_AND_IGNORE: Action = "RestartAndIgnore"
 
 
 def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
     """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
-    found = spec.failure_policy.rules if spec.failure_policy else []
+    found = spec.failure_policy.rules if spec.failure_policy and failure.class_ in get_args(RuledClass) else []
     for number, rule in enumerate(found):
-        if failure.class_ in get_args(RuledClass) and _is_match(rule, failure):
+        if _is_match(rule, failure):
             return failure.model_copy(update={"action": rule.action}), f"failurePolicy.rules[{number}]"
     return failure, ""
 
