@@ -9,12 +9,20 @@ from tests.e2e.jobs import COUNTING, make_job, read_starts, with_config
 
 
 @pytest.mark.slow
-def test_an_error_of_the_application_is_retried_from_the_last_checkpoint(cluster: Cluster) -> None:
+def test_an_error_of_the_application_restarts_the_workers_in_their_pods_from_the_last_checkpoint(
+    cluster: Cluster,
+) -> None:
     cluster.apply(with_config(make_job("retried", cluster.image), epochs=5, seconds=0.2, raise_at=3))
     status = cluster.wait_end("retried")
     assert status["phase"] == "Succeeded", cluster.tell("retried")
     assert status["attempt"] == 2
-    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0}
+    assert status["restarts"] == {
+        "application": 1,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     assert status["failure"]["attempt"] == 1 and "the lorry is empty" in status["failure"]["message"]
     assert read_starts(cluster, "retried") == [0, 3]
     assert status["checkpoint"]["index"] == 4
@@ -39,7 +47,13 @@ def test_training_that_hangs_is_ended_explained_and_goes_on_from_its_last_checkp
     status = cluster.wait_end("hangs")
     assert status["phase"] == "Succeeded", cluster.tell("hangs")
     assert status["attempt"] == 2
-    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
+    assert status["restarts"] == {
+        "application": 0,
+        "infrastructure": 1,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     assert read_starts(cluster, "hangs") == [0, 3]
     assert status["checkpoint"]["index"] == 4
     cluster.delete_job("hangs")
@@ -58,7 +72,13 @@ def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> 
     status = cluster.wait_end("loses")
     assert status["phase"] == "Succeeded", cluster.tell("loses")
     assert status["attempt"] == 1 and status["round"] == 1
-    assert status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
+    assert status["restarts"] == {
+        "application": 0,
+        "infrastructure": 1,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     assert status["head"]["pod"] == head
     starts = read_starts(cluster, "loses")
     assert starts[0] == 0 and len(starts) >= 2 and min(starts[1:]) >= 3, starts
@@ -86,7 +106,13 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
     status = cluster.wait_end("orphan")
     assert status["phase"] == "Succeeded", cluster.tell("orphan")
     assert status["attempt"] == 2 and status["round"] == 0
-    assert status["restarts"] == {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0}
+    assert status["restarts"] == {
+        "application": 1,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     assert read_starts(cluster, "orphan", claim="orphan-runs") == [0, 20]
     cluster.kill_operator()
     assert cluster.status("orphan")["phase"] == "Succeeded"

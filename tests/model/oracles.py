@@ -157,7 +157,8 @@ def check_drivers(world: World) -> None:
 
 
 def check_counters(world: World) -> None:
-    """Counters of restarts change in the write that raises attempt or round, and in no other."""
+    """Counters of restarts change in the write that raises attempt or round, and in no other; those of restarts in
+    place with what the status knows of them."""
     for before, after in changes_of(world.api.log, "trainjobs"):
         old, new = before["status"], after["status"]
         counted = _total(new) - _total(old)
@@ -169,8 +170,15 @@ def check_counters(world: World) -> None:
             assert counted == (0 if old.get("phase") in (None, "", "Suspended") else 1), (old, new)
         else:
             assert counted == raised, (old, new)
+        in_place = _in_place(new) - _in_place(old)
+        known = new.get("countedRestarts") or {}, old.get("countedRestarts") or {}
+        assert in_place == (0 if began else known[0].get("number", 0) - known[1].get("number", 0)), (old, new)
         spent = _spent(new) - _spent(old)
-        assert spent <= counted, "a restart is one failure or one disruption, once"
+        assert spent <= counted + in_place, "a restart is one failure or one disruption, once"
+
+
+def _in_place(status: Object) -> int:
+    return int((status.get("restarts") or {}).get("inPlace", 0))
 
 
 def _total(status: Object) -> int:

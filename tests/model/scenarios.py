@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from railhead.api import names
+from railhead.contract.failure import FailureClass
 from tests.model.play import Act, Scenario, committed
 from tests.model.world import World, name_of
 from tests.unit.builders import NOW
@@ -43,6 +44,10 @@ def kill_for_memory(round_: int) -> Act:
 
 def has_succeeded(world: World) -> bool:
     return world.status().get("phase") == "Succeeded"
+
+
+def restart_in_place(world: World, cause: FailureClass) -> None:
+    assert world.restart_in_place(cause)
 
 
 def cut_off_all(world: World) -> None:
@@ -101,6 +106,28 @@ SCENARIOS = (
             "failurePolicy": {"rules": [{"action": "RestartAndIgnore", "onClass": ["Application"]}]},
         },
         restarts={"application": 2, "infrastructure": 0, "withoutProgress": 0},
+    ),
+    Scenario(
+        "restarts in place, then an attempt lost",
+        (
+            Act(committed(1), lambda w: restart_in_place(w, FailureClass.APPLICATION)),
+            Act(committed(2), lambda w: restart_in_place(w, FailureClass.HANG)),
+            Act(committed(3), lambda w: w.end_pod(w.live_heads[0], "Application")),
+            Act(lambda w: len(w.starts) == 4, lambda w: restart_in_place(w, FailureClass.OUT_OF_MEMORY)),
+        ),
+        spec={"backoffLimit": 3},
+        restarts={"application": 1, "inPlace": 3},
+        starts=5,
+    ),
+    Scenario(
+        "restarts in place that spend the budget",
+        (
+            Act(committed(1), lambda w: restart_in_place(w, FailureClass.APPLICATION)),
+            Act(committed(2), lambda w: w.end_pod(w.live_heads[0], "Application")),
+        ),
+        spec={"backoffLimit": 1},
+        phase="Failed",
+        restarts={"application": 0, "inPlace": 1},
     ),
     Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0}),
     Scenario(
@@ -204,19 +231,19 @@ SCENARIOS = (
         (Act(lambda w: w.status().get("attempt", 0) == 2, lambda w: w.full_nodes.clear()),),
         spec={"startDeadlineSeconds": 60},
         full_nodes=frozenset({"node-1"}),
-        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1},
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1, "inPlace": 0},
     ),
     Scenario(
         "quota for some of the pods",
         (Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),),
         quota=2,
-        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1},
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1, "inPlace": 0},
     ),
     Scenario(
         "quota for none of the pods",
         (Act(lambda w: w.now > NOW + timedelta(seconds=200), lift_quota),),
         quota=0,
-        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 0},
+        restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 0, "inPlace": 0},
     ),
     Scenario(
         "quota refuses a replacement",
@@ -224,7 +251,7 @@ SCENARIOS = (
             Act(committed(2), lose_worker_and_room),
             Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),
         ),
-        restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 1},
+        restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 1, "inPlace": 0},
     ),
     Scenario(
         "head on a node that does not answer",

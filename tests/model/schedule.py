@@ -35,6 +35,7 @@ ACTIONS = {
     "cut off head": 0.5,
     "silence worker": 0.5,
     "application": 1,
+    "restart in place": 1,
     "hang": 0.7,
     "kill for memory": 2,
     "upgrade": 0.5,
@@ -51,7 +52,7 @@ ACTIONS = {
 }
 # A schedule has none of these, or only those that no memory limit causes, or all. A job with no budget at all must
 # succeed without them, and with them if its failure policy ignores them.
-FAILURES = ("application", "hang", "kill for memory")
+FAILURES = ("application", "restart in place", "hang", "kill for memory")
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
 IGNORED = {"action": "RestartAndIgnore", "onClass": ["Application", "OutOfMemory", "Hang", "Infrastructure"]}
@@ -81,6 +82,7 @@ class Schedule:
         self._operators: list[ModelOperator | None] = [None] * self.operators
         self._generation = 0
         self.application = 0
+        self.in_place = 0
         self._spec, left_out = KINDS[self.seed % len(KINDS)]
         self._weights = {action: weight for action, weight in ACTIONS.items() if action not in left_out}
 
@@ -148,6 +150,8 @@ class Schedule:
             if heads and not heads[0]["metadata"].get("deletionTimestamp"):
                 world.end_pod(heads[0], action.capitalize())
                 self.application += action == "application" and not self._is_lost()
+        elif action == "restart in place":
+            self.in_place += world.restart_in_place()
         elif action == "silence worker" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
             world.silence(name_of(self._random.choice(up)))
         elif action == "kill for memory" and (up := [p for p in found if p["status"]["phase"] == "Running"]):
@@ -169,7 +173,7 @@ class Schedule:
         elif action == "same name" and not world.commits:
             world.delete_job()
             world.apply(**self._spec)
-            self.application = 0
+            self.application = self.in_place = 0
 
     def _is_lost(self) -> bool:
         """The status knows that the attempt is lost: an operator with a stale view has made its head again."""
@@ -268,6 +272,8 @@ class Schedule:
         is_exact = counted == self.application or (is_excused and counted < self.application)
         is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count, too
         assert is_exact, "each error of the application is counted once"
+        assert restarts.get("inPlace", 0) <= self.in_place, "each restart in place is counted at most once"
+        self.done["counted in place"] += restarts.get("inPlace", 0)
         self.done["fenced"] += self.world.fenced
         last = [self.world.commits[-1][0], *(attempt for attempt, _ in self.world.starts[-1:])]
         assert self.world.status()["attempt"] >= max(last)

@@ -10,8 +10,9 @@ from typing import Any
 from railhead.api import names
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint
+from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ReportedOutcome, State
+from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.times import format_time
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object
@@ -33,6 +34,7 @@ class Driver:
     commits: int = 0
     epoch: int = -1
     alone_until: datetime = NOW
+    restart: RestartInPlace | None = None
 
 
 @dataclass
@@ -216,10 +218,31 @@ class World:
         driver = self.drivers.get(pod["metadata"]["uid"])
         ended: Object = {"exitCode": find_code(kind) if code is None else code, "reason": "Error"}
         if driver is not None:
-            told = self._checkpoint(driver)
-            ended["message"] = Outcome(kind, reason=kind, message="so it is", checkpoint=told, reports=1).to_json()
+            told, restart = self._checkpoint(driver), driver.restart or RestartInPlace(0, 0)
+            ended["message"] = Outcome(
+                kind,
+                reason=kind,
+                message="so it is",
+                checkpoint=told,
+                reports=1,
+                restarts=restart.number,
+                charged_restarts=restart.charged,
+            ).to_json()
         ended["finishedAt"] = self._node_time()
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
+
+    def restart_in_place(self, cause: FailureClass = FailureClass.APPLICATION) -> bool:
+        """Whether a group trained that could fail; its driver has it formed again."""
+        for head in self.live_heads:
+            driver = self.drivers.get(head["metadata"]["uid"])
+            if driver is not None and driver.state == "RUNNING":
+                before = driver.restart or RestartInPlace(0, 0)
+                charged = before.charged + (cause.policy.payer is Payer.APPLICATION)
+                driver.restart = RestartInPlace(before.number + 1, charged, cause.value, "Raised", "so it is")
+                driver.state = "RESTARTING"
+                self._report(head, driver)
+                return True
+        return False
 
     def _node_time(self) -> str:
         return format_time(self.now + self.node_skew)
@@ -355,6 +378,7 @@ class World:
                 run_uri="/runs",
                 lost_pods=tuple(sorted(self.unreachable)),
                 outcome=outcome,
+                restart=driver.restart,
             )
         )
 

@@ -26,7 +26,7 @@ from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.prepare import find_latest
 from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
-from railhead.driver.train_controller.failure_policy import build_failure_policy, install_failure_policy
+from railhead.driver.train_controller.failure_policy import install_failure_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
 FOLDER = Path(ray.__file__).parent
@@ -78,9 +78,8 @@ def test_the_policy_is_made_and_decides(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
-    install_failure_policy()
-    assert data_parallel_trainer.create_failure_policy is build_failure_policy
-    policy = build_failure_policy(FailureConfig(max_failures=1))
+    install_failure_policy(max_failures=0)
+    policy = data_parallel_trainer.create_failure_policy(FailureConfig(max_failures=1))
     error = WorkerGroupError("rank 0 failed", {0: ValueError("the loss is not a number")})
     assert [policy.make_decision(error) for _ in range(2)] == [FailureDecision.RETRY, FailureDecision.RAISE]
 

@@ -1,4 +1,4 @@
-"""Training that hangs, with a real Ray: detected, explained by the ranks' stacks, and ended."""
+"""Restarts in the same pods, with a real Ray: after an error and a hang; a second hang ends the attempt."""
 
 from __future__ import annotations
 
@@ -7,38 +7,61 @@ from pathlib import Path
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
-from railhead.contract.report import DEADLINE
+from railhead.contract.report import DEADLINE, RESTARTS
 from tests.ray.pods import Pods, make_job, share_pod
 
+# The first group's rank 1 leaves a process behind when it raises; the later ones hang.
 HANGS = """
-import tempfile, threading
+import os, pathlib, subprocess, tempfile, threading
 import ray.train
 
 def wait_for_ever():
     threading.Event().wait()
 
-def train_func():
+def does_run(pid):
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+def train_func(config):
     rank = ray.train.get_context().get_world_rank()
-    with tempfile.TemporaryDirectory() as folder:
-        checkpoint = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
-        ray.train.report({"epoch": 0}, checkpoint=checkpoint)
+    left = pathlib.Path(config["left"])
+    if ray.train.get_checkpoint() is None:
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
+            ray.train.report({"epoch": 0}, checkpoint=checkpoint)
+        if rank == 1:
+            left.write_text(str(subprocess.Popen(["sleep", "3600"]).pid))
+            raise ValueError("the loss is not a number")
+        wait_for_ever()
     if rank == 1:
+        print("left behind:", does_run(left.read_text()), flush=True)
         wait_for_ever()
     ray.train.report({"epoch": 1})
 """
 
 
-def test_a_rank_that_hangs_ends_the_attempt_with_the_stacks_of_all(tmp_path: Path) -> None:
-    with Pods(tmp_path, share_pod(make_job(framework="Python")), source={"user.py": HANGS}) as pods:
+def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_hang_ends_the_attempt(
+    tmp_path: Path,
+) -> None:
+    job = share_pod(make_job(framework="Python", train_loop_config={"left": str(tmp_path / "left")}))
+    with Pods(tmp_path, job, source={"user.py": HANGS}) as pods:
         # A limit that is lowered while training runs: the first report may take long on a busy machine.
-        pods.answer = lambda report: {DEADLINE: 2 if report["reports"] else 600}
+        pods.answer = lambda report: {DEADLINE: 2 if report["reports"] else 600, RESTARTS: 3}
         pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
         assert pods.wait_ended(timeout=240) == FailureClass.HANG.exit_code, pods.read_log()
-        outcome, log = pods.read_outcome(), pods.read_log()
+        outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports
+    restarts = [report["restart"] for report in reports if report["restart"]]
+    by_number = {restart["number"]: restart for restart in restarts}
+    assert [(each["cause"], each["charged"]) for each in by_number.values()] == [("Application", 1), ("Hang", 1)]
+    assert "rank 1: ValueError: the loss is not a number" in by_number[1]["message"]
+    assert (outcome.restarts, outcome.charged_restarts) == (2, 1)
+    assert len(re.findall("left behind: False", log)) >= 2 and "left behind: True" not in log
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
     assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:6 in wait_for_ever, inside threading", outcome.message)
-    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:15 in train_func, inside ray", outcome.message)
+    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:28 in train_func, inside ray", outcome.message)
     assert "spec.progressDeadlineSeconds" in outcome.message
     assert re.search(r"stack of rank 1 \(pod w[01]-0\):", log)
     assert "threading.Event().wait()" in log

@@ -70,12 +70,12 @@ class CheckpointConfig(Model):
 class FailureConfig(Model):
     """Ray Train's FailureConfig."""
 
-    max_failures: int = Field(
-        default=0,
+    max_failures: int | None = Field(
+        default=None,
         ge=0,
         le=10000,
-        description="How often the worker group is restarted after an error raised by train_func. "
-        "A lost pod or node never counts here.",
+        description="How often, at most, an attempt restarts its worker group in the same pods after a failure of the "
+        "application. Default: as long as backoffLimit allows it, and not after the same failure twice in a row.",
     )
 
 

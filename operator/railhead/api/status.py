@@ -48,6 +48,9 @@ class Restarts(StatusModel):
     startup: int = Field(
         default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
+    in_place: int = Field(
+        default=0, description="Restarts of the worker group in the same pods, after a failure of its own."
+    )
 
 
 class HeadStatus(StatusModel):
@@ -97,11 +100,21 @@ class WorkerLosses(StatusModel):
 class Budget(StatusModel):
     """What spec.backoffLimit counts."""
 
-    failures: int = Field(default=0, description="Attempts lost to the application since the budget was last full.")
+    failures: int = Field(
+        default=0,
+        description="Failures of the application, of attempts and restarts in place, since the budget was last full.",
+    )
     running_seconds: int = Field(
         default=0, description="How long training has run since the last of them, without the current stretch."
     )
     checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at that time, -1 = none.")
+
+
+class CountedRestarts(StatusModel):
+    """Restarts in place of the current attempt that `restarts` and `budget` include."""
+
+    number: int = Field(default=0, description="All of them.")
+    charged: int = Field(default=0, description="Those that spec.backoffLimit counts.")
 
 
 class Disruptions(StatusModel):
@@ -132,6 +145,16 @@ class OutcomeStatus(StatusModel):
     suspect_pod: str = _text(SUSPECT_POD, 253)
 
 
+class RestartStatus(StatusModel):
+    """The last restart of the worker group in the same pods."""
+
+    number: int = Field(default=0, description="How many there were in this attempt.")
+    charged: int = Field(default=0, description="How many of them spec.backoffLimit counts.")
+    class_: str = Field(default="", max_length=32, alias="class", description="What failed, as in status.failure.")
+    reason: str = _text("CamelCase word.", 128)
+    message: str = _text("What went wrong.", MAX_MESSAGE)
+
+
 class ProgressStatus(StatusModel):
     """The latest report of one attempt's driver."""
 
@@ -150,6 +173,9 @@ class ProgressStatus(StatusModel):
         default=None,
         max_length=MAX_LOST_PODS,
         description="Worker pods that do not answer the driver, of the last loss; they are replaced at once.",
+    )
+    restart: RestartStatus | None = Field(
+        default=None, description="The last restart of the worker group in the same pods, after a failure of its own."
     )
     outcome: OutcomeStatus | None = Field(
         default=None, description="How the attempt ended; used when the head pod vanishes with its termination message."
@@ -240,6 +266,9 @@ class JobStatus(StatusModel):
     restarts: Restarts = Field(default_factory=Restarts, description="How often the job had to restart.")
     budget: Budget | None = Field(
         default=None, description="Failures that spec.backoffLimit counts; absent before the first."
+    )
+    counted_restarts: CountedRestarts | None = Field(
+        default=None, description="Restarts in place of the current attempt that restarts and budget include."
     )
     disruptions: Disruptions | None = Field(
         default=None, description="Disruptions of the job; absent before the first."

@@ -38,7 +38,7 @@ class JobInput:
             environment holds how many are wanted at its start.
         callbacks: run.callbacks, `module:Class` each.
         checkpoint: {numToKeep, scoreAttribute, scoreOrder}; absent keys = Ray's defaults.
-        max_failures: run.failure.maxFailures.
+        max_failures: run.failure.maxFailures, or None.
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
@@ -68,7 +68,7 @@ class JobInput:
     datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
     callbacks: list[str] = field(default_factory=list)
     checkpoint: dict[str, Any] = field(default_factory=dict)
-    max_failures: int = 0
+    max_failures: Optional[int] = None
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
     drain_seconds: int = 0

@@ -31,6 +31,7 @@ class Outcome:
         metrics: the last reported metrics, as text.
         reports: how many reports of all ranks were seen in this attempt.
         process_exit_code, suspect_pod: as in `contract.failure.Failure`.
+        restarts, charged_restarts: in place, in this attempt, as in `contract.report.RestartInPlace`.
     """
 
     outcome: str
@@ -42,6 +43,8 @@ class Outcome:
     reports: int = 0
     process_exit_code: Optional[int] = None
     suspect_pod: str = ""
+    restarts: int = 0
+    charged_restarts: int = 0
 
     @property
     def has_succeeded(self) -> bool:
@@ -84,7 +87,13 @@ class Outcome:
             cut = replace(cut, message=shorten_middle(self.message, room))
         yield cut
         yield replace(cut, best_checkpoint=None)
-        yield Outcome(self.outcome, self.reason[:64], process_exit_code=self.process_exit_code)
+        yield Outcome(
+            self.outcome,
+            self.reason[:64],
+            process_exit_code=self.process_exit_code,
+            restarts=self.restarts,
+            charged_restarts=self.charged_restarts,
+        )
 
     def _to_dict(self) -> Dict[str, object]:
         best = self.best_checkpoint
@@ -109,6 +118,8 @@ class Outcome:
                 reports=int(values.get("reports", 0)),
                 process_exit_code=parse_exit_code(values.get("process_exit_code")),
                 suspect_pod=str(values.get("suspect_pod", "")),
+                restarts=int(values.get("restarts", 0)),
+                charged_restarts=int(values.get("charged_restarts", 0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None

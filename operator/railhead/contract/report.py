@@ -2,9 +2,9 @@
 
 One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer token. Each
 report holds the complete current state, so that a lost or skipped one does no harm. The response
-to an accepted one is a JSON object; its `DEADLINE` is the current spec.progressDeadlineSeconds,
-or null. While its group trains, a driver reports at least every `SILENCE_SECONDS`, so that it
-learns of a change.
+to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null,
+`RESTARTS` how many charged restarts in place the attempt may have in all. While its group trains, a
+driver reports at least every `SILENCE_SECONDS`, so that it learns of a change.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ PATH = "/v1/report"
 AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does not accept it for itself
 LIMIT_BYTES = 65536
 DEADLINE = "progressDeadlineSeconds"
+RESTARTS = "restartsInPlace"
 SILENCE_SECONDS = 60.0
 State = Literal[
     "STARTING",  # Ray starts, workers join
@@ -52,6 +53,23 @@ class ResumedFrom:
 
 
 @dataclass(frozen=True)
+class RestartInPlace:
+    """The last restart of the worker group in the same pods, after a failure of its own.
+
+    Attributes:
+        number: how many there were in this attempt.
+        charged: how many of them spec.backoffLimit counts.
+        cause, reason, message: the failure before it; `cause` is a `contract.failure.FailureClass`.
+    """
+
+    number: int
+    charged: int
+    cause: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class ReportedOutcome:
     """How the attempt ended: the fields of `contract.outcome.Outcome` that the report itself lacks."""
 
@@ -81,6 +99,7 @@ class Report:
         resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
         lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss.
+        restart: the last restart in place, or None.
         outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
             termination message.
     """
@@ -102,6 +121,7 @@ class Report:
     warning: Optional[RunWarning] = None
     outcome: Optional[ReportedOutcome] = None
     lost_pods: Tuple[str, ...] = ()
+    restart: Optional[RestartInPlace] = None
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.report.authority import JobFacts
+from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.types import Object
+from railhead.planning.facts.budgets import count_allowed_restarts
 
 
 class ClusterState:
@@ -66,8 +68,11 @@ class ClusterState:
         record = self._store.job(key)
         if record is None:
             return None
-        deadline = None if isinstance(record.spec, InvalidSpec) else record.spec.progress_deadline_seconds
-        return JobFacts(record.uid, record.status, self._store.pods(record.uid), deadline)
+        facts = JobFacts(record.uid, record.status, self._store.pods(record.uid))
+        if isinstance(record.spec, InvalidSpec):
+            return facts
+        limits = Limits(record.spec.progress_deadline_seconds, count_allowed_restarts(record.spec, record.status))
+        return replace(facts, limits=limits)
 
     @property
     def are_synced(self) -> bool:

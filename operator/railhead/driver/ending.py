@@ -8,6 +8,7 @@ from typing import Optional, Union
 
 from railhead.contract.failure import SUCCEEDED_CODE, Failure, FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.contract.report import RestartInPlace
 from railhead.driver.reporting.progress import Progress
 
 
@@ -33,7 +34,9 @@ def find_exit_code(ending: Ending) -> int:
     return ending.class_.exit_code if isinstance(ending, Failure) else SUCCEEDED_CODE
 
 
-def build_outcome(ending: Ending, progress: Optional[Progress] = None) -> Outcome:
+def build_outcome(
+    ending: Ending, progress: Optional[Progress] = None, restart: Optional[RestartInPlace] = None
+) -> Outcome:
     latest = progress or Progress()
     failure = ending if isinstance(ending, Failure) else None
     return Outcome(
@@ -46,6 +49,8 @@ def build_outcome(ending: Ending, progress: Optional[Progress] = None) -> Outcom
         reports=latest.reports,
         process_exit_code=failure.process_exit_code if failure else None,
         suspect_pod=failure.suspect_pod if failure else "",
+        restarts=restart.number if restart else 0,
+        charged_restarts=restart.charged if restart else 0,
     )
 
 

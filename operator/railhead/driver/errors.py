@@ -56,6 +56,10 @@ class NotReturned(TrainingError):
     """The rank's thread ended without any sign that the function returned."""
 
 
+class Stuck(TrainingError):
+    """Training reported nothing for spec.progressDeadlineSeconds."""
+
+
 class CallbackRaised(Exception):
     """A user callback raised in Ray Train's controller; the message begins with its field."""
 

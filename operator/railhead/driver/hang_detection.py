@@ -42,7 +42,7 @@ class HangDetector:
 def watch_for_hang(
     spool: Spool, *, deadline: Optional[float], log: Callable[[str], None], on_fatal: Callable[[Failure], None]
 ) -> None:
-    """Runs until it finds a hang. `deadline` applies until the operator sends another one."""
+    """Runs until a hang ends the attempt. `deadline` applies until the operator sends another one."""
     silence = HangDetector()
     while True:
         time.sleep(LOOK_INTERVAL)
@@ -52,11 +52,24 @@ def watch_for_hang(
             continue
         log(f"training has reported nothing for {seconds:.0f} s (spec.progressDeadlineSeconds)")
         stacks = _wait_for_stacks(spool)
-        if silence.count(Progress.from_dict(spool.read()), now=time.monotonic()) >= limit:
-            for line in describe_stacks(stacks):
-                log(line)
-            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", explain_hang(stacks, limit=limit)))
+        if silence.count(Progress.from_dict(spool.read()), now=time.monotonic()) < limit:
+            continue
+        for line in describe_stacks(stacks):
+            log(line)
+        message = explain_hang(stacks, limit=limit)
+        if stacks is None or not _hand_over(spool, message):
+            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", message))
             return
+        silence = HangDetector()  # the controller may look at the nodes for a while before it restarts the group
+
+
+def _hand_over(spool: Spool, message: str) -> bool:
+    """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
+    spool.write_hang(message)
+    until = time.monotonic() + STACKS_TIMEOUT
+    while spool.has_hang() and time.monotonic() < until:
+        time.sleep(0.1)
+    return not spool.take_hang()
 
 
 def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:

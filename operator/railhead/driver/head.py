@@ -97,7 +97,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
     if is_premature(ending):
         _kill_training(head)  # before reading the last checkpoint, since training could commit another one
     progress = Progress.from_dict(head.spool.read())
-    outcome = build_outcome(ending, progress)
+    outcome = build_outcome(ending, progress, head.spool.read_restart())
     outcome = replace(outcome, message=make_printable(outcome.message))
     write_termination_message(outcome.to_json(), head.pod.termination_message)
     head.publisher.update(

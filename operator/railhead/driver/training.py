@@ -149,7 +149,7 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
         path for path in (*CALLBACKS, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
-    failure_policy.install_failure_policy()
+    failure_policy.install_failure_policy(job.max_failures)
     if job.is_elastic:
         scaling_policy.install_scaling_policy(Bounds.from_job(job.scaling, worker_pods=pod.worker_pods))
 

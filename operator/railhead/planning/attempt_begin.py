@@ -26,6 +26,7 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
         round=0,
         driver=job.settings.bundle_name,
         worker_losses=None,
+        counted_restarts=None,
         head=HeadStatus(),
         workers=WorkersStatus(desired=workers),
         resize=None,

@@ -29,6 +29,7 @@ from railhead.planning.decisions.partial_gang import decide_partial_gang
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
+from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
 from railhead.planning.decisions.resume import decide_resume
 from railhead.planning.decisions.resume_source import decide_resume_source
 from railhead.planning.decisions.stale_pods import decide_stale_pods
@@ -46,6 +47,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_deletion,  # its children go with it, so there is nothing left to clean up
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
     decide_finished,  # nothing else applies to a finished job
+    decide_restarts_in_place,  # what the attempt has spent is counted before anything ends it
     decide_active_deadline,  # the deadline also applies to a job that is to be suspended
     decide_suspend,  # a job that is to be suspended needs no checkpoint to start from
     decide_resume_source,  # nothing starts without the checkpoint that it is to start from

@@ -11,6 +11,7 @@ from railhead.api.conditions import Condition
 from railhead.api.status import (
     Budget,
     CheckpointStatus,
+    CountedRestarts,
     Disruptions,
     FailureStatus,
     HeadStatus,
@@ -63,6 +64,7 @@ class StatusChange:
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     budget: Budget | Unset | None = UNSET
+    counted_restarts: CountedRestarts | Unset | None = UNSET
     disruptions: Disruptions | Unset | None = UNSET
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET

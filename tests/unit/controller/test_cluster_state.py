@@ -8,6 +8,7 @@ from railhead.api.job import JobKey
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import split_address
 from railhead.controller.queue import KeyedQueue
+from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
@@ -74,13 +75,13 @@ async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
     facts = fixture.state.find_facts(KEY)
     assert facts is not None
     assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
-    assert facts.progress_deadline is None
+    assert facts.limits == Limits(None, restarts=3)
     changed = make_job(9)
     changed["spec"]["progressDeadlineSeconds"] = 600
     changed["metadata"]["generation"] = 9
     fixture.state.record_job(changed)
     facts = fixture.state.find_facts(KEY)
-    assert facts is not None and facts.progress_deadline == 600
+    assert facts is not None and facts.limits.progress_deadline == 600
 
 
 async def test_an_own_pod_is_learnt_where_its_namespace_is_watched() -> None:

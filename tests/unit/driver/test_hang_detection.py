@@ -72,6 +72,34 @@ def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_hang_is_handed_to_a_controller_that_responds_and_counted_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller takes it twice, and does not respond the third time."""
+    monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 30.0)
+    spool, endings, taken = Spool(tmp_path), list[Failure](), list[str]()
+
+    def log(text: str) -> None:
+        if "has reported nothing" in text:
+            spool.write_stacks([rank(0, "at t.py:4 in load")])
+
+    def take(wait: float) -> None:
+        if spool.has_hang() and len(taken) < 2:
+            taken.append(spool.take_hang())
+        elif spool.has_hang():
+            monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 0.0)
+        threading.Event().wait(wait)
+
+    monkeypatch.setattr("railhead.driver.hang_detection.time.sleep", take)
+    monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
+    spool.write(TRAINING.to_dict())
+    watch_for_hang(spool, deadline=0.05, log=log, on_fatal=endings.append)
+    assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in text for text in taken)
+    [ending] = endings
+    assert "at t.py:4 in load" in ending.message and not spool.has_hang()
+
+
+@pytest.mark.usefixtures("quick")
 def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -> None:
     spool, endings = Spool(tmp_path), list[Failure]()
 

@@ -19,7 +19,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ReportedOutcome, ResumedFrom, RunWarning, State
+from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning, State
 from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import observe_pod
@@ -203,6 +203,7 @@ class Simulation:
         resumed_from: str = "",
         warning: RunWarning | None = None,
         outcome: ReportedOutcome | None = None,
+        restart: RestartInPlace | None = None,
     ) -> None:
         """The driver's word, by the report endpoint."""
         self._see()
@@ -220,6 +221,7 @@ class Simulation:
             resumed_from=ResumedFrom(resumed_from) if resumed_from else None,
             warning=warning,
             outcome=outcome,
+            restart=restart,
         )
         _loop.run_until_complete(self.operator.report(report))
 

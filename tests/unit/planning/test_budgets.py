@@ -95,7 +95,13 @@ def test_failures_of_the_application_do_not_count_as_attempts_without_progress()
         sim.run_until_training()
         fail(sim)
     assert sim.status["phase"] != "Failed"
-    assert sim.status["restarts"] == {"application": 3, "infrastructure": 0, "withoutProgress": 0, "startup": 0}
+    assert sim.status["restarts"] == {
+        "application": 3,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     sim.run_until_training()
     fail(sim, "Infrastructure")
     assert sim.status["phase"] == "Failed"

@@ -151,7 +151,13 @@ def test_disruptions_without_a_checkpoint_are_bounded_by_their_backoff_only() ->
     assert delays == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
     assert sim.status["attempt"] == 11
     assert sim.status["disruptions"] == {"total": 10, "attempts": 10, "byKubelet": 0}
-    assert sim.status["restarts"] == {"application": 0, "infrastructure": 10, "withoutProgress": 0, "startup": 0}
+    assert sim.status["restarts"] == {
+        "application": 0,
+        "infrastructure": 10,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
 
 
 def test_a_checkpoint_resets_the_row_but_not_the_total() -> None:

@@ -19,6 +19,7 @@ from railhead.planning.decisions.partial_gang import decide_partial_gang
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
+from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
 from railhead.planning.decisions.resume import decide_resume
 from railhead.planning.decisions.resume_source import decide_resume_source
 from railhead.planning.decisions.stale_pods import decide_stale_pods
@@ -50,6 +51,7 @@ PENDING = {
     "waiting": {"since": LONG_AGO, "again": False},
 }
 LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": LONG_AGO}}
+RESTARTED = {**RUNNING_STATUS["progress"], "restart": {"number": 1, "charged": 1, "class": "Application"}}
 QUOTA = Rejection(
     Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
 )
@@ -70,7 +72,11 @@ class Case:
 CASES = (
     Case(decide_deletion, job(DONE, status=FINISHED, ttlSecondsAfterFinished=60, keepPodsSeconds=60)),
     Case(decide_clean_up, job(DONE, status=FINISHED, keepPodsSeconds=60)),
-    Case(decide_finished, job(*WORKERS, status=FINISHED, activeDeadlineSeconds=60)),
+    Case(decide_finished, job(*WORKERS, status={**FINISHED, "progress": RESTARTED})),
+    Case(
+        decide_restarts_in_place,
+        job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED}, activeDeadlineSeconds=60),
+    ),
     Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
     Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"})),

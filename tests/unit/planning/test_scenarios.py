@@ -131,6 +131,7 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
             "infrastructure": 0,
             "withoutProgress": 0,
             "startup": 0,
+            "inPlace": 0,
         }
         assert env_of(sim.bodies[sim.heads[-1]])["RAILHEAD_CHECKPOINT_INDEX"] == str(attempt)
     sim.run_until_training()
@@ -200,7 +201,13 @@ def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
     sim.lose(sim.head.name)
     sim.settle()
     assert sim.status["attempt"] == 2
-    assert sim.status["restarts"] == {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0}
+    assert sim.status["restarts"] == {
+        "application": 0,
+        "infrastructure": 1,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
     assert len(sim.heads) == 2
     assert len(sim.pods) == 3
 

@@ -208,7 +208,13 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                     "phase": "Restarting",
                     "round": 1,
                     "workerLosses": {"rounds": 1, "ownFault": 0, "checkpoint": -1},
-                    "restarts": {"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 0},
+                    "restarts": {
+                        "application": 0,
+                        "infrastructure": 1,
+                        "withoutProgress": 0,
+                        "startup": 0,
+                        "inPlace": 0,
+                    },
                     "workers": {"desired": 2, "ready": 1, "joined": 1},
                     "waiting": {"since": TIME, "again": True},
                     "conditions": all_of(
@@ -239,7 +245,7 @@ def test_the_next_attempt() -> None:
                 "driver": "railhead-driver-test",
                 "workerLosses": None,
                 "head": {"pod": "", "node": ""},
-                "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0},
+                "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0, "inPlace": 0},
                 "budget": {"failures": 1, "runningSeconds": 0, "checkpoint": 7},
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": True},

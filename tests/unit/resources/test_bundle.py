@@ -22,6 +22,7 @@ INSIDE_OF_RAY = {
     "railhead.driver.train_controller.callback",
     "railhead.driver.train_controller.fence",
     "railhead.driver.train_controller.returns",
+    "railhead.driver.train_controller.old_processes",
     "railhead.driver.train_controller.shared_storage",
     "railhead.driver.train_controller.stacks",
     "railhead.driver.trainers.callbacks",

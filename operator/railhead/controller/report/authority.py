@@ -25,17 +25,30 @@ class Speaker:
 
 
 @dataclass(frozen=True)
+class Limits:
+    """What the driver learns from the answer to each report.
+
+    Attributes:
+        progress_deadline: spec.progressDeadlineSeconds as it is now.
+        restarts: how many charged restarts in place its attempt may have in all.
+    """
+
+    progress_deadline: int | None = None
+    restarts: int = 0
+
+
+@dataclass(frozen=True)
 class JobFacts:
     """What the operator knows about the job in a report.
 
     Attributes:
-        progress_deadline: spec.progressDeadlineSeconds as it is now.
+        limits: for the attempt's driver.
     """
 
     uid: str
     status: JobStatus
     pods: tuple[PodView, ...]
-    progress_deadline: int | None = None
+    limits: Limits = Limits()
 
 
 def read_review(review: Mapping[str, Any]) -> Speaker | None:

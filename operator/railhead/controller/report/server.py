@@ -13,9 +13,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH
+from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, RESTARTS
 from railhead.controller.config import split_address
-from railhead.controller.report.authority import JobFacts, refusal
+from railhead.controller.report.authority import JobFacts, Limits, refusal
 from railhead.controller.report.certificate import Certificates
 from railhead.controller.report.parse import parse_report
 from railhead.controller.report.reviews import TokenReviews
@@ -63,7 +63,8 @@ class ReportHandler:
         if rejection is not None:
             return _answer(*rejection)
         self._writer.put(report)
-        return _answer(202, "accepted", **{DEADLINE: facts.progress_deadline if facts else None})
+        limits = facts.limits if facts else Limits()
+        return _answer(202, "accepted", **{DEADLINE: limits.progress_deadline, RESTARTS: limits.restarts})
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

@@ -25,6 +25,7 @@ DEFAULTS = {
     "RAY_TRAIN_ENABLE_PRINT_PATCH": "0",  # otherwise each line of `print` appears twice, also as a log record
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is not a terminal
+    "RAY_process_group_cleanup_enabled": "1",  # what a rank has started ends with it, and frees its GPU
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own

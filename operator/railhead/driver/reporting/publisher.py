@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.report import DEADLINE, PATH, SILENCE_SECONDS, Report, ResumedFrom
+from railhead.contract.report import DEADLINE, PATH, RESTARTS, SILENCE_SECONDS, Report, ResumedFrom
 from railhead.contract.times import now_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
@@ -85,6 +85,7 @@ class Publisher:
             resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
             warning=progress.warning,
             lost_pods=self._spool.read_lost_pods(),
+            restart=self._spool.read_restart(),
         )
 
     def begin_stop(self) -> None:
@@ -154,13 +155,16 @@ class Publisher:
         return status in _REFUSED
 
     def _read_answer(self, answer: bytes) -> None:
-        """Stores the current deadline; an operator that does not support it sends none."""
+        """Stores the current limits; an operator that does not support one does not send it."""
         try:
-            seconds = json.loads(answer)[DEADLINE]
-        except (ValueError, TypeError, KeyError):
+            limits = dict(json.loads(answer))
+        except (ValueError, TypeError):
             return
+        seconds, restarts = limits.get(DEADLINE, 0), limits.get(RESTARTS)
         if seconds is None or (isinstance(seconds, int) and seconds > 0):
             self._spool.write_deadline(seconds)
+        if isinstance(restarts, int):
+            self._spool.write_allowed_restarts(restarts)
 
     def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.report import RestartInPlace
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
@@ -91,6 +92,24 @@ class Spool:
     def read_heard(self) -> int:
         return int((self._read("heard.json") or {}).get("number", 0))
 
+    def write_restart(self, restart: RestartInPlace) -> None:
+        """The last one of this attempt; in a script also of an earlier fit()."""
+        self._replace("restart.json", asdict(restart))
+        self.wake()
+
+    def read_restart(self) -> Optional[RestartInPlace]:
+        values = self._read("restart.json")
+        return RestartInPlace(**values) if values else None
+
+    def write_allowed_restarts(self, number: int) -> None:
+        """How many charged restarts in place this attempt may have in all."""
+        self._replace("allowed-restarts.json", {"number": number})
+
+    def read_allowed_restarts(self) -> Optional[int]:
+        """None until the operator has answered a report."""
+        values = self._read("allowed-restarts.json")
+        return int(values["number"]) if values else None
+
     def write_deadline(self, seconds: Optional[float]) -> None:
         """The current spec.progressDeadlineSeconds."""
         self._replace("deadline.json", {"seconds": seconds})
@@ -117,6 +136,19 @@ class Spool:
     def read_stacks(self) -> Optional[list[dict[str, Any]]]:
         values = self._read("stacks.json")
         return None if values is None else list(values["ranks"])
+
+    def write_hang(self, message: str) -> None:
+        """The controller takes it at its next poll of the workers."""
+        self._replace("hang.json", {"message": message})
+
+    def has_hang(self) -> bool:
+        return self._read("hang.json") is not None
+
+    def take_hang(self) -> str:
+        """Its message, once; empty without one."""
+        values = self._read("hang.json")
+        (self._folder / "hang.json").unlink(missing_ok=True)
+        return str(values["message"]) if values else ""
 
     def open_socket(self) -> socket.socket:
         """The reader's end."""

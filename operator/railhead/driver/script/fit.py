@@ -24,7 +24,7 @@ def watch_trainers(module: Any) -> None:
     from railhead.driver.train_controller.failure_policy import install_failure_policy
 
     try:
-        install_failure_policy()
+        install_failure_policy(max_failures=0)  # as often as the script itself says
     except AttemptFailed as error:
         Spool(Path(os.environ[e.TEMP])).write_failure(error.failure)
         raise

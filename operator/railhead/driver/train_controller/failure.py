@@ -24,6 +24,7 @@ STORAGE = "storage"  # a checkpoint could not be written
 GPU = "gpu"  # a GPU or its link is broken
 NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
 UNANSWERED = "unanswered"  # a collective did not end
+STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
 SILENT = "silent"  # its thread ended without any sign that the function returned
 # Where a failure surfaces.
 WORKERS = "workers"
@@ -32,6 +33,7 @@ CONTROLLER = "controller"
 
 NOT_RETURNED = "TrainFunctionNotReturned"
 UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
+SAME_LIMIT = 2  # the same failure this often in a row: the next group gets new pods
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,30 @@ class FailureFacts:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """Failures so far, including this one; `unexplained` are infrastructure failures in a row."""
+class History:
+    """What came before a failure.
 
-    application: int
-    unexplained: int
-    max_failures: int
+    Attributes:
+        unexplained: infrastructure failures in a row, this one included, without a commit in between.
+        same: failures of this class and reason in a row, this one included, without a commit in between.
+        charged: restarts in place of this attempt that spec.backoffLimit counts.
+        allowed: how many it may have in all; None = the operator has not answered yet.
+        max_failures: how many of them run.failure.maxFailures or FailureConfig allows; None = neither is set.
+    """
+
+    unexplained: int = 0
+    same: int = 1
+    charged: int = 0
+    allowed: Optional[int] = None
+    max_failures: Optional[int] = None
+
+    @property
+    def may_restart(self) -> bool:
+        """The user's own number applies to any failures; without one, new pods after the same failure twice."""
+        if self.max_failures is None:
+            return self.same < SAME_LIMIT and self.charged < (self.allowed or 0)
+        is_left = self.allowed is None or self.charged < self.allowed
+        return is_left and (self.max_failures < 0 or self.charged < self.max_failures)
 
 
 def classify_failure(facts: FailureFacts) -> Failure:
@@ -117,20 +137,23 @@ _BY_CAUSE = (
     (SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
     (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
     (UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
-_LIMITS = {FailureClass.HARDWARE: 1, FailureClass.HANG: 1}  # the same GPUs are likely to fail again
+_NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
 
-def decide_retry(facts: FailureFacts, failure: Failure, budget: Budget) -> bool:
-    """Whether to restart the group within the same fit()."""
+def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> bool:
+    """Whether to restart the group in the same pods, within the same fit()."""
     if failure.class_ in (FailureClass.CONFIGURATION, FailureClass.FENCED):
         return False
     if facts.source == CONTROLLER:
         return False
-    if is_infrastructure(facts, failure):
-        return facts.is_explained or budget.unexplained <= _LIMITS.get(failure.class_, UNEXPLAINED_LIMIT)
-    return budget.max_failures < 0 or budget.application <= budget.max_failures
+    if not is_infrastructure(facts, failure):
+        return history.may_restart
+    if failure.class_ in _NEEDS_NEW_PODS and not facts.is_explained:
+        return history.may_restart and history.same < SAME_LIMIT
+    return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Optional
 
@@ -17,21 +18,23 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import shorten_middle
+from railhead.contract.report import RestartInPlace
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import (
+    AttemptFailed,
     CallbackRaised,
     CheckpointNotWritten,
     EntrypointNotUsable,
-    Fenced,
     JobRefused,
     NotReturned,
+    Stuck,
     TrainingError,
     may_be_of_storage,
     read_note,
 )
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
-from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError
+from railhead.driver.train_controller.failure import FailureFacts, History, RankError
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.ray_hooks import find_hook
@@ -46,26 +49,30 @@ _KIND_OF_CLASS = {
     EntrypointNotUsable: failure.UNUSABLE,
     CheckpointNotWritten: failure.STORAGE,
     NotReturned: failure.SILENT,
+    Stuck: failure.STUCK,
 }
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
-def install_failure_policy() -> None:
-    """Raises JobRefused when this Ray lacks the hook."""
+def install_failure_policy(max_failures: Optional[int]) -> None:
+    """`max_failures` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
+
+    Raises JobRefused when this Ray lacks the hook.
+    """
     from ray.train.v2.api import data_parallel_trainer
 
     find_hook(data_parallel_trainer, "create_failure_policy")
-    data_parallel_trainer.create_failure_policy = build_failure_policy
+    data_parallel_trainer.create_failure_policy = partial(build_failure_policy, default=max_failures)
 
 
-def build_failure_policy(failure_config: Any) -> Any:
+def build_failure_policy(failure_config: Any, *, default: Optional[int]) -> Any:
     """Ray calls this in the driver and pickles the result into the controller."""
     from ray.train.v2._internal.execution.failure_handling import FailureDecision, FailurePolicy
 
     class RailheadFailurePolicy(FailurePolicy):  # type: ignore[misc]
         def __init__(self, config: Any, spool_folder: str) -> None:
             super().__init__(config)
-            self._decider = RetryDecider(max_failures=config.max_failures, spool_folder=spool_folder)
+            self._decider = RetryDecider(max_failures=config.max_failures or default, spool_folder=spool_folder)
 
         def make_decision(self, training_failed_error: Any) -> Any:
             is_retry = self._decider.decide(training_failed_error)
@@ -77,31 +84,47 @@ def build_failure_policy(failure_config: Any) -> Any:
 class RetryDecider:
     """Counts and decides; one per fit(). Safe to count, as in Ray's own policy: Ray asks once per failure."""
 
-    def __init__(self, *, max_failures: int, spool_folder: str) -> None:
+    def __init__(self, *, max_failures: Optional[int], spool_folder: str) -> None:
         self._max_failures = max_failures
         self._spool_folder = spool_folder
-        self._application = 0
-        self._unexplained = 0
+        self._history = History(max_failures=max_failures)
+        self._last: tuple[str, str] = ("", "")
+        self._commits = 0
 
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
+        spool = Spool(Path(self._spool_folder))
         facts = collect_facts(error)
         if facts.lost_pods:
-            Spool(Path(self._spool_folder)).write_lost_pods(facts.lost_pods)
+            spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
-        if not failure.is_infrastructure(facts, found):
-            self._application += 1
-            self._unexplained = 0
-        else:
-            self._unexplained = 0 if facts.is_explained else self._unexplained + 1
-        budget = Budget(self._application, self._unexplained, self._max_failures)
-        is_retry = failure.decide_retry(facts, found, budget)
-        what = "restarting the worker group" if is_retry else "the run ends"
+        before = spool.read_restart() or RestartInPlace(number=0, charged=0)
+        self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts())
+        is_retry = failure.decide_retry(facts, found, self._history)
         if not is_retry:
-            Spool(Path(self._spool_folder)).write_failure(found)
+            spool.write_failure(found)
+        elif not facts.is_explained and facts.source != failure.STARTUP:
+            charged = before.charged + (not failure.is_infrastructure(facts, found))
+            spool.write_restart(
+                RestartInPlace(before.number + 1, charged, found.class_.value, found.reason, found.message)
+            )
+        what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
         return is_retry
+
+    def _count(self, facts: FailureFacts, found: Failure, *, charged: int, allowed: Optional[int]) -> None:
+        last, commits = (found.class_.value, found.reason), group.CURRENT.commits
+        before = self._history if commits == self._commits else History()
+        is_unexplained = failure.is_infrastructure(facts, found) and not facts.is_explained
+        self._history = History(
+            unexplained=before.unexplained + 1 if is_unexplained else 0,
+            same=before.same + 1 if last == self._last and commits == self._commits else 1,
+            charged=charged,
+            allowed=allowed,
+            max_failures=self._max_failures,
+        )
+        self._last, self._commits = last, commits
 
 
 def collect_facts(error: BaseException) -> FailureFacts:
@@ -191,7 +214,7 @@ def _find_refusal(error: BaseException) -> Optional[Failure]:
     """The failure that one of our checks, or the user's callback, raised."""
     if isinstance(error, CallbackRaised):
         return Failure(FailureClass.APPLICATION, "CallbackRaised", str(error))
-    return error.failure if isinstance(error, (Fenced, JobRefused)) else None
+    return error.failure if isinstance(error, AttemptFailed) else None
 
 
 def translate_rank_error(rank: int, error: BaseException) -> RankError:
@@ -204,7 +227,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
             kind = find_hardware_kind(error.text) or kind
-        return RankError(rank, kind, error.text, error.time, error.exit_code)
+        return RankError(-1 if kind == failure.STUCK else rank, kind, error.text, error.time, error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

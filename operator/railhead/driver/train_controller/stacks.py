@@ -10,6 +10,7 @@ import os
 import sys
 import sysconfig
 import threading
+import time
 import traceback
 from pathlib import Path, PurePath
 from typing import Any, Optional
@@ -18,6 +19,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
+from railhead.driver.errors import Stuck
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.callback import never_raises
 from railhead.driver.train_controller.workers import Answer, collect_stacks
@@ -31,7 +33,7 @@ _PACKAGES = ("site-packages", "dist-packages")
 
 
 class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Checks for the driver's request at each poll of the workers."""
+    """Checks for the driver's requests at each poll of the workers; a hang becomes an error of the group."""
 
     def __init__(self) -> None:
         self._spool = Spool(Path(os.environ[e.TEMP]))
@@ -39,11 +41,15 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         self._group = worker_group
+        self._spool.take_hang()  # of the previous group, which failed otherwise meanwhile
 
     @never_raises
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
         if self._group is not None and self._spool.take_request_for_stacks():
             self._spool.write_stacks(call_workers(self._group))
+        message = self._spool.take_hang()
+        if message and not worker_group_status.finished:
+            worker_group_status.worker_statuses[0].error = Stuck(-1, message, time.time())
 
 
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ def plan_configs(job: JobInput, *, storage_path: str) -> ConfigPlan:
             elastic_resize_monitor_interval_s=scaling.get("resizeIntervalSeconds"),
         ),
         run=_present(name=job.run_name, storage_path=storage_path, worker_runtime_env=job.runtime_env or None),
-        failure={"max_failures": job.max_failures},
+        failure=_present(max_failures=job.max_failures),
         checkpoint=_plan_checkpoint(job.checkpoint),
         logging=_present(log_level=job.log_level),
     )

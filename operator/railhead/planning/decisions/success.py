@@ -51,4 +51,5 @@ def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
         metrics=cut_metrics(outcome.metrics),
         update_time=format_time(job.now),
         warning=known.warning if is_of_attempt else None,
+        restart=known.restart if is_of_attempt else None,
     )

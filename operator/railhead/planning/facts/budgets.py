@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.api.status import Budget, Disruptions, FailureStatus
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
 from railhead.planning.facts.failure_rules import RESTART, RESTART_AND_IGNORE
@@ -59,6 +60,17 @@ def count_failures(job: Job, *, committed: int) -> int:
         return 0
     has_trained = budget.running_seconds + running_stretch(job) >= job.spec.backoff_reset_seconds
     return 0 if has_trained and committed > budget.checkpoint else budget.failures
+
+
+def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus) -> int:
+    """How many charged restarts in place the current attempt may have in all, those that it has had included.
+
+    0 for a job with a failurePolicy: the driver does not know its rules.
+    """
+    if spec.failure_policy is not None:
+        return 0
+    counted = status.counted_restarts.charged if status.counted_restarts else 0
+    return counted + max(spec.backoff_limit - (status.budget.failures if status.budget else 0), 0)
 
 
 def running_stretch(observed: Observed) -> int:

@@ -19,6 +19,7 @@ from railhead.api.status import (
     JobStatus,
     OutcomeStatus,
     ProgressStatus,
+    RestartStatus,
     ResumedFromStatus,
 )
 from railhead.contract.checkpoint import (
@@ -30,8 +31,9 @@ from railhead.contract.checkpoint import (
     NO_CHECKPOINT,
     Checkpoint,
 )
+from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
-from railhead.contract.report import Report, ReportedOutcome, RunWarning
+from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, RunWarning
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 
@@ -50,6 +52,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         metrics=cut_metrics(report.metrics),
         update_time=keep_time(report.time),
         warning=_cut_warning(report.warning),
+        restart=_cut_restart(report.restart),
         lost_pods=[name[:253] for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
     )
@@ -117,6 +120,18 @@ def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
     return DriverWarning(reason=warning.reason, message=warning.message[:MAX_MESSAGE])
+
+
+def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
+    if restart is None:
+        return None
+    return RestartStatus(
+        number=cut_count(restart.number),
+        charged=cut_count(restart.charged),
+        class_=FailureClass.parse(restart.cause),
+        reason=restart.reason[:128],
+        message=restart.message[:MAX_MESSAGE],
+    )
 
 
 def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:

@@ -45,6 +45,11 @@ REPORT = st.fixed_dictionaries(
         | st.fixed_dictionaries(
             {"outcome": st.just("Succeeded") | JSON}, optional={"message": st.just("m" * 9999) | JSON}
         ),
+        "restart": st.none()
+        | st.fixed_dictionaries(
+            {"number": st.integers(), "charged": st.integers()},
+            optional={"cause": st.just("Hang") | JSON, "reason": st.just("r" * 999), "message": st.just("m" * 5000)},
+        ),
         "lost_pods": st.lists(st.text(max_size=4) | st.just("p" * 500), max_size=3) | st.just(["p"] * 500) | JSON,
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
     },

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from railhead.api.job import JobKey
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
-from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.controller.report.authority import JobFacts, Limits, Speaker
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
@@ -80,13 +80,14 @@ def body_of(**changes: Any) -> dict[str, Any]:
     return {**make_report().to_dict(), **changes}
 
 
-async def test_the_answer_tells_how_long_training_may_be_silent(endpoint: Endpoint) -> None:
+async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
     key = JobKey("default", "digits")
     for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), progress_deadline=deadline)
+        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2))
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
-            assert await response.json() == {"message": "accepted", "progressDeadlineSeconds": deadline}
+            answer = {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
+            assert await response.json() == answer
 
 
 async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:

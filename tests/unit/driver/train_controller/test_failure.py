@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.driver.train_controller import failure
-from railhead.driver.train_controller.failure import Budget, FailureFacts, RankError, classify_failure, decide_retry
+from railhead.driver.train_controller.failure import FailureFacts, History, RankError, classify_failure, decide_retry
 
 RAISED = RankError(1, failure.RAISED, "ValueError: no", 10.0)
 FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", 10.5)
@@ -44,6 +44,7 @@ def facts(
         (facts(source=failure.STARTUP, text="no resources"), "Infrastructure", "WorkerGroupNotStarted"),
         (facts(source=failure.CONTROLLER, text="lost"), "Infrastructure", "RayTrainFailed"),
         (facts(text="nccl without a GPU"), "Application", "TrainingFailed"),
+        (facts(RankError(-1, failure.STUCK, "training reported nothing")), "Hang", "ProgressDeadlineExceeded"),
     ],
 )
 def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason: str) -> None:
@@ -56,29 +57,52 @@ def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
     assert message == "rank 1: ValueError: no; also failed: rank 0"
 
 
+STUCK = RankError(-1, failure.STUCK, "training reported nothing for 600 s")
+GPU = RankError(3, failure.GPU, "CUDA error: uncorrectable ECC error encountered")
+LIMIT = failure.UNEXPLAINED_LIMIT
+
+
 @pytest.mark.parametrize(
-    ("given_facts", "budget", "is_retry"),
+    ("given_facts", "history", "is_retry"),
     [
-        (facts(RAISED), Budget(1, 0, 0), False),
-        (facts(RAISED), Budget(1, 0, 1), True),
-        (facts(RAISED), Budget(2, 0, 1), False),
-        (facts(RAISED), Budget(99, 0, -1), True),
-        (facts(UNUSABLE), Budget(1, 0, -1), False),
-        (facts(MISSING), Budget(1, 0, -1), False),
-        (facts(DIED, lost=("n",)), Budget(0, 0, 0), True),
-        (facts(RAISED, lost=("n",)), Budget(7, 0, 0), True),
-        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
-        (facts(source=failure.STARTUP), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
-        (facts(source=failure.STARTUP, lost=("n",)), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
-        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT, 0), True),
-        (facts(ABANDONED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
-        (facts(STORAGE), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), False),
-        (facts(PREEMPTED), Budget(0, failure.UNEXPLAINED_LIMIT + 1, 0), True),
-        (facts(source=failure.CONTROLLER), Budget(0, 0, -1), False),
+        (facts(RAISED), History(allowed=3), True),
+        (facts(KILLED), History(allowed=3), True),
+        (facts(RAISED), History(allowed=3, charged=2), True),
+        (facts(RAISED), History(allowed=3, charged=3), False),
+        (facts(RAISED), History(allowed=0), False),
+        (facts(RAISED), History(allowed=3, same=failure.SAME_LIMIT), False),
+        (facts(RAISED), History(), False),  # the operator has not told yet what is left
+        (facts(RAISED), History(max_failures=0, allowed=3), False),
+        (facts(RAISED), History(max_failures=1, allowed=3), True),
+        (facts(RAISED), History(max_failures=1, allowed=3, charged=1), False),
+        (facts(RAISED), History(max_failures=5, allowed=3, charged=3), False),
+        (facts(RAISED), History(max_failures=5, allowed=5, charged=4, same=5), True),
+        (facts(RAISED), History(max_failures=1), True),
+        (facts(RAISED), History(max_failures=-1, charged=99), True),
+        (facts(RAISED), History(max_failures=-1, charged=3, allowed=3), False),
+        (facts(UNUSABLE), History(max_failures=-1, allowed=3), False),
+        (facts(MISSING), History(max_failures=-1, allowed=3), False),
+        (facts(DIED, lost=("n",)), History(), True),
+        (facts(RAISED, lost=("n",)), History(same=7), True),
+        (facts(STUCK), History(allowed=1), True),
+        (facts(STUCK), History(allowed=0), False),  # the budget is spent, or only the operator knows a failurePolicy
+        (facts(STUCK), History(allowed=9, same=2), False),
+        (facts(STUCK), History(max_failures=9, same=2), False),
+        (facts(STUCK), History(max_failures=0, allowed=9), False),
+        (facts(GPU), History(allowed=1), True),
+        (facts(GPU), History(allowed=1, same=2), False),
+        (facts(source=failure.STARTUP), History(unexplained=LIMIT), True),
+        (facts(source=failure.STARTUP), History(unexplained=LIMIT + 1), False),
+        (facts(source=failure.STARTUP, lost=("n",)), History(unexplained=LIMIT + 1), True),
+        (facts(ABANDONED), History(unexplained=LIMIT), True),
+        (facts(ABANDONED), History(unexplained=LIMIT + 1), False),
+        (facts(STORAGE), History(unexplained=LIMIT + 1), False),
+        (facts(PREEMPTED), History(unexplained=LIMIT + 1), True),
+        (facts(source=failure.CONTROLLER), History(max_failures=-1, allowed=3), False),
     ],
 )
-def test_retry(given_facts: FailureFacts, budget: Budget, is_retry: bool) -> None:
-    assert decide_retry(given_facts, classify_failure(given_facts), budget) is is_retry
+def test_retry(given_facts: FailureFacts, history: History, is_retry: bool) -> None:
+    assert decide_retry(given_facts, classify_failure(given_facts), history) is is_retry
 
 
 KINDS = [RAISED.kind, UNUSABLE.kind, MISSING.kind, DIED.kind, KILLED.kind, PREEMPTED.kind, ABANDONED.kind, STORAGE.kind]
@@ -99,14 +123,21 @@ ERRORS = st.builds(
         lost_nodes=st.lists(st.text(max_size=5), max_size=3).map(tuple),
         text=st.text(max_size=20),
     ),
-    st.builds(Budget, st.integers(0, 9), st.integers(0, 20), st.integers(-1, 5)),
+    st.builds(
+        History,
+        unexplained=st.integers(0, 20),
+        same=st.integers(1, 9),
+        charged=st.integers(0, 9),
+        allowed=st.none() | st.integers(0, 9),
+        max_failures=st.none() | st.integers(-1, 5),
+    ),
 )
 def test_every_failure_has_a_class_and_a_lost_node_never_costs_the_users_budget(
-    any_facts: FailureFacts, budget: Budget
+    any_facts: FailureFacts, history: History
 ) -> None:
     found = classify_failure(any_facts)
     assert found.class_.policy.exit_code
-    is_retry = decide_retry(any_facts, found, budget)
+    is_retry = decide_retry(any_facts, found, history)
     if any_facts.lost_nodes:
         assert found.class_ == "Infrastructure"
         if any_facts.source == failure.WORKERS:

@@ -30,9 +30,11 @@ from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGr
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.report import RestartInPlace
 from railhead.driver.errors import (
     EntrypointNotUsable,
     JobRefused,
+    Stuck,
     TrainFunctionRaised,
     TrainingError,
     build_training_error,
@@ -116,7 +118,7 @@ def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None
     found = failure.classify_failure(facts)
     assert (found.class_, found.reason) == ("Configuration", "RuntimeEnvNotUsable")
     assert found.message == "spec.runtimeEnv: Ray cannot set it up: ValueError: no conda ERROR: of conda"
-    assert not failure.decide_retry(facts, found, failure.Budget(0, 1, 3))
+    assert not failure.decide_retry(facts, found, failure.History(max_failures=3))
 
 
 def test_startup_and_controller_errors() -> None:
@@ -156,6 +158,54 @@ def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: 
     assert found is not None
     assert found.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
     assert found.process_exit_code == 3
+
+
+def raises(text: str) -> WorkerGroupError:
+    return WorkerGroupError("text", {1: TrainFunctionRaised(1, text, 5.0)})
+
+
+def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
+    decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
+    assert not decider.decide(raises("ValueError: a")), "nobody has told what is left"
+    spool.write_allowed_restarts(2)
+    killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
+    assert decider.decide(killed)
+    assert spool.read_restart() == RestartInPlace(
+        1, 1, "OutOfMemory", "OutOfMemory", "rank 0: killed due to the node running low on memory."
+    )
+    assert decider.decide(raises("ValueError: c"))
+    assert (spool.read_restart() or RestartInPlace(0, 0)).charged == 2
+    assert not decider.decide(killed), "the budget is spent"
+    spool.write_allowed_restarts(9)
+    assert decider.decide(raises("ValueError: d")), "it has been refilled, or raised"
+
+
+def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    Spool(tmp_path).write_allowed_restarts(100)
+    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    for _ in range(5):
+        assert decider.decide(raises("ValueError: once a day"))
+        group.CURRENT.commits += 1
+    assert [decider.decide(raises("ValueError: at once")) for _ in range(2)] == [True, False]
+
+
+def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    spool.write_allowed_restarts(1)
+    stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s", 5.0)})
+    assert decider.decide(stuck)
+    assert spool.read_restart() == RestartInPlace(
+        1, 0, "Hang", "ProgressDeadlineExceeded", "training reported nothing for 600 s"
+    )
+    assert not decider.decide(stuck)
+    found = spool.read_failure()
+    assert found is not None and found.class_ is FailureClass.HANG
+    group.CURRENT.commits += 1
+    assert decider.decide(stuck), "a checkpoint was committed: it is another hang"
 
 
 class WorkerGroup:
@@ -241,7 +291,8 @@ def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, mo
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    judge = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    Spool(tmp_path).write_allowed_restarts(3)
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC, 9.0)})
     assert [judge.decide(error) for _ in range(2)] == [True, False]
     found = Spool(tmp_path).read_failure()
@@ -268,9 +319,9 @@ def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytes
     source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
     assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() makes its policy otherwise"
     monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
-    failure_policy.install_failure_policy()
+    failure_policy.install_failure_policy(max_failures=None)
     monkeypatch.setenv(e.TEMP, str(tmp_path))
-    policy = data_parallel_trainer.create_failure_policy(FailureConfig(max_failures=0))
+    policy = data_parallel_trainer.create_failure_policy(FailureConfig())
     assert isinstance(policy, FailurePolicy)
     error = WorkerGroupError("text", {1: RAISED})
     assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
@@ -280,7 +331,7 @@ def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("install", "hook"),
     [
-        (failure_policy.install_failure_policy, "create_failure_policy"),
+        (lambda: failure_policy.install_failure_policy(0), "create_failure_policy"),
         (lambda: scaling_policy.install_scaling_policy(Bounds(1, 2, 2, 1, 0, 0)), "create_scaling_policy"),
     ],
 )

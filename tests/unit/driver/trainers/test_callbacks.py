@@ -14,7 +14,7 @@ from ray.train.v2.api.exceptions import ControllerError
 
 from railhead.contract import environment as e
 from railhead.driver.errors import CallbackRaised, JobRefused
-from railhead.driver.train_controller.failure import Budget, classify_failure, decide_retry
+from railhead.driver.train_controller.failure import History, classify_failure, decide_retry
 from railhead.driver.train_controller.failure_policy import translate_error
 from railhead.driver.trainers.callbacks import GuardedCallback, add_callbacks
 from railhead.driver.trainers.trainer import build_trainer
@@ -83,7 +83,7 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
         "run.callbacks callbacks_here:Bad: after_report raised KeyError: 'colour' "
         "(callbacks_here.py, line 9, in after_report)"
     )
-    assert not decide_retry(facts, failure, Budget(1, 0, 5))
+    assert not decide_retry(facts, failure, History(max_failures=5))
 
 
 @pytest.mark.parametrize(

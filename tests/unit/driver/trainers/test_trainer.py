@@ -16,7 +16,7 @@ from tests.ray.pods import make_job
 def test_defaults_are_left_to_ray() -> None:
     plan = plan_configs(make_job(), storage_path="/runs")
     assert plan.checkpoint == {}
-    assert plan.failure == {"max_failures": 0}
+    assert plan.failure == {}
     assert plan.run == {"name": "test-0a1b2c3d", "storage_path": "/runs"}
     assert plan.scaling == {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}}
 

@@ -118,7 +118,13 @@ def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again
         sim.now = sim.last.wake_at
     assert waits == [5, 10, 20, 40, 40, 40, 40]
     sim.settle()
-    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 7}
+    assert sim.status["restarts"] == {
+        "application": 0,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 7,
+        "inPlace": 0,
+    }
 
 
 def test_a_start_that_was_tried_again_is_still_a_start() -> None:

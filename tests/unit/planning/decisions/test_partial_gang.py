@@ -33,7 +33,13 @@ def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() 
     sim.later(5)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
-    assert sim.status["restarts"] == {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 1}
+    assert sim.status["restarts"] == {
+        "application": 0,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 1,
+        "inPlace": 0,
+    }
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
 

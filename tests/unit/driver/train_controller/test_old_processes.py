@@ -1,0 +1,89 @@
+"""Nothing of the previous worker group runs any more when the next one begins: real processes, and one that stays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from railhead.contract.failure import FailureClass
+from railhead.driver.errors import AttemptFailed
+from railhead.driver.train_controller import old_processes
+from railhead.driver.train_controller.old_processes import (
+    OldProcessesCallback,
+    end_processes,
+    find_left,
+    list_processes,
+)
+from railhead.driver.train_controller.workers import Answer
+
+PROC = Path("/proc")
+# A rank with a process of its own, as a DataLoader's, that outlives it.
+RANK = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def rank() -> Iterator[subprocess.Popen[bytes]]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"up\n"
+    yield child
+    end_processes((child.pid,))
+    child.communicate()
+
+
+def test_what_a_rank_has_started_ends_too(rank: subprocess.Popen[bytes]) -> None:
+    rank.kill()
+    rank.wait()
+    [left] = find_left((rank.pid,), PROC)
+    assert left != rank.pid, "its child, which holds the GPU"
+    assert end_processes((rank.pid,)) == ""
+    assert find_left((rank.pid,), PROC) == []
+
+
+def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAILHEAD_POD_NAME", "digits-w1-0")
+    for pid, state, group in ((71, "D", 71), (72, "Z", 71), (73, "S", 9)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a (b) c) {state} 1 {group} 5 0")
+    (tmp_path / "meminfo").mkdir()
+    killed: list[int] = []
+    monkeypatch.setattr("os.kill", lambda pid, signal: killed.append(pid))
+    text = end_processes((71,), patience=0.01, sleep=lambda seconds: None, proc=tmp_path)
+    assert text.startswith("pod digits-w1-0: process 71 of the previous worker group has not ended")
+    assert set(killed) == {71}
+
+
+class Workers:
+    def __init__(self, *places: tuple[str, int]) -> None:
+        self.found = [SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=pid)) for node, pid in places]
+
+    def get_workers(self) -> list[SimpleNamespace]:
+        return self.found
+
+
+def test_one_worker_on_each_node_of_the_previous_group_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[list[int], dict[str, tuple[int, ...]]]] = []
+    answers: dict[int, Answer] = {}
+
+    def collect(group: Any, ranks: list[int], function: Any, old: dict[str, tuple[int, ...]], *, timeout: float) -> Any:
+        asked.append((ranks, old))
+        return {rank: answers.get(rank, Answer("")) for rank in ranks}
+
+    monkeypatch.setattr(old_processes, "collect_stacks", collect)
+    callback = OldProcessesCallback()
+    callback.after_worker_group_start(Workers(("a", 1), ("a", 2), ("b", 3)))
+    assert asked == [], "the first group has no previous one"
+    callback.after_worker_group_start(Workers(("a", 4), ("a", 5), ("c", 6)))
+    assert asked == [([1], {"a": (1, 2), "b": (3,)})], "c is new, b is gone"
+    answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
+    with pytest.raises(AttemptFailed) as caught:
+        callback.after_worker_group_start(Workers(("a", 7)))
+    assert (caught.value.failure.class_, caught.value.failure.reason) == (FailureClass.HARDWARE, "ProcessNotEnding")
+    assert list_processes(Workers(("a", 7))) == {"a": (7,)}

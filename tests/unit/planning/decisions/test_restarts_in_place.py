@@ -1,0 +1,121 @@
+"""The driver's restarts in place count in spec.backoffLimit, each exactly once, whenever the operator hears of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import RestartInPlace
+from railhead.planning.facts.budgets import count_allowed_restarts
+from tests.unit.planning.simulation import Simulation
+
+RAISED = RestartInPlace(1, 1, "Application", "TrainFunctionRaised", "rank 1: ValueError: no")
+BEFORE = Outcome("Infrastructure", "RayTrainFailed", "gone")
+
+
+def allowed(sim: Simulation) -> int:
+    observed = sim.observe()
+    return count_allowed_restarts(sim.spec, observed.status)
+
+
+def start(**spec: Any) -> Simulation:
+    sim = Simulation(**spec)
+    sim.run_until_training()
+    return sim
+
+
+def spent(sim: Simulation) -> int:
+    return int((sim.status.get("budget") or {}).get("failures", 0))
+
+
+def test_a_restart_in_place_costs_one_failure_and_no_pod() -> None:
+    sim = start(backoffLimit=3)
+    assert allowed(sim) == 3
+    pods = set(sim.pods)
+    sim.report("RESTARTING", restart=RAISED)
+    sim.settle()
+    assert set(sim.pods) == pods and sim.status["attempt"] == 1
+    assert sim.status["restarts"]["inPlace"] == 1 and sim.status["restarts"]["application"] == 0
+    assert spent(sim) == 1
+    assert allowed(sim) == 3, "in all, with the one that it has had"
+    assert sim.events.count("RestartedInPlace") == 1
+    sim.report("RUNNING", restart=RAISED)
+    sim.restart()
+    sim.settle()
+    assert spent(sim) == 1 and sim.events.count("RestartedInPlace") == 1
+    assert sim.status["phase"] == "Running"
+
+
+def test_the_event_names_the_failure_and_what_is_spent() -> None:
+    sim = start(backoffLimit=3)
+    sim.report("RESTARTING", restart=RAISED)
+    sim.settle()
+    [event] = [e.object for e in sim.api.log if e.plural == "events" and e.object["reason"] == "RestartedInPlace"]
+    assert event["message"] == (
+        "Restart 1 of the worker group in the pods of attempt 1, of which 1 count in backoffLimit 3 "
+        "(Application: rank 1: ValueError: no)"
+    )
+
+
+def test_the_termination_message_tells_of_restarts_whose_reports_were_lost() -> None:
+    """Two restarts and the failure that ended the attempt are three failures."""
+    sim = start(backoffLimit=5)
+    sim.report("RESTARTING", restart=RAISED)
+    sim.settle()
+    sim.end_with(Outcome("Application", "TrainFunctionRaised", "no", restarts=2, charged_restarts=2))
+    sim.settle()
+    assert spent(sim) == 2 and sim.status["failure"]["class"] == "Application"
+    sim.later(301)
+    sim.settle()
+    assert (sim.status["attempt"], spent(sim), sim.status["restarts"]["inPlace"]) == (2, 3, 2)
+    assert "countedRestarts" not in sim.status, "they were the last attempt's"
+    assert allowed(sim) == 2
+
+
+@pytest.mark.parametrize(("restarts", "phase"), [(2, "Restarting"), (3, "Failed")])
+def test_the_failure_that_ends_an_attempt_is_judged_with_its_restarts(restarts: int, phase: str) -> None:
+    sim = start(backoffLimit=3)
+    sim.end_with(Outcome("Application", "TrainFunctionRaised", "no", restarts=restarts, charged_restarts=restarts))
+    sim.settle()
+    assert sim.status["phase"] == phase
+
+
+def test_an_attempt_lost_to_the_cluster_keeps_what_its_restarts_have_spent() -> None:
+    sim = start(backoffLimit=3)
+    sim.end_with(replace(BEFORE, restarts=2, charged_restarts=2))
+    sim.settle()
+    sim.later(301)
+    sim.settle()
+    assert (sim.status["attempt"], spent(sim), allowed(sim)) == (2, 2, 1)
+
+
+def test_a_hang_is_shown_and_not_charged() -> None:
+    sim = start(backoffLimit=0)
+    sim.report("RESTARTING", restart=RestartInPlace(1, 0, "Hang", "ProgressDeadlineExceeded", "nothing for 600 s"))
+    sim.settle()
+    assert spent(sim) == 0 and sim.status["restarts"]["inPlace"] == 1
+    assert sim.status["progress"]["restart"]["class"] == "Hang"
+
+
+def test_after_enough_training_with_a_newer_checkpoint_the_budget_is_full_again() -> None:
+    sim = start(backoffLimit=3, backoffResetSeconds=6 * 3600)
+    for number in range(1, 8):
+        sim.later(24 * 3600)
+        sim.report(checkpoint=number, restart=replace(RAISED, number=number - 1, charged=number - 1))
+        sim.settle()
+        sim.report("RESTARTING", checkpoint=number, restart=replace(RAISED, number=number, charged=number))
+        sim.settle()
+        sim.report(checkpoint=number, restart=replace(RAISED, number=number, charged=number))
+        sim.settle()
+    assert (spent(sim), sim.status["restarts"]["inPlace"], allowed(sim)) == (1, 7, 9)
+
+
+def test_a_job_with_a_failure_policy_restarts_with_new_attempts() -> None:
+    """Only the operator knows the rules, which may change meanwhile."""
+    sim = start(
+        backoffLimit=3, failurePolicy={"rules": [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [42]}}]}
+    )
+    assert allowed(sim) == 0
