@@ -48,7 +48,7 @@ def test_a_worker_process(rig: Rig) -> None:
     job = rig.apply("process", epochs=EPOCHS, hold=HELD)
     kill(job.wait_held(HELD)[1:])
     job.release(HELD)
-    check(rig, job, starts=[0, HELD], attempt=2, restarts={"application": 1})
+    check(rig, job, starts=[0, HELD], restarts={"inPlace": 1})
 
 
 def test_a_worker_pod(rig: Rig) -> None:
