@@ -227,7 +227,8 @@ def test_a_storage_that_takes_no_checkpoint_in_the_background_is_not_either(tmp_
 
 def test_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None:
     died = failed_run.find_retried()[-1]
-    assert died[0] == "Application" and "rank 1" in died[1] and "worker process has died" in died[1]
+    assert died[0] == "Application" and "rank 1: Fatal Python error: Segmentation fault" in died[1]
+    assert "worker process has died" in died[1], "and Ray's own words"
     outcome = failed_run.outcome
     assert outcome.outcome == "Application"
     for word in ("rank 1", "OnlyHere: the loss is not a number", "user.py, line 34, in train_func"):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import pickle
-import time
 import traceback
 from typing import Any, Optional
 
@@ -25,19 +24,17 @@ class TrainingError(Exception):
     Attributes:
         rank: the worker's; -1 when unknown.
         text: `Type: message (file, line n, in function)`.
-        time: seconds since the epoch, on the worker's clock; distinguishes cause from consequence.
         exit_code: of a rank that called sys.exit(), else None.
     """
 
-    def __init__(self, rank: int, text: str, when: float, exit_code: Optional[int] = None) -> None:
+    def __init__(self, rank: int, text: str, exit_code: Optional[int] = None) -> None:
         super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
         self.rank = rank
         self.text = text
-        self.time = when
         self.exit_code = exit_code
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.rank, self.text, self.time, self.exit_code))
+        return (type(self), (self.rank, self.text, self.exit_code))
 
 
 class TrainFunctionRaised(TrainingError):
@@ -151,7 +148,7 @@ def cloudpickle_dumps(value: Any) -> bytes:
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    built: TrainingError = kind(rank, describe_exception(error), time.time(), read_exit_code(error))
+    built: TrainingError = kind(rank, describe_exception(error), read_exit_code(error))
     return built
 
 
@@ -170,4 +167,4 @@ def explain_exception(error: BaseException, rank: int) -> TrainingError:
             return error
         return build_training_error(choose_kind(error), rank, error)
     except BaseException:
-        return TrainFunctionRaised(rank, name_class(error), time.time())
+        return TrainFunctionRaised(rank, name_class(error))

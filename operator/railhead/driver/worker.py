@@ -18,6 +18,7 @@ from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs.log_tail import LogTail
 from railhead.driver.node.hosts import is_listening, wait_for_address
+from railhead.driver.node.memory import read_memory
 from railhead.driver.node.process import read_end, start_child
 from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod, read_working_folder
@@ -31,6 +32,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     pod = Pod.from_environment(environment)
     job = pod.read_job()
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
+    ray_environment[e.OOM_KILLS] = str(read_memory()[0])
     pod.temp.mkdir(parents=True, exist_ok=True)
     address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), log=_log)
     _log(f"joining Ray's head at {address}:{pod.head_port}")

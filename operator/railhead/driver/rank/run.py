@@ -14,6 +14,7 @@ import inspect
 import logging
 import os
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
@@ -36,19 +37,26 @@ NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "return
 
 @dataclass
 class RankEnd:
-    """How far the function got in this process, which runs it once; `error` if it raised."""
+    """How far the function got in this process, which runs it once.
+
+    Attributes:
+        error: if it raised.
+        age: of that error, in seconds, by this process's own clock: those of different machines differ.
+    """
 
     stage: str = NOT_BEGUN
     error: Optional[TrainingError] = None
     pod: str = ""
+    age: float = 0.0
 
 
 _END = RankEnd()
+_ended_at = 0.0
 
 
 def read_end() -> RankEnd:
     """The controller calls this on a worker."""
-    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""))
+    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""), time.monotonic() - _ended_at)
 
 
 def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:
@@ -56,6 +64,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
 
     Raises TrainingError, or with `keeps_exception` the user's own exception if it can be pickled.
     """
+    global _ended_at
     _END.stage, _END.error = BEGUN, None
     log = _OwnLog()
     keep_logging_from_raising()
@@ -71,6 +80,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         _END.stage = RETURNED
         return result
     except BaseException as error:
+        _ended_at = time.monotonic()
         noted = explain_exception(error, rank)
         _END.error, _END.stage = noted, RAISED
         log.write(format_traceback(error))

@@ -68,10 +68,9 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
 
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:
-        found = [worker.metadata for worker in worker_group.get_workers()]
         group.CURRENT.worker_group = worker_group
-        group.CURRENT.read_nodes()  # known even if the group is shut down before it fails
-        processes = tuple(name_process(metadata.node_id, metadata.pid) for metadata in found)
+        found = group.CURRENT.read_processes()  # known even if the group is shut down before it fails
+        processes = tuple(name_process(each.node, each.pid) for each in found.values())
         self._manager = ray_checkpoints.find_manager(worker_group)
         if self._manager is not None:
             ray_checkpoints.repair_scores(self._manager)

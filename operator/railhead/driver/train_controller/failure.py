@@ -22,6 +22,7 @@ PREEMPTED = "preempted"  # its node announced that it is leaving
 ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
 STORAGE = "storage"  # a checkpoint could not be written
 GPU = "gpu"  # a GPU or its link is broken
+BUS = "bus"  # killed by SIGBUS
 NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
 UNANSWERED = "unanswered"  # a collective did not end
 STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
@@ -38,12 +39,12 @@ SAME_LIMIT = 2  # the same failure this often in a row: the next group gets new 
 
 @dataclass(frozen=True)
 class RankError:
-    """One rank's error, or the controller's with `rank` -1; `time` is None when unknown."""
+    """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown."""
 
     rank: int
     kind: str
     text: str
-    time: Optional[float] = None
+    age: Optional[float] = None
     exit_code: Optional[int] = None
     pod: str = ""
 
@@ -110,7 +111,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
         errors = by_kind[kind]
         if errors:
             first = _find_first(errors)
-            where = f"pod {first.pod}: " if kind == GPU and first.pod else ""
+            where = f"pod {first.pod}: " if kind in (GPU, BUS) and first.pod else ""
             return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, first.pod)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
@@ -122,6 +123,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
     (GPU, FailureClass.HARDWARE, "GPUFailed", ""),
+    (BUS, FailureClass.HARDWARE, "BusError", "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
     (ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
     (
         STORAGE,
@@ -186,7 +188,7 @@ def _describe(errors: list[RankError]) -> str:
 
 
 def _find_first(errors: list[RankError]) -> RankError:
-    return min(errors, key=lambda error: (error.time is None, error.time or 0.0, error.rank))
+    return min(errors, key=lambda error: (error.age is None, -(error.age or 0.0), error.rank))
 
 
 def _join(nodes: tuple[str, ...]) -> str:

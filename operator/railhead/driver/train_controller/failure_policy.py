@@ -32,12 +32,16 @@ from railhead.driver.errors import (
     may_be_of_storage,
     read_note,
 )
+from railhead.driver.rank.run import read_end
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
+from railhead.driver.train_controller.deaths import explain_deaths
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
+from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.ray_hooks import find_hook
+from railhead.driver.train_controller.workers import collect_stacks
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -51,6 +55,7 @@ _KIND_OF_CLASS = {
     NotReturned: failure.SILENT,
     Stuck: failure.STUCK,
 }
+AGE_TIMEOUT = 3.0  # seconds
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -137,12 +142,14 @@ def collect_facts(error: BaseException) -> FailureFacts:
         return replace(facts, text=text, is_waiting=True)
     if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
         return facts
-    nodes = group.CURRENT.read_nodes()
-    lost = wait_for_lost_nodes(nodes.values())
+    processes = group.CURRENT.read_processes()
+    lost = wait_for_lost_nodes(process.node for process in processes.values())
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
-    errors = name_pods(facts.errors, nodes)
+    errors = find_pods(facts.errors, processes)
+    if not lost:
+        errors = explain_deaths(find_ages(errors), processes)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
 
 
@@ -153,14 +160,25 @@ def _find_awaited_workers(error: BaseException) -> int:
     return int(getattr(inner, "num_workers", 0)) if is_timeout else 0
 
 
-def name_pods(errors: tuple[RankError, ...], node_of_rank: Mapping[int, str]) -> tuple[RankError, ...]:
+def find_ages(errors: tuple[RankError, ...]) -> tuple[RankError, ...]:
+    """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
+    ages: dict[int, float] = {}
+    with contextlib.suppress(Exception):  # the group is not active
+        ranks = [each.rank for each in errors if each.kind not in (failure.DIED, failure.KILLED_FOR_MEMORY)]
+        answers = collect_stacks(group.CURRENT.worker_group, ranks, read_end, timeout=AGE_TIMEOUT)
+        ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
+    return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
+
+
+def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Process]) -> tuple[RankError, ...]:
     """The errors with the pods of their ranks, as far as Ray knows them: a pod's name is its hostname."""
     import ray
 
     hosts: dict[str, str] = {}
     with contextlib.suppress(Exception):  # Ray's control store may be what failed
         hosts = {node["NodeID"]: str(node["NodeManagerHostname"]) for node in ray.nodes()}
-    return tuple(replace(each, pod=hosts.get(node_of_rank.get(each.rank, ""), "")) for each in errors)
+    nodes = {rank: process.node for rank, process in processes.items()}
+    return tuple(replace(each, pod=hosts.get(nodes.get(each.rank, ""), "")) for each in errors)
 
 
 def count_worker_slots() -> int:
@@ -227,7 +245,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
             kind = find_hardware_kind(error.text) or kind
-        return RankError(-1 if kind == failure.STUCK else rank, kind, error.text, error.time, error.exit_code)
+        return RankError(-1 if kind == failure.STUCK else rank, kind, error.text, exit_code=error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

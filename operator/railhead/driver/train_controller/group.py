@@ -10,21 +10,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+@dataclass(frozen=True)
+class Process:
+    """A rank's; `node`: Ray's id of its node."""
+
+    node: str
+    pid: int
+
+
 @dataclass
 class Group:
     """`worker_group`: Ray's; `commits`: checkpoints committed in this fit()."""
 
     worker_group: Any = None
     commits: int = 0
-    _nodes: dict[int, str] = field(default_factory=dict)
+    _processes: dict[int, Process] = field(default_factory=dict)
 
-    def read_nodes(self) -> dict[int, str]:
-        """Rank -> Ray's node id. Ray may have replaced workers since the start; the last known after a shutdown."""
+    def read_processes(self) -> dict[int, Process]:
+        """By rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
             with contextlib.suppress(ValueError):  # it is not active
-                workers = self.worker_group.get_workers()
-                self._nodes = {rank: worker.metadata.node_id for rank, worker in enumerate(workers)}
-        return self._nodes
+                found = [worker.metadata for worker in self.worker_group.get_workers()]
+                self._processes = {rank: Process(each.node_id, each.pid) for rank, each in enumerate(found)}
+        return self._processes
 
 
 CURRENT = Group()

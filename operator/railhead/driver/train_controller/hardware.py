@@ -6,7 +6,7 @@ in kernels cause more often than broken hardware: illegal accesses, illegal inst
 
 from __future__ import annotations
 
-from railhead.driver.train_controller.failure import GPU, NETWORK, UNANSWERED
+from railhead.driver.train_controller.failure import BUS, GPU, NETWORK, UNANSWERED
 
 # Source of the CUDA texts: cudaGetErrorString of libcudart 12. "(n)": the number in cudaError.
 _PHRASES = {
@@ -20,11 +20,12 @@ _PHRASES = {
     "fallen off the bus": GPU,  # Xid 79 of NVIDIA's driver
     "ncclremoteerror": NETWORK,  # ncclResult_t: a network error, or a peer that ended early
     "ncclsystemerror": NETWORK,  # ncclResult_t: a call to the system failed, such as a socket's or ibverbs'
+    "fatal python error: bus error": BUS,  # faulthandler, which Ray switches on in its workers
     "watchdog caught collective operation timeout": UNANSWERED,  # torch's ProcessGroupNCCL
 }
 
 
 def find_hardware_kind(text: str) -> str:
-    """GPU, NETWORK or UNANSWERED; empty when the text names none of them."""
+    """GPU, BUS, NETWORK or UNANSWERED; empty when the text names none of them."""
     small = text.lower()
     return next((kind for phrase, kind in _PHRASES.items() if phrase in small), "")

@@ -8,7 +8,6 @@ driver accepts a success only when all ranks of the last group have reported tha
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any, Optional
 
@@ -59,11 +58,11 @@ def find_error(rank: int, answer: Answer) -> Optional[Exception]:
         return answer.error
     end: Optional[RankEnd] = answer.value
     if end is None:
-        return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}", time.time())
+        return NotReturned(rank, f"its thread ended, and its process does not report how; {_REMEDY}")
     if end.stage == RETURNED:
         return None
     if end.stage == RAISED and end.error is not None:
         return end.error
     pod = f" (pod {end.pod})" if end.pod else ""
     text = f"its thread ended{pod}, but the training function ({end.stage}) neither returned nor raised; {_REMEDY}"
-    return NotReturned(rank, text, time.time())
+    return NotReturned(rank, text)

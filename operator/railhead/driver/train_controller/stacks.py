@@ -10,7 +10,6 @@ import os
 import sys
 import sysconfig
 import threading
-import time
 import traceback
 from pathlib import Path, PurePath
 from typing import Any, Optional
@@ -49,7 +48,7 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
             self._spool.write_stacks(call_workers(self._group))
         message = self._spool.take_hang()
         if message and not worker_group_status.finished:
-            worker_group_status.worker_statuses[0].error = Stuck(-1, message, time.time())
+            worker_group_status.worker_statuses[0].error = Stuck(-1, message)
 
 
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:

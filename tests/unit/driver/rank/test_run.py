@@ -161,7 +161,7 @@ def test_contract_rays_thread_keeps_what_a_rank_hands_to_it(error: str) -> None:
 def test_a_function_that_returned_has_returned(capfd: pytest.CaptureFixture[str]) -> None:
     with own_streams():
         assert rank.run_rank(lambda number: number, initial="", keeps_exception=False) == 1
-    assert rank.read_end() == rank.RankEnd(rank.RETURNED)
+    assert rank.read_end().stage == rank.RETURNED
     found = [marks.find_mark(line) for line in capfd.readouterr().out.splitlines()]
     assert [mark and mark.kind for mark in found] == ["begin", "end"]
 

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from railhead.driver.train_controller import failure
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError, classify_failure, decide_retry
 
-RAISED = RankError(1, failure.RAISED, "ValueError: no", 10.0)
-FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", 10.5)
+RAISED = RankError(1, failure.RAISED, "ValueError: no", age=2.0)
+FOLLOWED = RankError(0, failure.RAISED, "RuntimeError: connection closed by peer", age=1.5)
 DIED = RankError(1, failure.DIED, "the actor died")
-UNUSABLE = RankError(0, failure.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", 1.0)
+UNUSABLE = RankError(0, failure.UNUSABLE, "ModuleNotFoundError: No module named 'absent'", age=1.0)
 MISSING = RankError(-1, failure.MISSING, "trainer.framework: no")
 KILLED = RankError(2, failure.KILLED_FOR_MEMORY, "running low on memory")
 PREEMPTED = RankError(0, failure.PREEMPTED, "preempted")
 
-STORAGE = RankError(0, failure.STORAGE, "OSError: AWS Error SLOW_DOWN", 1.0)
-ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", 1.0)
+STORAGE = RankError(0, failure.STORAGE, "OSError: AWS Error SLOW_DOWN", age=1.0)
+ABANDONED = RankError(0, failure.ABANDONED, "ray.exceptions.ActorDiedError", age=1.0)
 
 
 def facts(
@@ -111,7 +111,7 @@ ERRORS = st.builds(
     rank=st.integers(-1, 9),
     kind=st.sampled_from(KINDS),
     text=st.text(max_size=20),
-    time=st.none() | st.floats(0, 1e9),
+    age=st.none() | st.floats(0, 1e9),
 )
 
 

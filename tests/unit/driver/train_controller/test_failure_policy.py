@@ -40,13 +40,21 @@ from railhead.driver.errors import (
     build_training_error,
     choose_kind,
 )
+from railhead.driver.rank.run import RankEnd
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import callback, failure, failure_policy, group, scaling_policy
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
+from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.lost_nodes import LostNode
+from railhead.driver.train_controller.workers import Answer
 
-RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
+RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)")
+
+
+@pytest.fixture(autouse=True)
+def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
 
 
 def kinds(error: BaseException) -> tuple[str, list[str]]:
@@ -61,7 +69,7 @@ def dead_actor(text: str) -> WorkerHealthCheckFailedError:
 
 
 def test_rank_errors() -> None:
-    unusable = EntrypointNotUsable(0, "ImportError: no", 1.0)
+    unusable = EntrypointNotUsable(0, "ImportError: no")
     error = WorkerGroupError("text", {1: RAISED, 0: unusable, 2: dead_actor("gone"), 3: ValueError("plain")})
     assert kinds(error) == (failure.WORKERS, [failure.UNUSABLE, failure.RAISED, failure.DIED, failure.RAISED])
 
@@ -71,7 +79,7 @@ def test_memory_and_preemption_are_told_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
     killed = "Task was killed due to the node running low on memory."
     assert kinds(WorkerGroupError("", {0: dead_actor(killed)}))[1] == [failure.KILLED_FOR_MEMORY]
-    waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}", 1.0)
+    waited = TrainFunctionRaised(1, f"ray.exceptions.ActorDiedError: {killed}")
     assert kinds(WorkerGroupError("", {1: waited}))[1] == [failure.KILLED_FOR_MEMORY]
     left = ActorDiedError()
     left._preempted = True
@@ -83,8 +91,8 @@ def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: st
     """As `report` raises it in a group that was formed while its node was already lost, or a dataset's shard
     when the process that feeds it has crashed."""
     died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
-    own = TrainFunctionRaised(1, died.format(actor), 1.0)
-    users = TrainFunctionRaised(1, died.format("Tokenizer"), 1.0)
+    own = TrainFunctionRaised(1, died.format(actor))
+    users = TrainFunctionRaised(1, died.format("Tokenizer"))
     assert kinds(WorkerGroupError("", {1: own}))[1] == [failure.ABANDONED]
     assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
 
@@ -150,7 +158,7 @@ def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None
 
 def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: Path) -> None:
     judge = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
-    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, 5.0, exit_code=3)})
+    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
     assert judge.decide(error)
     assert Spool(tmp_path).read_failure() is None
     assert not judge.decide(error)
@@ -161,7 +169,7 @@ def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: 
 
 
 def raises(text: str) -> WorkerGroupError:
-    return WorkerGroupError("text", {1: TrainFunctionRaised(1, text, 5.0)})
+    return WorkerGroupError("text", {1: TrainFunctionRaised(1, text)})
 
 
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
@@ -181,9 +189,8 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
 
 
 def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_in_between(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
     Spool(tmp_path).write_allowed_restarts(100)
     decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     for _ in range(5):
@@ -192,11 +199,10 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
     assert [decider.decide(raises("ValueError: at once")) for _ in range(2)] == [True, False]
 
 
-def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "CURRENT", group.Group())
+def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> None:
     spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     spool.write_allowed_restarts(1)
-    stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s", 5.0)})
+    stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
     assert spool.read_restart() == RestartInPlace(
         1, 0, "Hang", "ProgressDeadlineExceeded", "training reported nothing for 600 s"
@@ -208,6 +214,26 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monke
     assert decider.decide(stuck), "a checkpoint was committed: it is another hang"
 
 
+def test_the_first_error_is_found_by_the_ranks_own_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of machines differ: each rank tells for how long it has been over."""
+    ages = {0: 0.2, 1: 2.5}
+
+    def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+        assert ranks == [0, 1, 2], "a process that is gone tells nothing"
+        return {rank: Answer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
+
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr(failure_policy, "collect_stacks", collect)
+    broken = TrainFunctionRaised(0, "RuntimeError: Connection closed by peer")
+    error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
+    facts = failure_policy.collect_facts(error)
+    assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
+    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes: errors[:3])
+    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and found.message.startswith("rank 1: ValueError: no")
+
+
 class WorkerGroup:
     """Ray's, as far as the policy asks it."""
 
@@ -217,7 +243,7 @@ class WorkerGroup:
     def get_workers(self) -> list[SimpleNamespace]:
         if not self.nodes:
             raise ValueError("Worker group is not active.")
-        return [SimpleNamespace(metadata=SimpleNamespace(node_id=node)) for node in self.nodes]
+        return [SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7)) for node in self.nodes]
 
 
 def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
@@ -237,7 +263,7 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     workers.nodes = ["ab", "new"]
     assert not judge.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
-    assert group.CURRENT.read_nodes() == {0: "ab", 1: "new"}, "the last known ones"
+    assert group.CURRENT.read_processes() == {0: Process("ab", 7), 1: Process("new", 7)}, "the last known ones"
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,7 +299,7 @@ LATE = "torch.distributed.DistBackendError: [Rank 3] Watchdog caught collective 
     ],
 )
 def test_broken_hardware_is_not_the_applications(texts: tuple[str, ...], expected: tuple[str, str, str]) -> None:
-    ranks = {rank: TrainFunctionRaised(rank, text, 5.0) for rank, text in enumerate(texts)}
+    ranks = {rank: TrainFunctionRaised(rank, text) for rank, text in enumerate(texts)}
     found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks)))
     assert found.class_.value == expected[0] and found.reason.startswith(expected[1])
     assert found.message.startswith(expected[2])
@@ -293,7 +319,7 @@ def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, mo
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
     judge = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     Spool(tmp_path).write_allowed_restarts(3)
-    error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC, 9.0)})
+    error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
     assert [judge.decide(error) for _ in range(2)] == [True, False]
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.suspect_pod == "job-1-w1-0"
@@ -366,4 +392,4 @@ def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
 
 def test_errors_survive_the_way_to_the_controller() -> None:
     copy = pickle.loads(pickle.dumps(RAISED))
-    assert (type(copy), copy.rank, copy.text, copy.time) == (TrainFunctionRaised, RAISED.rank, RAISED.text, 5.0)
+    assert (type(copy), copy.rank, copy.text) == (TrainFunctionRaised, RAISED.rank, RAISED.text)

@@ -18,7 +18,7 @@ from railhead.driver.train_controller.failure_policy import build_failure
 from railhead.driver.train_controller.returns import ReturnsCallback
 from railhead.driver.train_controller.workers import Answer
 
-RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)", 1.0)
+RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)")
 
 
 class Group:
@@ -123,7 +123,7 @@ def test_a_success_that_cannot_be_told_is_an_error(callback: ReturnsCallback, mo
 
 def test_silence_is_an_error_of_the_application() -> None:
     group = type("WorkerGroupError", (Exception,), {})("")
-    group.worker_failures = {1: NotReturned(1, "its thread ended", 1.0)}
+    group.worker_failures = {1: NotReturned(1, "its thread ended")}
     failure = build_failure(group)
     assert (failure.class_, failure.reason) == ("Application", "TrainFunctionNotReturned")
     assert failure.message == "rank 1: its thread ended"
