@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from railhead.contract.report import LOSSES
+from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES
 from railhead.controller.observe import STUCK
 from railhead.planning.decisions import resume_source, suspend
 from railhead.planning.facts import reasons
@@ -21,7 +21,7 @@ PASSED_ON = {
     *STUCK,
     *LOSSES,
     *(resume_source.NOT_FOUND, resume_source.RUNS, resume_source.NOTHING),
-    *("RunNameDiffers", "StoragePathDiffers"),
+    *("RunNameDiffers", "StoragePathDiffers", END_NOT_ANNOUNCED),
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}
 

@@ -22,6 +22,7 @@ from railhead.driver.errors import COPYING
 from railhead.driver.node import accelerators, ray_features
 from railhead.driver.node.agent_ports import AgentPorts, needs_ports
 from railhead.driver.node.ray_node import DEFAULTS
+from railhead.driver.rank.notice import METHOD
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.prepare import find_latest
 from railhead.driver.storage.ray_form import find_form
@@ -136,6 +137,20 @@ def test_callbacks_are_called_with_what_the_driver_reads() -> None:
         "ray.train.v2._internal.execution.worker_group.worker", "ActorMetadata.__dataclass_fields__", used_by=used_by
     )
     assert {"node_id", "pid"} <= set(metadata)
+
+
+@pytest.mark.skipif(
+    (ray_features.parse_version(ray.__version__) or ray_features.NOTICES) < ray_features.NOTICES,
+    reason="this Ray notifies nobody",
+)
+def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
+    used_by = "driver/train_controller/end_notice.py"
+    info = find("ray.train.v2.api.preemption", "PreemptionInfo", used_by=used_by)
+    want_parameters(info, "deadline_ms", "preempted_node_to_ranks", used_by=used_by)
+    worker = "ray.train.v2._internal.execution.worker_group.worker"
+    want_parameters(find(worker, "RayTrainWorker.mark_preempt", used_by=used_by), "info", used_by=used_by)
+    utils = "ray.train.v2._internal.execution.train_fn_utils"
+    find(utils, f"DistributedTrainFnUtils.{METHOD}", used_by="driver/rank/notice.py")
 
 
 def test_every_state_of_the_controller_is_known() -> None:

@@ -1,4 +1,4 @@
-"""A worker pod that receives SIGTERM, with a real Ray: the ranks are notified, and a last checkpoint is taken."""
+"""SIGTERM to a worker pod, and then to the head pod, with a real Ray: all ranks are notified, and save a checkpoint."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract.failure import SUCCEEDED_CODE
+from railhead.contract import environment as e
+from railhead.contract.failure import FailureClass
 from railhead.driver.node.ray_features import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
 
-# No checkpoint but the one just before a node leaves.
+# Its regular checkpoints are 40 minutes of steps apart: none within the test. It stops when the whole run ends.
 TRAINING = """
 import os, tempfile, time
 import ray.train
@@ -23,6 +24,11 @@ def save(step):
         file.write(str(step))
     return Checkpoint.from_directory(folder)
 
+def note(step):
+    with open("trained.tmp", "w") as file:
+        file.write(str(step))
+    os.replace("trained.tmp", os.environ["TRAINED"])
+
 def train_func(config):
     rank = ray.train.get_context().get_world_rank()
     last = ray.train.get_checkpoint()
@@ -31,16 +37,21 @@ def train_func(config):
     is_saved = False
     for step in range(first, first + config["steps"]):
         time.sleep(0.2)
+        if rank == 0:
+            note(step)
         info = ray.train.get_preemption_info()
         if info is not None and not is_saved:
             left = info.deadline_ms / 1000 - time.time()
             print(f"rank {rank} saves step {step}, ranks {info.preempted_ranks} leave, {left:.0f} s left", flush=True)
-            ray.train.report({"step": step}, checkpoint=save(step) if rank == 0 else None)
+            metrics = {"step": step, "leaving": len(info.preempted_ranks), "left": left}
+            ray.train.report(metrics, checkpoint=save(step) if rank == 0 else None)
             is_saved = True
-        elif first and step >= first + 5:
-            return
+            if len(info.preempted_ranks) == ray.train.get_context().get_world_size():
+                return
         elif step == first:
             ray.train.report({"step": step})
+        elif step % config["interval"] == 0:
+            ray.train.report({"step": step}, checkpoint=save(step) if rank == 0 else None)
     raise ValueError("nobody was asked to end")
 """
 
@@ -48,21 +59,34 @@ def train_func(config):
 @pytest.mark.skipif(
     (parse_version(RAY_VERSION) or (0, 0)) < (2, 58), reason="this Ray does not notify ranks of a drain"
 )
-def test_a_worker_that_receives_sigterm_leaves_a_last_checkpoint(tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={}, drain_seconds=20, train_loop_config={"steps": 600})
+def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint(tmp_path: Path) -> None:
+    config = {"steps": 600, "interval": 40 * 60 * 5}
+    job = make_job(framework="Python", backend={}, drain_seconds=20, is_drain_required=True, train_loop_config=config)
+    trained = tmp_path / "trained"
     with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
-        pods.start()
+        pods.start(env={"TRAINED": str(trained), e.END_SECONDS: "60"})
         pods.wait_until(lambda: any(r["reports"] for r in pods.reports) and pods.has_process("PreemptionWatcher"))
         began = time.monotonic()
         pods.terminate("w1-0")
         pods.wait_until(lambda: bool(pods.reports[-1]["checkpoint"]), timeout=20)
-        pods.start_worker(1, round_=1)  # as the operator does as soon as it sees the pod go
+        # As the operator does as soon as it sees the pod go.
+        pods.start_worker(1, round_=1, env={"TRAINED": str(trained)})
+        before = pods.reports[-1]["reports"]
         assert pods.wait_ended("w1-0", timeout=40) != 0
         assert time.monotonic() - began < 20 + 10, "it ends within its grace period"
-        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
+        pods.wait_until(lambda: pods.reports[-1]["reports"] > before and pods.reports[-1]["state"] == "RUNNING")
+        done = int(trained.read_text())
+        began = time.monotonic()
+        pods.terminate("head")
+        assert pods.wait_ended() == FailureClass.PREEMPTION.exit_code, pods.read_log()
+        assert time.monotonic() - began < 30, "it ends with the checkpoint"
         log, worker = pods.read_log(), pods.read_log("w1-0")
     saved = int(log.partition("saves step ")[2].split(",")[0])
-    assert "s left" in log and f"rank 0 begins with step {saved + 1}" in log
+    assert f"rank 0 begins with step {saved + 1}" in log, "max_failures is 0: a node that leaves costs nothing"
     assert "received SIGTERM: training continues for up to 20 s (worker.drainSeconds)" in worker
     assert "Infrastructure: " in log and "restarting the worker group" in log
-    assert pods.read_outcome().outcome == "Succeeded", "max_failures is 0: a node that leaves costs nothing"
+    outcome = pods.read_outcome()
+    assert (outcome.outcome, outcome.reason) == ("Preemption", "Terminated"), "it returned, because the run ends"
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 1
+    assert int(outcome.metrics["step"]) >= done, "nothing is lost that was trained before SIGTERM"
+    assert outcome.metrics["leaving"] == "2" and 30 < float(outcome.metrics["left"]) <= 60

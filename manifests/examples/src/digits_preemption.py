@@ -1,9 +1,9 @@
-"""Handwritten digits, with a checkpoint just before a node leaves: a drain, an eviction, a spot instance.
+"""Handwritten digits, with a checkpoint just before the job is suspended, or a node leaves: a drain, a spot instance.
 
 A checkpoint after each epoch is seldom enough when an epoch takes an hour. So train_func asks
-after each batch whether a node of the group is about to leave, takes one more checkpoint, and
-continues: Ray Train restarts the group when the node is gone. Needs Ray 2.58 or newer and
-`worker.drainSeconds`.
+after each batch whether the run ends or a node of the group is about to leave, takes one more
+checkpoint, and continues: the driver ends the run once it is committed, and Ray Train restarts
+the group when a node is gone. Needs Ray 2.58 or newer; for a worker's node also `worker.drainSeconds`.
 """
 
 import os
@@ -33,7 +33,7 @@ def train_func(config):
     batches = batches[: len(batches) // world * world]
     first = resume(model, optimizer)
     print(f"rank {rank} begins with step {first}", flush=True)
-    is_saved = False
+    noticed = None
     for step in range(first, config["epochs"] * (len(batches) // world)):
         batch = batches[(step * world + rank) % len(batches)]
         loss = nn.functional.cross_entropy(model(images[batch]), labels[batch])
@@ -42,10 +42,10 @@ def train_func(config):
         optimizer.step()
         time.sleep(config.get("pause", 0.0))
         leaving = ray.train.get_preemption_info()  # all ranks ask, and all get the same answer
-        if leaving and not is_saved:
+        if leaving and leaving != noticed:
             print(f"rank {rank} saves step {step}: ranks {leaving.preempted_ranks} leave", flush=True)
             report(model, optimizer, step, loss.item())
-            is_saved = True
+            noticed = leaving
         elif (step + 1) % (len(batches) // world) == 0:
             report(model, optimizer, step, loss.item())
 

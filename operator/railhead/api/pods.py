@@ -56,5 +56,6 @@ class Worker(Model):
         ge=1,
         le=86400,
         description="How long a worker pod keeps training after SIGTERM (a drain, an eviction, a spot instance): "
-        "train_func sees it in ray.train.get_preemption_info() and may save a checkpoint. Default: it exits at once.",
+        "train_func sees it in ray.train.get_preemption_info() and may save a checkpoint. Needs Ray 2.58. Default: "
+        "with scaling.useGPU 30 if this Ray can, else it exits at once.",
     )

@@ -21,6 +21,8 @@ from railhead.api.scaling import Scaling
 from railhead.api.source import Source
 from railhead.api.trainer import SCRIPT_RULES, TrainerConfig
 
+GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
+DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0
 NAMED_LIST: dict[str, Any] = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
@@ -122,12 +124,13 @@ class TrainJobSpec(Model):
         description="Suspends the job, which releases its pods; with false it resumes from its last checkpoint. "
         "May be changed at any time.",
     )
-    suspend_grace_seconds: int = Field(
-        default=60,
+    suspend_grace_seconds: int | None = Field(
+        default=None,
         ge=0,
         le=86400,
         description="How long the driver waits for one more committed checkpoint after SIGTERM (suspend, a drain of "
-        "the head's node).",
+        "the head's node, activeDeadlineSeconds): train_func sees it in ray.train.get_preemption_info() (Ray 2.58) "
+        "and should save a checkpoint. Default: 60, with scaling.useGPU 600.",
     )
     resume_from: ResumeFrom | None = Field(
         default=None,
@@ -160,3 +163,15 @@ class TrainJobSpec(Model):
         "storage stays.",
         least=0,
     )
+
+    @property
+    def end_seconds(self) -> int:
+        """suspendGraceSeconds, or its default."""
+        if self.suspend_grace_seconds is not None:
+            return self.suspend_grace_seconds
+        return GRACE_SECONDS_OF_GPUS if self.scaling.use_gpu else GRACE_SECONDS
+
+    @property
+    def drain_seconds(self) -> int:
+        """worker.drainSeconds, or its default; 0 = a worker exits at once on SIGTERM."""
+        return self.worker.drain_seconds or (DRAIN_SECONDS_OF_GPUS if self.scaling.use_gpu else 0)

@@ -46,7 +46,8 @@ class JobInput:
             path is in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; the arguments of `ray start`.
-        drain_seconds: spec.worker.drainSeconds, 0 = a worker exits at once on SIGTERM.
+        drain_seconds: spec.worker.drainSeconds or its default, 0 = a worker exits at once on SIGTERM.
+        is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
     """
@@ -72,6 +73,7 @@ class JobInput:
     collective_timeout_seconds: Optional[int] = None
     log_level: Optional[str] = None
     drain_seconds: int = 0
+    is_drain_required: bool = False
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
     runtime_env: dict[str, Any] = field(default_factory=dict)

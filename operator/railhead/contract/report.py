@@ -35,6 +35,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "CheckpointIncomplete",
     "SnapshotUnreadable",
 )
+END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ TERMINATED = Failure(
 )
 
 
+def conclude(ending: Ending, *, is_terminating: bool) -> Ending:
+    """After SIGTERM only a success counts. Any failure may be how the training function reacted to the notice."""
+    return TERMINATED if is_terminating and isinstance(ending, Failure) else ending
+
+
 def is_premature(ending: Ending) -> bool:
     """Training may still be running; the driver has to stop it."""
     return isinstance(ending, Failure) and ending.class_ in (FailureClass.PREEMPTION, FailureClass.HANG)

@@ -1,8 +1,8 @@
 """The head pod: Ray's head as a child process, training in a thread, and a single way out.
 
 The main thread waits for the first of three events: training ends, Ray's head exits, or SIGTERM
-arrives, after which the driver waits for one more commit. It then writes the termination message,
-waits briefly for the last log lines and the last report, kills Ray, and exits with the outcome's
+arrives, after which the driver notifies all ranks and waits for one more commit. It then writes the
+termination message, waits briefly for the last log lines and the last report, kills Ray, and exits with the outcome's
 exit code.
 """
 
@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from typing import Any, Mapping, NoReturn, Optional
 
 from railhead.contract.environment import HOSTS_FILE
@@ -29,6 +28,7 @@ from railhead.driver.ending import (
     TERMINATED,
     Ending,
     build_outcome,
+    conclude,
     find_exit_code,
     is_premature,
     write_termination_message,
@@ -36,7 +36,7 @@ from railhead.driver.ending import (
 from railhead.driver.hang_detection import watch_for_hang
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
-from railhead.driver.node.ray_features import explain_ray_problem
+from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment
 from railhead.driver.pod import Pod, read_working_folder
 from railhead.driver.reporting.last_commit import wait_for_commit
@@ -64,12 +64,13 @@ class Head:
     ranks: Ranks
     ray: Optional[subprocess.Popen[bytes]] = None
     scripts: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    is_terminating: bool = False  # SIGTERM has arrived
     is_ending: bool = False
 
 
 def run_head(environment: Mapping[str, str]) -> NoReturn:
     pod = Pod.from_environment(environment)
-    job = pod.read_job()
+    job = drop_unsupported_defaults(find_version(), pod.read_job())
     os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     pod.temp.mkdir(parents=True, exist_ok=True)
     spool = Spool(pod.temp)
@@ -88,7 +89,8 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
     _start_thread(_watch_for_hang, head, endings)
-    end(head, endings.get())
+    ending = endings.get()
+    end(head, conclude(ending, is_terminating=head.is_terminating))
 
 
 def end(head: Head, ending: Ending) -> NoReturn:
@@ -137,8 +139,11 @@ def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
 
 def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
     signals.get()
+    head.is_terminating = True
     seconds = head.pod.end_seconds
     log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint commit if training is running")
+    if seconds > 0:
+        head.spool.write_end(time.time() + seconds)
     has_commit = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)
     log("a checkpoint was committed" if has_commit else "no checkpoint was committed")
     endings.put(TERMINATED)
@@ -158,10 +163,10 @@ def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
 
 
 def _find_ray_problem(job: JobInput) -> str:
-    try:
-        return explain_ray_problem(metadata.version("ray"), job)
-    except metadata.PackageNotFoundError:
+    version = find_version()
+    if not version:
         return f"spec.image has no Ray for {sys.executable}; use an image with Ray 2.52 or newer"
+    return explain_ray_problem(version, job)
 
 
 def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:

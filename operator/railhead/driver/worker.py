@@ -20,6 +20,7 @@ from railhead.driver.logs.log_tail import LogTail
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.memory import read_memory
 from railhead.driver.node.process import read_end, start_child
+from railhead.driver.node.ray_features import drop_unsupported_defaults, find_version
 from railhead.driver.node.ray_node import build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod, read_working_folder
 
@@ -30,7 +31,7 @@ RAY_LOG = "ray-start.log"
 def run_worker(environment: Mapping[str, str]) -> NoReturn:
     signal.signal(signal.SIGTERM, _exit_at_once)
     pod = Pod.from_environment(environment)
-    job = pod.read_job()
+    job = drop_unsupported_defaults(find_version(), pod.read_job())
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
     ray_environment[e.OOM_KILLS] = str(read_memory()[0])
     pod.temp.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def build_head_pod(
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),
         {"name": e.WORKER_PODS, "value": str(worker_pods)},
-        {"name": e.END_SECONDS, "value": str(spec.suspend_grace_seconds)},
+        {"name": e.END_SECONDS, "value": str(spec.end_seconds)},
         *([{"name": e.PROGRESS_DEADLINE, "value": str(limit)}] if limit is not None else []),
         {"name": e.REPORT_URL, "value": settings.report_url},
         {"name": e.REPORT_TOKEN, "value": f"{TOKEN_FOLDER}/token"},
@@ -65,7 +65,7 @@ def build_head_pod(
                 {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
             ],
             mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
-            least_grace=spec.suspend_grace_seconds + LAST_REPORT_SECONDS,
+            least_grace=spec.end_seconds + LAST_REPORT_SECONDS,
         ),
     )
 

@@ -19,7 +19,7 @@ def build_worker_pod(
     job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
 ) -> dict[str, Any]:
     """The pod of one worker slot; a replacement has a higher round and so another name."""
-    size, drain = compute_sizes(spec).worker, spec.worker.drain_seconds
+    size, drain = compute_sizes(spec).worker, spec.drain_seconds
     volumes, mounts = build_shared_memory(size)
     name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
     pod = build_pod(
@@ -32,7 +32,7 @@ def build_worker_pod(
             env=HIDE_GPUS if not any("/" in name for name in size.requests) else [],
             volumes=volumes,
             mounts=mounts,
-            least_grace=0 if drain is None else drain + AFTER_DRAIN_SECONDS,
+            least_grace=drain + AFTER_DRAIN_SECONDS if drain else 0,
         ),
     )
     return {**pod, "spec": place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)}

@@ -20,6 +20,7 @@ from tests.unit.builders import SETTINGS
 CONFIG_MAP_BYTES = 2**20
 INSIDE_OF_RAY = {
     "railhead.driver.train_controller.callback",
+    "railhead.driver.train_controller.end_notice",
     "railhead.driver.train_controller.fence",
     "railhead.driver.train_controller.returns",
     "railhead.driver.train_controller.old_processes",

@@ -10,7 +10,7 @@ import pytest
 from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
-from railhead.resources.input import build_input
+from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
@@ -233,9 +233,17 @@ def test_a_worker_pod_has_the_time_to_drain_whatever_a_template_says() -> None:
     assert [grace("worker", 60, template) for template in (None, 5, 300)] == [70, 70, 300]
     assert grace("head", 60, None) == grace("head", None, None), "the head does not drain"
     assert grace("worker", None, None) == 30
-    assert (
-        json.loads(build_input(JOB, make_spec(worker={"drainSeconds": 60}), settings=SETTINGS)["data"]["job.json"])[
-            "drain_seconds"
-        ]
-        == 60
-    )
+    job = build_job_input(JOB, make_spec(worker={"drainSeconds": 60}))
+    assert (job.drain_seconds, job.is_drain_required) == (60, True)
+
+
+@pytest.mark.parametrize(("use_gpu", "head", "worker", "drain"), [(False, 60, 30, 0), (True, 600, 40, 30)])
+def test_pods_with_gpus_have_more_time_to_save_a_checkpoint(use_gpu: bool, head: int, worker: int, drain: int) -> None:
+    scaling = {"numWorkers": 2, "useGPU": use_gpu}
+    built = {role: build(role, scaling=scaling) for role in ("head", "worker")}
+    assert env(built["head"])["RAILHEAD_END_SECONDS"] == str(head)
+    times = [built[role]["spec"]["terminationGracePeriodSeconds"] for role in ("head", "worker")]
+    assert times == [head + 15, worker]
+    job = build_job_input(JOB, make_spec(scaling=scaling))
+    assert (job.drain_seconds, job.is_drain_required) == (drain, False)
+    assert env(build("head", scaling=scaling, suspendGraceSeconds=0))["RAILHEAD_END_SECONDS"] == "0"

@@ -6,13 +6,16 @@ fails half-way for lack of a feature. docs/ray-train.md has the same as a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Callable, Optional, Tuple
 
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import END_NOT_ANNOUNCED, RunWarning
 
 Version = Tuple[int, int]
 OLDEST: Version = (2, 52)
+NOTICES: Version = (2, 58)  # ray.train.get_preemption_info
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ FEATURES = (
     Feature("trainer.validationFunction", (2, 54), lambda job: bool(job.validation_function)),
     Feature("scaling.minWorkers", (2, 55), lambda job: job.is_elastic),
     Feature("scaling.rayLabelSelector", (2, 55), lambda job: bool(job.scaling.get("rayLabelSelector"))),
-    Feature("worker.drainSeconds", (2, 58), lambda job: job.drain_seconds > 0),
+    Feature("worker.drainSeconds", NOTICES, lambda job: job.is_drain_required),
     Feature("run.logLevel", (2, 56), lambda job: bool(job.log_level)),
 )
 
@@ -50,6 +53,35 @@ def explain_ray_problem(version: str, job: JobInput) -> str:
                 f"use an image with a newer Ray, or remove the field"
             )
     return ""
+
+
+def drop_unsupported_defaults(version: str, job: JobInput) -> JobInput:
+    """The job without the default of worker.drainSeconds if this Ray cannot notify the ranks."""
+    return job if job.is_drain_required or has_notices(version) else replace(job, drain_seconds=0)
+
+
+def warn_without_notices(version: str, *, end_seconds: float) -> Optional[RunWarning]:
+    """When the job wants a checkpoint before its end, and nobody can ask its function for one."""
+    if end_seconds <= 0 or has_notices(version):
+        return None
+    message = (
+        f"spec.image has Ray {version}, which cannot notify the training function that the run ends: spec.suspend, a "
+        "drain of the head and spec.activeDeadlineSeconds keep only the last committed checkpoint, and the next one if "
+        f"it comes within spec.suspendGraceSeconds; use an image with Ray {_write(NOTICES)} or newer"
+    )
+    return RunWarning(END_NOT_ANNOUNCED, message)
+
+
+def has_notices(version: str) -> bool:
+    return (parse_version(version) or NOTICES) >= NOTICES
+
+
+def find_version() -> str:
+    """Of the image's Ray, empty without one."""
+    try:
+        return metadata.version("ray")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def parse_version(version: str) -> Optional[Version]:

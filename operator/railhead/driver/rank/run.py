@@ -31,6 +31,7 @@ from railhead.driver.errors import (
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.lightgbm_machines import use_loopback
+from railhead.driver.rank.notice import NOTICES, watch_notices
 
 NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "returned"
 
@@ -42,12 +43,14 @@ class RankEnd:
     Attributes:
         error: if it raised.
         age: of that error, in seconds, by this process's own clock: those of different machines differ.
+        has_read_notice: it knew that the run, or a node, was about to end.
     """
 
     stage: str = NOT_BEGUN
     error: Optional[TrainingError] = None
     pod: str = ""
     age: float = 0.0
+    has_read_notice: bool = False
 
 
 _END = RankEnd()
@@ -56,7 +59,8 @@ _ended_at = 0.0
 
 def read_end() -> RankEnd:
     """The controller calls this on a worker."""
-    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""), time.monotonic() - _ended_at)
+    age = time.monotonic() - _ended_at
+    return RankEnd(_END.stage, _END.error, os.environ.get(e.POD_NAME, ""), age, NOTICES.was_read)
 
 
 def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: bool) -> Any:
@@ -74,6 +78,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         rank, process = find_self()
         write_marks(BEGIN, rank=rank, process=process)
         use_loopback()
+        watch_notices()
         offer_checkpoint(initial)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)

@@ -118,6 +118,14 @@ class Spool:
         values = self._read("deadline.json")
         return default if values is None else values.get("seconds")
 
+    def write_end(self, deadline: float) -> None:
+        """The driver has received SIGTERM: the run ends by then, in seconds of the epoch."""
+        self._replace("end.json", {"deadline": deadline})
+
+    def read_end(self) -> Optional[float]:
+        values = self._read("end.json")
+        return None if values is None else float(values["deadline"])
+
     def ask_for_stacks(self) -> None:
         """The controller writes them at its next poll of the workers."""
         (self._folder / "stacks.json").unlink(missing_ok=True)

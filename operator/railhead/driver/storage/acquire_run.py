@@ -10,6 +10,7 @@ from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
+from railhead.driver.node.ray_features import find_version, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
@@ -50,7 +51,8 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         resumed_from = pod.resume_from
     if restored.warning:
         print(f"railhead: {restored.warning.message}", flush=True)
-    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=restored.warning or run.warning)
+    warning = restored.warning or run.warning or warn_without_notices(find_version(), end_seconds=pod.end_seconds)
+    claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed
 

@@ -7,4 +7,5 @@ CALLBACKS = (
     "railhead.driver.train_controller.shared_storage.SharedStorageCallback",
     "railhead.driver.train_controller.returns.ReturnsCallback",
     "railhead.driver.train_controller.stacks.StacksCallback",
+    "railhead.driver.train_controller.end_notice.EndNoticeCallback",
 )

@@ -105,7 +105,8 @@ class RetryDecider:
         found = failure.classify_failure(facts)
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
         self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts())
-        is_retry = failure.decide_retry(facts, found, self._history)
+        is_ending = spool.read_end() is not None
+        is_retry = not is_ending and failure.decide_retry(facts, found, self._history)
         if not is_retry:
             spool.write_failure(found)
         elif not facts.is_explained and facts.source != failure.STARTUP:

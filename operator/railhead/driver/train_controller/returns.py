@@ -2,7 +2,9 @@
 
 Ray Train treats a thread that ended without an error as a success. An error that it missed is written
 to the status that it is about to read, so that it is handled like any other error of a rank. The
-driver accepts a success only when all ranks of the last group have reported that they returned.
+driver accepts a success only when all ranks of the last group have reported that they returned. While the
+run ends, one that returned after it had read the notice of it counts as stopped, not as successful: the next
+attempt resumes from its checkpoint.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ class ReturnsCallback(WorkerGroupCallback):  # type: ignore[misc]
         self._spool = Spool(Path(os.environ[e.TEMP]))
         self._group: Any = None
         self._returned: dict[int, Any] = {}  # rank -> the worker that reported it: a rank may get a new one
+        self._has_stopped = False
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        self._group, self._returned = worker_group, {}
+        self._group, self._returned, self._has_stopped = worker_group, {}, False
         self._spool.forget_returned()
 
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
@@ -48,7 +51,12 @@ class ReturnsCallback(WorkerGroupCallback):  # type: ignore[misc]
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]
-        if len(self._returned) == len(statuses):
+                self._has_stopped |= answer.value.has_read_notice
+        if len(self._returned) < len(statuses):
+            return
+        if self._has_stopped and self._spool.read_end() is not None:
+            print("railhead: the training function stopped because the run ends: not a success", flush=True)
+        else:
             self._spool.write_returned(len(statuses))
 
 

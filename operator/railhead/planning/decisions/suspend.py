@@ -37,7 +37,7 @@ def _begin(job: Job) -> Decision:
     """Reports the suspension, and deletes the head; a job without pods is suspended at once."""
     if not job.acting_pods:
         return _rest(job)
-    grace = job.spec.suspend_grace_seconds
+    grace = job.spec.end_seconds
     message = f"The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
     return replace(_end(job), status=status.requiring(Requirement.SAME_SPEC))

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from railhead.driver.node.ray_features import explain_ray_problem
+from railhead.driver.node.ray_features import (
+    drop_unsupported_defaults,
+    explain_ray_problem,
+    warn_without_notices,
+)
 from tests.ray.pods import make_job
 
 
@@ -39,7 +43,7 @@ FEATURES = [
     ({"scaling": make_scaling(rayLabelSelector={"pool": "a"})}, "scaling.rayLabelSelector", "2.54.9", "2.55.0"),
     ({"validation_function": "user:validate"}, "trainer.validationFunction", "2.53.0", "2.54.0"),
     ({"scaling": make_scaling(minWorkers=1, maxWorkers=2)}, "scaling.minWorkers", "2.54.9", "2.55.0"),
-    ({"drain_seconds": 30}, "worker.drainSeconds", "2.57.0", "2.58.0"),
+    ({"drain_seconds": 30, "is_drain_required": True}, "worker.drainSeconds", "2.57.0", "2.58.0"),
     ({"log_level": "DEBUG"}, "run.logLevel", "2.55.1", "2.56.0"),
 ]
 
@@ -52,3 +56,20 @@ def test_what_this_ray_cannot_do_is_refused_by_its_field(
     assert problem.startswith(f"{field} needs Ray {has.rpartition('.')[0]} or newer, but spec.image has Ray {lacks}")
     assert explain_ray_problem(has, make_job(**asked)) == ""
     assert explain_ray_problem(lacks, make_job()) == ""
+
+
+@pytest.mark.parametrize(("version", "seconds"), [("2.57.1", 0), ("2.58.0", 30), ("odd", 30)])
+def test_the_default_of_a_drain_is_dropped_where_this_ray_cannot_do_it(version: str, seconds: int) -> None:
+    assert explain_ray_problem(version, make_job(drain_seconds=30)) == ""
+    assert drop_unsupported_defaults(version, make_job(drain_seconds=30)).drain_seconds == seconds
+    asked = make_job(drain_seconds=30, is_drain_required=True)
+    assert drop_unsupported_defaults(version, asked) == asked
+
+
+def test_an_older_ray_is_named_in_the_status_when_the_job_wants_a_last_checkpoint() -> None:
+    warning = warn_without_notices("2.57.1", end_seconds=60)
+    assert warning is not None and warning.reason == "EndNotAnnounced"
+    for words in ("Ray 2.57.1", "keep only the last committed checkpoint", "Ray 2.58 or newer"):
+        assert words in warning.message
+    assert warn_without_notices("2.57.1", end_seconds=0) is None
+    assert warn_without_notices("2.58.0", end_seconds=60) is None

@@ -234,6 +234,14 @@ def test_the_first_error_is_found_by_the_ranks_own_clocks(tmp_path: Path, monkey
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
 
 
+def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
+    judge = RetryDecider(max_failures=-1, spool_folder=str(tmp_path))
+    error = WorkerGroupError("text", {1: RAISED})
+    assert judge.decide(error)
+    Spool(tmp_path).write_end(1.0)
+    assert not judge.decide(error)
+
+
 class WorkerGroup:
     """Ray's, as far as the policy asks it."""
 

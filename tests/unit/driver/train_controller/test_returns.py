@@ -112,6 +112,18 @@ def test_another_group_and_a_rank_with_a_new_worker_speak_for_themselves(
     assert not spool.have_all_returned()
 
 
+@pytest.mark.parametrize(("is_ending", "has_read", "is_success"), [(1, 1, False), (1, 0, True), (0, 1, True)])
+def test_who_returns_after_the_notice_of_the_end_has_stopped_and_not_succeeded(
+    callback: ReturnsCallback, group: Group, spool: Spool, is_ending: int, has_read: int, is_success: bool
+) -> None:
+    """Without the notice it is a true end that coincides; without the end, a node left before the function did."""
+    if is_ending:
+        spool.write_end(1.0)
+    group.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
+    callback.after_worker_group_poll_status(make_status(False, False))
+    assert spool.have_all_returned() is is_success
+
+
 def test_a_success_that_cannot_be_told_is_an_error(callback: ReturnsCallback, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill(spool: Spool, ranks: int) -> None:
         raise OSError(28, "No space left on device")

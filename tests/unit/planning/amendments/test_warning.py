@@ -77,6 +77,18 @@ def test_it_is_said_also_by_a_write_for_something_else() -> None:
     assert len(sim.events) == before + 1
 
 
+def test_a_ray_that_cannot_ask_for_a_last_checkpoint_has_a_condition_of_its_own() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(warning=RunWarning("EndNotAnnounced", "Ray 2.57 cannot"))
+    sim.settle()
+    found = [c for c in sim.status["conditions"] if c["type"] == "EndNotice"]
+    assert [(c["status"], c["reason"], c["message"]) for c in found] == [
+        ("False", "EndNotAnnounced", "Ray 2.57 cannot")
+    ]
+    assert told(sim) == [] and sim.events[-1] == "EndNotAnnounced"
+
+
 def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
     sim = Simulation()
     sim.run_until_training()

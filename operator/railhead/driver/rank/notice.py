@@ -1,0 +1,42 @@
+"""Whether the function has learned, from `ray.train.get_preemption_info()`, that the run or a node ends.
+
+A function that returns after that may have stopped early: `train_controller.returns` does not take it for
+a success while the run ends. Reaches into Ray: its public function calls this method, however it was imported.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+METHOD = "get_preemption_info"
+
+
+@dataclass
+class Notices:
+    """Of this process, which runs the function once."""
+
+    are_watched: bool = False
+    was_read: bool = False
+
+
+NOTICES = Notices()
+
+
+def watch_notices() -> None:
+    """Once per process. Without effect in a Ray older than 2.58, which notifies nobody."""
+    from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils as Utils
+
+    original = getattr(Utils, METHOD, None)
+    if original is None or NOTICES.are_watched:
+        return
+
+    @functools.wraps(original)
+    def read_notice(self: Any) -> Any:
+        found = original(self)
+        NOTICES.was_read |= found is not None
+        return found
+
+    setattr(Utils, METHOD, read_notice)
+    NOTICES.are_watched = True
