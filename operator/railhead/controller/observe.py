@@ -7,6 +7,7 @@ from datetime import datetime
 from railhead.api import names
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
+from railhead.planning.facts.disruptions import DELETION_BY_TAINT
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem
 
@@ -23,7 +24,7 @@ STUCK = frozenset(
         "CrashLoopBackOff",
     }
 )
-STAMPS = ("creationTimestamp", "deletionTimestamp")
+STAMPS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
 
@@ -33,6 +34,8 @@ def observe_pod(pod: Object) -> PodView:
     labels = metadata.get("labels") or {}
     state = _container_state(status)
     container, ended = _end(state, status)
+    disruption = _disruption(status)
+    grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
         name=str(metadata.get("name")),
         uid=str(metadata.get("uid")),
@@ -49,10 +52,12 @@ def observe_pod(pod: Object) -> PodView:
         message=str(ended.get("message") or status.get("message") or "")[:8192],
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
-        disruption=_disruption(status),
+        disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
+        grace_seconds=grace if isinstance(grace, int) else 0,
+        is_silent=disruption is not None and disruption.reason == DELETION_BY_TAINT and _is_marked(status, state),
     )
 
 
@@ -105,6 +110,12 @@ def _disruption(status: Object) -> Disruption | None:
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return Disruption(str(condition.get("reason") or ""), str(condition.get("message") or ""))
     return None
+
+
+def _is_marked(status: Object, state: Object) -> bool:
+    """Not ready although its container runs: Kubernetes marks the pods of a node whose kubelet does not respond."""
+    ready = [each.get("status") for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    return bool(state.get("running")) and ready == ["False"]
 
 
 def _reason(status: Object, ended: Object) -> str:

@@ -11,6 +11,7 @@ from railhead.contract.outcome import Outcome
 
 ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until every watch has seen the pod deleted
 UNANSWERED_SECONDS = 30  # beyond the grace period
+SILENT_GRACE_SECONDS = 75  # of a grace period, where a silent kubelet cannot pass on that there is one
 STUCK_SECONDS = 300  # beyond the grace period
 
 
@@ -62,6 +63,8 @@ class PodView:
     created_at: datetime | None = None
     events_read_at: datetime | None = None  # when its events were last read
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
+    grace_seconds: int = 0  # of a pod being deleted
+    is_silent: bool = False  # deleted because its node does not respond, so that nobody sends SIGTERM
 
     @property
     def is_over(self) -> bool:
@@ -98,8 +101,10 @@ class PodView:
 
     @property
     def gone_by(self) -> datetime | None:
-        """When a pod being deleted should be gone: at the end of its grace period, plus a margin."""
-        return self.deletion_timestamp and self.deletion_timestamp + ENDED_WITHIN
+        """When a pod being deleted should be gone: at the end of its grace period, plus a margin. A long grace period
+        is for a last checkpoint; on a node that does not respond nobody asks for it."""
+        waived = max(self.grace_seconds - SILENT_GRACE_SECONDS, 0) if self.is_silent else 0
+        return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
 
     def may_still_end(self, now: datetime) -> bool:
         """Being deleted and within its grace period: a driver may still commit a checkpoint."""

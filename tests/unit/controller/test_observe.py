@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from railhead.controller.observe import observe_pod, owner_uid, slim_pod
-from railhead.planning.pod_view import Disruption, PodView, Problem
+from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
 from tests.unit.builders import UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
 
@@ -31,6 +31,29 @@ def test_labels_say_which_pod_it_is() -> None:
     view = observe_pod(make_pod("w", labels=labels))
     assert (view.name, view.uid, view.node) == ("w", "uid-w", "node-1")
     assert (view.role, view.attempt, view.slot, view.round) == (names.WORKER, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("reason", "ready", "runs", "is_silent"),
+    [
+        ("DeletionByTaintManager", "False", True, True),
+        ("DeletionByTaintManager", "True", True, False),  # a taint that somebody set; its kubelet works
+        ("DeletionByTaintManager", "False", False, False),
+        ("EvictionByEvictionAPI", "False", True, False),
+    ],
+)
+def test_a_pod_is_silent_when_kubernetes_gave_its_node_up(reason: str, ready: str, runs: bool, is_silent: bool) -> None:
+    conditions = [
+        {"type": "Ready", "status": ready},
+        {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""},
+    ]
+    container = make_container(**({"running": {"startedAt": "x"}} if runs else {"terminated": {"exitCode": 1}}))
+    raw = make_pod(status={"phase": "Running", "conditions": conditions, "containerStatuses": [container]})
+    raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:15Z", "deletionGracePeriodSeconds": 615}
+    view = observe_pod(slim_pod(raw))
+    assert (view.is_silent, view.grace_seconds) == (is_silent, 615)
+    begun = datetime(2026, 1, 1, tzinfo=UTC)
+    assert view.gone_by == begun + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])

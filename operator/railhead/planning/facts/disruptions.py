@@ -5,8 +5,8 @@ from __future__ import annotations
 from railhead.contract.failure import FailureClass
 
 # Reasons of the pod condition DisruptionTarget that a broken node causes; all others make room for somebody else.
-TERMINATION_BY_KUBELET = "TerminationByKubelet"
-OF_NODES = frozenset({"DeletionByTaintManager", "DeletionByPodGC", TERMINATION_BY_KUBELET})
+TERMINATION_BY_KUBELET, DELETION_BY_TAINT = "TerminationByKubelet", "DeletionByTaintManager"
+OF_NODES = frozenset({DELETION_BY_TAINT, "DeletionByPodGC", TERMINATION_BY_KUBELET})
 POD_DELETED, POD_GONE, DRIVER_GONE, SECRET_GONE = "PodDeleted", "PodGone", "DriverGone", "SecretGone"
 # Reasons in a pod's status that the kubelet sets, in some versions without the condition.
 NODE_LOST = "NodeLost"
