@@ -43,10 +43,12 @@ def train_func(config):
         if info is not None and not is_saved:
             left = info.deadline_ms / 1000 - time.time()
             print(f"rank {rank} saves step {step}, ranks {info.preempted_ranks} leave, {left:.0f} s left", flush=True)
+            is_end = len(info.preempted_ranks) == ray.train.get_context().get_world_size()
+            time.sleep(4 if is_end else 0)  # a large checkpoint: Ray gives a process that receives SIGTERM 3 s
             metrics = {"step": step, "leaving": len(info.preempted_ranks), "left": left}
             ray.train.report(metrics, checkpoint=save(step) if rank == 0 else None)
             is_saved = True
-            if len(info.preempted_ranks) == ray.train.get_context().get_world_size():
+            if is_end:
                 return
         elif step == first:
             ray.train.report({"step": step})

@@ -77,7 +77,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-    signal.signal(signal.SIGTERM, lambda *_: signals.put(True))
+    signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
     _start_thread(_end_on_sigterm, head, signals, endings)
     problem = _find_ray_problem(job)
     if problem:
@@ -135,6 +135,12 @@ def _train(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
     host = ScriptHost(adopt=head.scripts.append, wait_for_ranks=head.ranks.wait_until_ended)
     attempt = Attempt(head.pod, head.job, head.publisher, head.spool, log=log, on_fatal=endings.put, host=host)
     endings.put(run_training(attempt))
+
+
+def receive_sigterm(signals: queue.SimpleQueue[bool]) -> None:
+    """Ray's own handler, which it installs when the driver joins, calls ours, but aborts the process 3 s later."""
+    signal.alarm(0)
+    signals.put(True)
 
 
 def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue.SimpleQueue[Ending]) -> None:
