@@ -79,7 +79,7 @@ test: $(READY) ## Every check that a commit must pass
 
 test-all: test ## Plus the slow tests, 50,000 random schedules, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
 	$(BIN)/pytest -q -m slow tests
-	RAILHEAD_SCHEDULES=25000 $(BIN)/pytest -q -n auto tests/model/test_schedules.py
+	RAILHEAD_FAULTS=all RAILHEAD_SCHEDULES=25000 $(BIN)/pytest -q -n auto tests/model
 	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
 	$(BIN)/pytest -q tests/api tests/chart/test_grid.py --kubernetes 1.34
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=

@@ -49,14 +49,19 @@ class Faults:
     yields: Callable[[], int] = lambda: 1
     script: dict[tuple[str, str], list[Fault | None]] = field(default_factory=dict)
     calls: int = 0
-    writes: int = 0
+    written: list[Call] = field(default_factory=list)
     done: list[tuple[Call, Fault]] = field(default_factory=list)
+
+    @property
+    def writes(self) -> int:
+        return len(self.written)
 
     def next(self, verb: str, plural: str, name: str) -> Fault | None:
         is_write = verb in WRITES
         call = Call(self.writes if is_write else self.calls, verb, plural)
         self.calls += 1
-        self.writes += is_write
+        if is_write:
+            self.written.append(call)
         scripted = self.script.get((verb, name))
         fault = scripted.pop(0) if scripted else self.choose(call)
         if fault is not None:
