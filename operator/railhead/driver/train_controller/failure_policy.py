@@ -19,13 +19,14 @@ from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import (
+    AttemptFailed,
     CallbackRaised,
     CheckpointNotWritten,
     EntrypointNotUsable,
-    Fenced,
     JobRefused,
     NotReturned,
     TrainingError,
+    Unreachable,
     may_be_of_storage,
     read_note,
 )
@@ -164,9 +165,13 @@ def translate_error(error: BaseException) -> FailureFacts:
     inner = getattr(error, "controller_failure", error)
     refusal = _find_refusal(inner)
     if refusal:
-        return FailureFacts(failure.CONTROLLER, text=refusal.message, refusal=refusal)
+        source = failure.WORKERS if isinstance(inner, Unreachable) else failure.CONTROLLER
+        return FailureFacts(source, text=refusal.message, refusal=refusal)
     if inner is error:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if isinstance(inner, OSError) and "RayError" not in _class_names(inner):
+        # The fence or Ray's snapshot; the controller opens no other files. A folder that is missing is a mount that is.
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.STORAGE, describe_exception(inner)),))
     if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):
@@ -191,7 +196,7 @@ def _find_refusal(error: BaseException) -> Optional[Failure]:
     """The failure that one of our checks, or the user's callback, raised."""
     if isinstance(error, CallbackRaised):
         return Failure(FailureClass.APPLICATION, "CallbackRaised", str(error))
-    return error.failure if isinstance(error, (Fenced, JobRefused)) else None
+    return error.failure if isinstance(error, AttemptFailed) else None
 
 
 def translate_rank_error(rank: int, error: BaseException) -> RankError:

@@ -4,6 +4,8 @@ Reaches into Ray: a commit is the manager's `_write_state_to_storage`, and its d
 through its module's `delete_fs_path`, right after. The second check covers a successor that
 took over in between: it read either the snapshot just written, which does not name what is
 deleted, or the previous one, and then nothing may be deleted any more.
+
+Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is left out.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ from typing import Any, Callable
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
-from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.describe import describe_exception
+from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.fence import Claim, look
+from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import ray_checkpoints
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
@@ -42,8 +46,9 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
-        check()
-        guard(manager, before=check, after=functools.partial(SnapshotCopy(folder).keep, manager))
+        patience = Patience(functools.partial(_tell, folder))
+        patience.call(check)
+        guard(manager, check=check, after=functools.partial(SnapshotCopy(folder).keep, manager), patience=patience)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
@@ -54,24 +59,41 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
             raise
 
 
-def guard(manager: Any, *, before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Wraps each commit and deletion; idempotent. What `before` raises propagates out of the commit."""
+def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None], patience: Patience) -> None:
+    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
     if getattr(manager, _GUARDED, False):
         return
     write = manager._write_state_to_storage
     module: Any = sys.modules[type(manager).__module__]
     delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
 
-    def write_state_to_storage() -> None:
-        before()
+    def check_and_write() -> None:
+        check()
         write()
+
+    def write_state_to_storage() -> None:
+        patience.call(check_and_write)
         after()
 
     def delete_fs_path(fs: Any, fs_path: str) -> None:
-        before()
-        delete(fs=fs, fs_path=fs_path)
+        try:
+            check()
+        except AttemptFailed:
+            raise
+        except Exception as error:
+            _log(f"{fs_path} is not deleted, because the storage failed: {describe_exception(error)}")
+        else:
+            delete(fs=fs, fs_path=fs_path)
 
     manager._write_state_to_storage = write_state_to_storage
     setattr(delete_fs_path, _ORIGINAL, delete)
     module.delete_fs_path = delete_fs_path
     setattr(manager, _GUARDED, True)
+
+
+def _tell(folder: RunFolder, error: Exception) -> None:
+    _log(f"run.storagePath: {folder.path}: {describe_exception(error)}; retrying while training goes on")
+
+
+def _log(text: str) -> None:
+    print(f"railhead: {text}", file=sys.stderr, flush=True)

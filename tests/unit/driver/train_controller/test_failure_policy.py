@@ -6,6 +6,7 @@ the test says which.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import pickle
 from collections.abc import Callable, Iterable
@@ -35,6 +36,7 @@ from railhead.driver.errors import (
     JobRefused,
     TrainFunctionRaised,
     TrainingError,
+    Unreachable,
     build_training_error,
     choose_kind,
 )
@@ -127,6 +129,48 @@ def test_startup_and_controller_errors() -> None:
     killed = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
     assert kinds(ControllerError(killed)) == (failure.WORKERS, [failure.KILLED_FOR_MEMORY])
     assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("inner", "reason"),
+    [
+        (FULL, "CheckpointNotWritten"),
+        (OSError("AWS Error SLOW_DOWN during PutObject operation"), "CheckpointNotWritten"),
+        (FileNotFoundError(errno.ENOENT, "the folder of a mount that is away"), "CheckpointNotWritten"),
+        (Unreachable("StorageUnreachable", "run.storagePath /runs: no response"), "StorageUnreachable"),
+    ],
+)
+def test_a_storage_that_fails_under_the_controller_is_tried_again_in_the_same_fit(
+    tmp_path: Path, inner: Exception, reason: str
+) -> None:
+    """As Ray's checkpoint manager, or our fence around it, raises it: the controller lives on and asks the policy."""
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    error = ControllerError(pickle.loads(pickle.dumps(inner)))
+    tries = next(number for number in range(100) if not judge.decide(error))
+    assert tries == failure.UNEXPLAINED_LIMIT
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and (found.class_, found.reason) == (FailureClass.INFRASTRUCTURE, reason)
+    assert str(inner) in found.message and "run.storagePath" in found.message
+
+
+def test_set_up_that_raises_an_os_error_on_a_worker_is_not_the_storages() -> None:
+    other = RayTaskError("set_up", "Traceback ...\nOSError: no NIC", OSError("no NIC"))
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
+    assert kinds(ControllerError(GetTimeoutError("late"))) == (failure.CONTROLLER, [])
+
+
+def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
+    """And restarts the group if the policy says so: an error of the snapshot's write does not end the controller."""
+    from ray.train.v2._internal.execution.controller.controller import TrainController
+
+    source = inspect.getsource(TrainController._run_control_loop_iteration)
+    assert "training_error = ControllerError(e)" in source and "make_decision(" in source
+    retry = inspect.getsource(TrainController._get_retry_state)
+    assert "RestartingState(training_failed_error=training_failed_error)" in retry
+    assert "ReschedulingState(training_failed_error=training_failed_error)" in retry
 
 
 def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> None:
