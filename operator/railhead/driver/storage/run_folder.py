@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
 
@@ -59,6 +59,12 @@ class RunFolder:
     def list_names(self, name: str) -> list[str]:
         """Names in a folder; none when there is no such folder."""
         return [info.base_name for info in self._look(name, recursive=False)]
+
+    def find_existing(self, names: Iterable[str]) -> set[str]:
+        """Those that exist: one listing for all in the same folder, however many there are."""
+        paths = {name: PurePath(name) for name in names}
+        there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
+        return {name for name, path in paths.items() if path.name in there[path.parent]}
 
     def measure(self, name: str) -> Size:
         """0, 0 without files, whether the folder exists or not."""

@@ -48,7 +48,8 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         check = functools.partial(self._look, folder, self._claim)
         patience = Patience(functools.partial(_tell, folder))
         patience.call(check)
-        guard(manager, check=check, after=functools.partial(SnapshotCopy(folder).keep, manager), patience=patience)
+        copy = SnapshotCopy(folder, functools.partial(look, folder, self._claim))
+        guard(manager, check=check, after=copy.keep, patience=patience)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
