@@ -19,7 +19,7 @@ from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
 from railhead.driver.storage.ray_form import Form, find_form
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
-from railhead.driver.storage.run_folder import RunFolder, open_run_folder
+from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
 
 ACQUIRE_TIMEOUT = 600.0  # seconds: it lists all files of the newest checkpoint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import types
 from collections.abc import Callable
@@ -355,3 +356,43 @@ def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there
         run.commit("last")
     (tmp_path / "r" / "last" / "weights").write_text("")
     assert run.restore() == Restored("last", None)
+
+
+class NoRename(Counting):
+    """As Mountpoint for S3 and some FUSE file systems."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def move(self, source: str, target: str) -> None:
+        raise self.error
+
+
+CANNOT_RENAME = [
+    OSError(errno.ENOSYS, "Function not implemented"), PermissionError(errno.EPERM, "Operation not permitted"),
+    OSError(errno.ENOTSUP, "Operation not supported"), NotImplementedError("move"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", CANNOT_RENAME, ids=repr)
+@pytest.mark.parametrize("hurt", ["older-one", "cut-off", "file-gone", "without-copy"])
+def test_a_storage_that_cannot_rename_resumes(run: Run, tmp_path: Path, error: Exception, hurt: str) -> None:
+    if hurt == "without-copy":
+        (tmp_path / "r" / repair.COPY).unlink()
+        latest = "c2"
+    else:
+        DAMAGES[hurt][0](tmp_path / "r")
+        latest = DAMAGES[hurt][3]
+    run.folder = RunFolder(NoRename(error), run.folder.path)
+    assert run.restore().latest == latest
+    assert run.restore() == Restored(latest, None)
+    SnapshotCopy(run.folder, check=lambda: None).keep()
+    assert repair.read_copy(run.folder).snapshot is not None
+    assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
+
+
+def test_a_copy_that_cannot_be_written_ends_no_run(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / repair.COPY).unlink()
+    run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
+    assert run.restore() == Restored("c2", None)
