@@ -46,7 +46,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
         return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
 
-    claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT)
+    claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0)
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)

@@ -9,7 +9,7 @@ from typing import Callable, Optional, TypeVar, Union
 
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
-from railhead.driver.storage.error_messages import explain_error, is_passing
+from railhead.driver.storage.error_messages import explain_error, is_away, is_passing
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
@@ -19,9 +19,17 @@ T = TypeVar("T")
 
 
 def call_storage(
-    storage_path: str, question: Callable[[], T], *, field: str = "run.storagePath", timeout: Optional[float] = None
+    storage_path: str,
+    question: Callable[[], T],
+    *,
+    field: str = "run.storagePath",
+    timeout: Optional[float] = None,
+    is_known: bool = False,
 ) -> T:
-    """Raises JobRefused or Unreachable, with the field's name; `question`'s own AttemptFailed propagates unchanged."""
+    """`is_known`: it was written to before, so it is not the configuration that is wrong while it is away.
+
+    Raises JobRefused or Unreachable, with the field's name; `question`'s own AttemptFailed propagates unchanged.
+    """
     timeout = timeout or CHECK_TIMEOUT
     try:
         return _run_bounded(question, timeout)
@@ -33,7 +41,7 @@ def call_storage(
     except Exception as error:
         text = " ".join(f"{name_class(error)}: {read_text(error)}".split())[:TEXT_LIMIT]
         message = explain_error(storage_path, text, pyarrow=_find_pyarrow(), field=field)
-        if is_passing(error):
+        if is_away(error) if is_known else is_passing(error):
             raise Unreachable(UNREACHABLE, message) from error
         raise JobRefused("StorageRefused", message) from error
 

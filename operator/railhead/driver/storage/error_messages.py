@@ -48,6 +48,13 @@ _PASSING_CODES = frozenset(
     # Linux only: a server's own error, a lost link, a client that was evicted
     | {getattr(errno, name) for name in ("EREMOTEIO", "ENOLINK", "ECOMM", "ENONET") if hasattr(errno, name)}
 )
+# What storage says that was written to before and is away: the folder below a mount, a server's emergency.
+_AWAY_CODES = _PASSING_CODES | {errno.ENOENT, errno.EROFS}
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a retry may succeed, for storage that this job has written to before."""
+    return is_passing(error) or (isinstance(error, OSError) and error.errno in _AWAY_CODES)
 
 
 def is_passing(error: BaseException) -> bool:
@@ -60,7 +67,9 @@ def is_passing(error: BaseException) -> bool:
         return True
     if not isinstance(error, OSError):
         return False
-    return is_unreachable(read_text(error)) if error.errno is None else error.errno in _PASSING_CODES
+    if error.errno in errno.errorcode:
+        return error.errno in _PASSING_CODES
+    return is_unreachable(read_text(error))  # Hadoop's client has codes of its own
 
 
 def is_unreachable(text: str) -> bool:

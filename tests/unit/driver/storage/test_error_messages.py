@@ -94,6 +94,23 @@ def test_a_code_counts_more_than_what_the_path_is_called(code: str) -> None:
     assert not is_passing(OSError(getattr(errno, code), "no", "/runs/timeout/HTTP status 503"))
 
 
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.EROFS])
+def test_storage_that_was_written_to_before_is_away_and_not_wrong(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def fail(folder: str) -> str:
+        raise OSError(code, "no", folder)
+
+    monkeypatch.setattr(prepare, "_check_path", fail)
+    with pytest.raises(JobRefused):
+        prepare_storage("/runs", run_name="r")
+    with pytest.raises(Unreachable, match=r"run\.storagePath /runs cannot be"):
+        prepare_storage("/runs", run_name="r", is_known=True)
+
+
+def test_hadoops_own_codes_are_not_read_as_pythons() -> None:
+    assert is_passing(OSError(255, "HDFS: Connection refused"))
+    assert not is_passing(OSError(255, "HDFS: Permission denied"))
+
+
 def test_arrow_gives_the_code_of_a_paths_error(tmp_path: Path) -> None:
     with pytest.raises(OSError) as caught:
         pyarrow.fs.LocalFileSystem().open_output_stream(str(tmp_path / ("x" * 999)))
