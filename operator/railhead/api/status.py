@@ -144,7 +144,8 @@ class ProgressStatus(StatusModel):
     update_time: str | None = time_field("When the driver recorded them.")
     warning: DriverWarning | None = Field(
         default=None,
-        description="What the user should fix although training runs; conditions Resumable, CheckpointFallback.",
+        description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
+        "StorageUnavailable.",
     )
     lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
         default=None,
@@ -226,8 +227,8 @@ class JobStatus(StatusModel):
     conditions: list[Condition] = Field(
         default_factory=list,
         max_length=MAX_CONDITIONS,
-        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback; "
-        "those of other controllers are kept.",
+        description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback, "
+        "StorageUnavailable; those of other controllers are kept.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

@@ -34,6 +34,8 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "CheckpointIncomplete",
     "SnapshotUnreadable",
 )
+# Reasons of a warning that the storage takes no checkpoints at the moment: training continues or restarts.
+STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")
 
 
 @dataclass(frozen=True)

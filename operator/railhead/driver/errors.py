@@ -27,17 +27,19 @@ class TrainingError(Exception):
         text: `Type: message (file, line n, in function)`.
         time: seconds since the epoch, on the worker's clock; distinguishes cause from consequence.
         exit_code: of a rank that called sys.exit(), else None.
+        upload: the name of the checkpoint whose upload failed, else empty.
     """
 
-    def __init__(self, rank: int, text: str, when: float, exit_code: Optional[int] = None) -> None:
+    def __init__(self, rank: int, text: str, when: float, exit_code: Optional[int] = None, upload: str = "") -> None:
         super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
         self.rank = rank
         self.text = text
         self.time = when
         self.exit_code = exit_code
+        self.upload = upload
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.rank, self.text, self.time, self.exit_code))
+        return (type(self), (self.rank, self.text, self.time, self.exit_code, self.upload))
 
 
 class TrainFunctionRaised(TrainingError):
@@ -121,9 +123,15 @@ def choose_kind(error: BaseException) -> type:
 
 def is_storage_failure(error: BaseException) -> bool:
     """Whether Ray Train raised it while copying a checkpoint to storage."""
-    return may_be_of_storage(error) and any(
-        frame.name == COPYING for frame in traceback.extract_tb(error.__traceback__)
-    )
+    return may_be_of_storage(error) and find_upload(error) is not None
+
+
+def find_upload(error: BaseException) -> Optional[str]:
+    """The name of the checkpoint that Ray Train was copying to storage, or None; empty if Ray calls it otherwise."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == COPYING:
+            return str(frame.f_locals.get("checkpoint_dir_name", ""))
+    return None
 
 
 def may_be_of_storage(error: BaseException) -> bool:
@@ -147,7 +155,8 @@ def cloudpickle_dumps(value: Any) -> bytes:
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    built: TrainingError = kind(rank, describe_exception(error), time.time(), read_exit_code(error))
+    upload = find_upload(error) or ""
+    built: TrainingError = kind(rank, describe_exception(error), time.time(), read_exit_code(error), upload)
     return built
 
 

@@ -14,6 +14,7 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
 
+PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file
 
 
@@ -42,7 +43,7 @@ def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False)
 
 def _check_path(folder: str) -> str:
     os.makedirs(folder, exist_ok=True)
-    probe = Path(folder, f".railhead-write-check-{os.getpid()}")
+    probe = Path(folder, f"{PROBE}{os.getpid()}")
     try:
         probe.write_bytes(bytes(PROBE_BYTES))
     finally:

@@ -70,6 +70,9 @@ class RunFolder:
     def delete(self, name: str) -> None:
         self.filesystem.delete_file(self.find(name))
 
+    def delete_folder(self, name: str) -> None:
+        self.filesystem.delete_dir(self.find(name))
+
     def list_names(self, name: str) -> list[str]:
         """Names in a folder; none when there is no such folder."""
         return [info.base_name for info in self._look(name, recursive=False)]

@@ -36,6 +36,7 @@ from railhead.driver.train_controller.failure import Budget, FailureFacts, RankE
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.ray_hooks import find_hook
+from railhead.driver.train_controller.storage_failure import handle, name_path
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -86,10 +87,11 @@ class RetryDecider:
 
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
-        facts = collect_facts(error)
+        facts = name_path(collect_facts(error))
         if facts.lost_pods:
             Spool(Path(self._spool_folder)).write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
+        handle(error, found, Spool(Path(self._spool_folder)))
         if not failure.is_infrastructure(facts, found):
             self._application += 1
             self._unexplained = 0

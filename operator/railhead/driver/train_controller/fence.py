@@ -23,11 +23,14 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
+from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.fence import Claim, look
+from railhead.driver.storage.leftovers import remove_failed_uploads
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import ray_checkpoints
+from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
+from railhead.driver.train_controller.storage_failure import log, warn
 
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
@@ -46,8 +49,10 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
-        patience = Patience(functools.partial(_tell, folder))
+        group.CURRENT.folder = folder
+        patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
         patience.call(check)
+        _clean_up(folder, manager)
         copy = SnapshotCopy(folder, functools.partial(look, folder, self._claim))
         guard(manager, check=check, after=copy.keep, patience=patience)
 
@@ -82,7 +87,7 @@ def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None],
         except AttemptFailed:
             raise
         except Exception as error:
-            _log(f"{fs_path} is not deleted, because the storage failed: {describe_exception(error)}")
+            log(f"{fs_path} is not deleted, because the storage failed: {describe_exception(error)}")
         else:
             delete(fs=fs, fs_path=fs_path)
 
@@ -92,9 +97,16 @@ def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None],
     setattr(manager, _GUARDED, True)
 
 
-def _tell(folder: RunFolder, error: Exception) -> None:
-    _log(f"run.storagePath: {folder.path}: {describe_exception(error)}; retrying while training goes on")
+def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
+    what = f"run.storagePath: {folder.path}: {describe_exception(error)}"
+    log(f"{what}; retrying while training continues")
+    warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
 
 
-def _log(text: str) -> None:
-    print(f"railhead: {text}", file=sys.stderr, flush=True)
+def _clean_up(folder: RunFolder, manager: Any) -> None:
+    try:
+        removed = remove_failed_uploads(folder, committed=ray_checkpoints.list_names(manager))
+        if removed:
+            log(f"removed what failed uploads had left: {', '.join(removed)}")
+    except Exception as error:
+        log(f"cannot remove what failed uploads have left: {describe_exception(error)}")

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
+
+from railhead.driver.storage.run_folder import RunFolder
 
 
 @dataclass
 class Group:
-    """`worker_group`: Ray's; `commits`: checkpoints committed in this fit()."""
+    """`worker_group`: Ray's; `commits`: checkpoints committed in this fit(); `folder`: the run's."""
 
     worker_group: Any = None
     commits: int = 0
+    folder: Optional[RunFolder] = None
     _nodes: dict[int, str] = field(default_factory=dict)
 
     def read_nodes(self) -> dict[int, str]:

@@ -21,6 +21,7 @@ from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.error_messages import is_passing
+from railhead.driver.storage.prepare import PROBE
 
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
@@ -42,6 +43,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
         folder = find_run_folder(worker_group)
         if folder is None:
             return
+        _remove_old_markers(Path(folder))
         marker = Path(folder, f"{MARKER}{uuid.uuid4().hex}")
         try:
             marker.write_text(marker.name)
@@ -115,6 +117,15 @@ def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
         "use run.storageVolume with a claim that all pods can mount for writing (ReadWriteMany), or a URI such as "
         "s3://bucket/path"
     )
+
+
+def _remove_old_markers(folder: Path) -> None:
+    """Of heads that died before they could. An older head that is still checking has lost the run anyway."""
+    try:
+        for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
+            _remove(marker)
+    except OSError as error:
+        _log(f"cannot look for old markers: {error}")
 
 
 def _remove(marker: Path) -> None:

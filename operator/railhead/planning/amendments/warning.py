@@ -1,5 +1,6 @@
-"""The driver's warning as a condition: Resumable is False while the run is not the job's own, and
-CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost.
+"""The driver's warning as a condition: Resumable is False while the run is not the job's own,
+CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost, and
+StorageUnavailable is True while the storage takes no checkpoint.
 
 Training continues meanwhile. Every status change of the job carries the condition, and one
 event is sent when it appears.
@@ -11,13 +12,17 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
-from railhead.contract.report import LOSSES
+from railhead.contract.report import LOSSES, STORAGE_TROUBLES
 from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import StatusChange
 
-TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK)
+TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE)
+_TYPES = {
+    **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
+    **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
+}
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 
 
@@ -47,11 +52,11 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ == types.CHECKPOINT_FALLBACK
+    is_true = type_ != types.RESUMABLE
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )
 
 
 def _type_of(warning: DriverWarning) -> str:
-    return types.CHECKPOINT_FALLBACK if warning.reason in LOSSES else types.RESUMABLE
+    return _TYPES.get(warning.reason, types.RESUMABLE)

@@ -25,6 +25,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.fence import Claim, look, take_run
+from railhead.driver.storage.leftovers import record_failed_uploads
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import snapshot_copy
@@ -236,6 +237,9 @@ def test_a_commit_waits_for_a_storage_that_fails_for_a_moment(
     run.commit("c0")
     assert (run.latest(), bad_days.errors) == ("c0", [])
     assert SLOW_DOWN in capsys.readouterr().err
+    warning = Spool(run.temp).read_warning()
+    assert warning is not None and warning.reason == "StorageUnreachable"
+    assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
     assert Spool(run.temp).read_failure() is None
     bad_days.errors = [OSError(SLOW_DOWN)]
     run.callback.after_worker_group_start(run.group)
@@ -305,3 +309,25 @@ def test_rays_own_write_of_the_snapshot_is_tried_again_behind_the_fence(
     monkeypatch.setattr(bad_days, "sleep", lambda seconds: take_run(run.folder, uid=UID, attempt=2))
     with pytest.raises(Fenced):
         run.commit("c1")
+
+
+def test_the_next_group_finds_no_folder_of_a_failed_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial, whole = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit(whole)
+    Path(run.folder.find(partial)).mkdir()
+    record_failed_uploads(run.folder, [partial, whole])
+    successor = Controller(tmp_path, monkeypatch, attempt=2)
+    assert not Path(run.folder.find(partial)).exists() and Path(run.folder.find(whole)).exists()
+    Path(run.folder.find(partial)).mkdir()
+    record_failed_uploads(run.folder, [partial])
+    with pytest.raises(Fenced):
+        run.callback.after_worker_group_start(run.group)
+    assert Path(run.folder.find(partial)).exists(), "an attempt that is fenced removes nothing"
+    monkeypatch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
+    successor.callback.after_worker_group_start(successor.group)
+    assert Path(run.folder.find(partial)).exists(), "and an error of it ends no run"
+
+
+def bad_disk() -> None:
+    raise OSError(errno.EIO, "Input/output error")

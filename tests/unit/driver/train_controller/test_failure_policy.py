@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
@@ -32,6 +33,7 @@ from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGr
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.errors import (
+    CheckpointNotWritten,
     EntrypointNotUsable,
     JobRefused,
     TrainFunctionRaised,
@@ -41,6 +43,8 @@ from railhead.driver.errors import (
     choose_kind,
 )
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.storage.leftovers import RECORDS
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import callback, failure, failure_policy, group, scaling_policy
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
@@ -154,6 +158,37 @@ def test_a_storage_that_fails_under_the_controller_is_tried_again_in_the_same_fi
     found = Spool(tmp_path).read_failure()
     assert found is not None and (found.class_, found.reason) == (FailureClass.INFRASTRUCTURE, reason)
     assert str(inner) in found.message and "run.storagePath" in found.message
+
+
+def test_a_full_disk_is_named_with_rank_and_path_warned_of_and_cleaned_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(LocalFileSystem(), str(tmp_path / "digits"))
+    monkeypatch.setattr(group, "CURRENT", group.Group(folder=run))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
+    name = "checkpoint_2026-11-22_23-44-51.000123"
+    text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
+    full = CheckpointNotWritten(3, text, 5.0, upload=name)
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert judge.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
+    warning = Spool(tmp_path).read_warning()
+    assert warning is not None and warning.reason == "CheckpointNotWritten"
+    assert warning.message.startswith(
+        f"run.storagePath: a checkpoint could not be written: rank 3: {run.path}: OSError: [Errno 28] No space left on "
+        "device (hidden) ("
+    )
+    assert warning.message.endswith("; training restarts from the last checkpoint")
+    assert run.list_names(RECORDS) == [name]
+    Spool(tmp_path).forget_warning()
+    assert not judge.decide(WorkerGroupError("", {3: RAISED}))
+    assert Spool(tmp_path).read_warning() is None, "an error of the function is none of the storage's"
+
+
+def test_a_record_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "digits").write_text("a file where the run's folder was")
+    monkeypatch.setattr(group, "CURRENT", group.Group(folder=RunFolder(LocalFileSystem(), str(tmp_path / "digits"))))
+    full = CheckpointNotWritten(3, "OSError: [Errno 28]", 5.0, upload="checkpoint_2026-11-22_23-44-51.000123")
+    assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {3: full}))
 
 
 def test_set_up_that_raises_an_os_error_on_a_worker_is_not_the_storages() -> None:

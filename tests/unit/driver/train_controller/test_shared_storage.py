@@ -123,6 +123,19 @@ def test_a_full_disk_is_no_answer_and_no_marker_stays(
     assert not group.asked and sorted((tmp_path / "r").iterdir()) == before
 
 
+def test_files_of_checks_that_a_killed_head_left_go_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    run = tmp_path / "r"
+    before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
+    for name in (*before, ".railhead-shared-check-0123", ".railhead-write-check-77"):
+        (run / name).touch()
+    SharedStorageCallback().after_worker_group_start(make_group(storage, find_marker, nodes="ab"))
+    assert {path.name for path in run.iterdir()} == before
+
+
 def test_what_was_shared_before_is_tried_again_and_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A mount that is missing on one node after a restart, in a run that has trained."""
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
