@@ -1,4 +1,4 @@
-"""Tries again what the storage cannot do for a moment, while training goes on."""
+"""Tries again what the storage cannot do for a moment, while training continues."""
 
 from __future__ import annotations
 

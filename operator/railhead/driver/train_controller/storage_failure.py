@@ -1,6 +1,6 @@
 """A failure of the run's storage in Ray Train's controller: where it was, what it leaves behind, and the warning.
 
-The warning is in the status while training goes on without new checkpoints; the next commit removes it.
+The warning is in the status while training continues without new checkpoints; the next commit removes it.
 """
 
 from __future__ import annotations

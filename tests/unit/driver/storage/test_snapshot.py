@@ -27,7 +27,7 @@ from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder, Size
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
-from railhead.driver.train_controller import snapshot_copy
+from railhead.driver.train_controller import group, snapshot_copy
 from railhead.driver.train_controller.fence import FenceCallback
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
@@ -104,6 +104,7 @@ def test_what_makes_no_sense_is_unreadable(text: str) -> None:
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has a process of its own; here what is put into Ray's module must go again."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
+    monkeypatch.setattr(group, "CURRENT", group.Group())
     monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
 
 

@@ -53,6 +53,12 @@ from railhead.driver.train_controller.lost_nodes import LostNode
 RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)", 5.0)
 
 
+@pytest.fixture(autouse=True)
+def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller has a process of its own; another test's group must not be this one's."""
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+
+
 def kinds(error: BaseException) -> tuple[str, list[str]]:
     facts = translate_error(error)
     return facts.source, [each.kind for each in facts.errors]
