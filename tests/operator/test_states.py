@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from railhead.api import names
-from railhead.api.conditions import CHECKPOINT_FALLBACK, RESUMABLE
+from railhead.api.conditions import CHECKPOINT_FALLBACK, RESUMABLE, STORAGE_UNAVAILABLE
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.cluster import Cluster, Object
@@ -140,6 +140,7 @@ def warned(cluster: Cluster) -> States:
     warnings = {
         "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
         "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
+        "running while the storage is full": {"reason": "CheckpointNotWritten", "message": "No space left on device."},
     }
     for number, (name, warning) in enumerate(warnings.items()):
         job = f"warned-{number}"
@@ -158,7 +159,9 @@ def is_deleted(cluster: Cluster) -> States:
 
 
 def has_warning(cluster: Cluster, job: str) -> bool:
-    return any(c["type"] in (RESUMABLE, CHECKPOINT_FALLBACK) for c in cluster.status(job)["conditions"])
+    return any(
+        c["type"] in (RESUMABLE, CHECKPOINT_FALLBACK, STORAGE_UNAVAILABLE) for c in cluster.status(job)["conditions"]
+    )
 
 
 def refused(cluster: Cluster) -> States:

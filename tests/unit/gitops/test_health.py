@@ -29,6 +29,7 @@ WANTED = {
     "running, with a change that was not seen": ("InProgress", "InProgress", "Progressing"),
     "running, though the run cannot resume": ("Current", "InProgress", "Progressing"),
     "running from an older checkpoint": ("Current", "InProgress", "Progressing"),
+    "running while the storage is full": ("Current", "InProgress", "Progressing"),
     "restarting after a loss": ("InProgress", "InProgress", "Progressing"),
     "suspending": ("InProgress", "InProgress", "Progressing"),
     "suspended": ("Current", "Current", "Suspended"),
