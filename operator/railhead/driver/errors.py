@@ -16,7 +16,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.describe import describe_exception, name_class
 
 _NOTE = "_railhead_note"
-COPYING = "persist_current_checkpoint"  # a method of Ray Train's StorageContext
+COPYING, LOOKING = "persist_current_checkpoint", "_check_validation_file"  # methods of Ray Train's StorageContext
 
 
 class TrainingError(Exception):
@@ -122,8 +122,9 @@ def choose_kind(error: BaseException) -> type:
 
 
 def is_storage_failure(error: BaseException) -> bool:
-    """Whether Ray Train raised it while copying a checkpoint to storage."""
-    return may_be_of_storage(error) and find_upload(error) is not None
+    """Whether Ray Train raised it while copying a checkpoint to storage, or because it does not see the storage."""
+    is_away = any(frame.name == LOOKING for frame in traceback.extract_tb(error.__traceback__))
+    return (is_away or may_be_of_storage(error)) and find_upload(error) is not None
 
 
 def find_upload(error: BaseException) -> Optional[str]:

@@ -5,7 +5,8 @@ through its module's `delete_fs_path`, right after. The second check covers a su
 took over in between: it read either the snapshot just written, which does not name what is
 deleted, or the previous one, and then nothing may be deleted any more.
 
-Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is left out.
+Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is put
+off until the next one.
 """
 
 from __future__ import annotations
@@ -81,15 +82,22 @@ def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None],
         patience.call(check_and_write)
         after()
 
+    left_out: list[str] = []
+
     def delete_fs_path(fs: Any, fs_path: str) -> None:
+        left_out.append(fs_path)
         try:
             check()
         except AttemptFailed:
             raise
         except Exception as error:
-            log(f"{fs_path} is not deleted, because the storage failed: {describe_exception(error)}")
-        else:
-            delete(fs=fs, fs_path=fs_path)
+            log(f"{fs_path} is not deleted yet, because the storage failed: {describe_exception(error)}")
+            return
+        kept = {each.checkpoint.path for each in manager._checkpoint_results}  # a later commit may have the same name
+        while left_out:
+            path = left_out.pop()
+            if path == fs_path or path not in kept:
+                delete(fs=fs, fs_path=path)
 
     manager._write_state_to_storage = write_state_to_storage
     setattr(delete_fs_path, _ORIGINAL, delete)

@@ -149,7 +149,7 @@ class Controller:
             self.callback.after_worker_group_start(self.group)
 
     def commit(self, name: str) -> None:
-        Path(self.folder.find(name)).mkdir()
+        Path(self.folder.find(name)).mkdir(exist_ok=True)
         checkpoint = Checkpoint(path=self.folder.find(name), filesystem=self.storage.storage_filesystem)
         report = _TrainingReport(checkpoint, {}, False)
 
@@ -271,7 +271,7 @@ def test_a_successor_is_obeyed_at_once_even_in_bad_days(
     assert bad_days.now == 0.5
 
 
-def test_a_deletion_is_left_out_while_the_storage_fails(
+def test_a_deletion_is_put_off_while_the_storage_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
@@ -286,10 +286,29 @@ def test_a_deletion_is_left_out_while_the_storage_fails(
     run.commit("c1")
     assert (run.latest(), (tmp_path / "r" / "c0").exists()) == ("c1", True)
     told = [line for line in capsys.readouterr().err.splitlines() if "railhead:" in line]
-    assert len(told) == 1 and "c0 is not deleted" in told[0] and SLOW_DOWN in told[0]
+    assert len(told) == 1 and "c0 is not deleted yet" in told[0] and SLOW_DOWN in told[0]
     run.manager._write_state_to_storage = write
     run.commit("c2")
-    assert (run.latest(), (tmp_path / "r" / "c1").exists()) == ("c2", False)
+    left = sorted(path.name for path in (tmp_path / "r").glob("c?"))
+    assert (run.latest(), left) == ("c2", ["c2"]), "the next deletion makes up for it"
+
+
+def test_a_deletion_that_was_left_out_does_not_meet_a_later_commit_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit("c0")
+    write = run.manager._write_state_to_storage
+
+    def write_and_break() -> None:
+        write()
+        bad_days.errors = [OSError(SLOW_DOWN)]
+
+    run.manager._write_state_to_storage = write_and_break
+    run.commit("c1")
+    run.manager._write_state_to_storage = write
+    run.commit("c0")
+    assert run.latest() == "c0" and sorted(path.name for path in (tmp_path / "r").glob("c?")) == ["c0"]
 
 
 def test_rays_own_write_of_the_snapshot_is_tried_again_behind_the_fence(

@@ -77,3 +77,12 @@ def test_a_rank_knows_the_name_of_what_it_could_not_upload(tmp_path: Path, monke
     record_failed_uploads(folder, [error.upload])
     assert remove_failed_uploads(folder, committed=[]) == [name]
     assert explain_exception(ValueError("of the function"), 0).upload == ""
+
+
+def test_a_mount_that_is_away_on_a_worker_is_not_the_functions_error(tmp_path: Path) -> None:
+    """Ray looks for its marker before each upload, and raises a RuntimeError."""
+    storage = StorageContext(storage_path=str(tmp_path / "runs"), experiment_dir_name="r")
+    (tmp_path / "runs").rename(tmp_path / "unmounted")
+    with pytest.raises(RuntimeError) as caught:
+        storage.persist_current_checkpoint(Checkpoint(str(tmp_path)), "c0")
+    assert isinstance(explain_exception(caught.value, 3), CheckpointNotWritten)
