@@ -52,7 +52,7 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ != types.RESUMABLE
+    is_true = type_ in (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE)
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )
