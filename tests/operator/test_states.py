@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from railhead.api import names
-from railhead.api.conditions import CHECKPOINT_FALLBACK, END_NOTICE, RESUMABLE
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
+from railhead.planning.amendments.warning import TYPES
 from tests.operator.cluster import Cluster, Object
 from tests.waiting import wait_until
 
@@ -141,6 +141,7 @@ def warned(cluster: Cluster) -> States:
         "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
         "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
         "running with a Ray that cannot announce the end": {"reason": "EndNotAnnounced", "message": "Ray is old."},
+        "running while the storage is full": {"reason": "CheckpointNotWritten", "message": "No space left on device."},
     }
     for number, (name, warning) in enumerate(warnings.items()):
         job = f"warned-{number}"
@@ -159,7 +160,7 @@ def is_deleted(cluster: Cluster) -> States:
 
 
 def has_warning(cluster: Cluster, job: str) -> bool:
-    return any(c["type"] in (RESUMABLE, CHECKPOINT_FALLBACK, END_NOTICE) for c in cluster.status(job)["conditions"])
+    return any(c["type"] in TYPES for c in cluster.status(job)["conditions"])
 
 
 def refused(cluster: Cluster) -> States:

@@ -36,6 +36,8 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "SnapshotUnreadable",
 )
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
+# Reasons of a warning that the storage takes no checkpoints at the moment: training continues or restarts.
+STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")
 
 
 @dataclass(frozen=True)

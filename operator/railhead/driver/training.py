@@ -91,7 +91,7 @@ def _prepare(attempt: Attempt) -> None:
     if job.train_func:
         require_package(job.framework)
     check_code(job, os.environ)
-    storage = prepare_storage(attempt.storage_path, run_name=job.run_name)
+    storage = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=attempt.pod.checkpoint_index >= 0)
     latest = storage.latest_checkpoint
     attempt.publisher.update(run_uri=storage.run_uri, resumed_from=ResumedFrom(latest) if latest else None)
     if latest:

@@ -83,7 +83,7 @@ class Publisher:
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
             resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
-            warning=progress.warning,
+            warning=self._spool.read_warning() or progress.warning,
             lost_pods=self._spool.read_lost_pods(),
             restart=self._spool.read_restart(),
         )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import RestartInPlace
+from railhead.contract.report import RestartInPlace, RunWarning
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
@@ -58,6 +58,20 @@ class Spool:
     def read_lost_pods(self) -> tuple[str, ...]:
         values = self._read("lost_pods.json")
         return tuple(values["names"]) if values else ()
+
+    def write_warning(self, warning: RunWarning) -> None:
+        """Of something that passes; it hides that of the run until `forget_warning`."""
+        self._replace("warning.json", asdict(warning))
+        self.wake()
+
+    def forget_warning(self) -> None:
+        if self.read_warning() is not None:
+            (self._folder / "warning.json").unlink(missing_ok=True)
+            self.wake()
+
+    def read_warning(self) -> Optional[RunWarning]:
+        values = self._read("warning.json")
+        return RunWarning(**values) if values else None
 
     def write_returned(self, ranks: int) -> None:
         """The function returned on every one of the group's ranks."""

@@ -9,6 +9,7 @@ from typing import Any, Mapping, Optional
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
+from railhead.driver.describe import describe_exception
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
@@ -18,9 +19,11 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
 from railhead.driver.storage.ray_form import Form, find_form
-from railhead.driver.storage.repair import UNREADABLE, Found, examine, keep_copy, read_copy
+from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
+
+ACQUIRE_TIMEOUT = 600.0  # seconds: it lists all files of the newest checkpoint
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
         return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
 
-    claim, restored = call_storage(run_config.storage_path, acquire)
+    claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0)
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)
@@ -60,13 +63,13 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
 def check_initial(uri: str) -> None:
     """Raises JobRefused or Unreachable when a job cannot start from this checkpoint."""
 
-    def measure() -> Size:
+    def list_names() -> list[str]:
         from ray.train import Checkpoint
 
         checkpoint = Checkpoint(uri)
-        return RunFolder(checkpoint.filesystem, checkpoint.path).measure("")
+        return RunFolder(checkpoint.filesystem, checkpoint.path).list_names("")
 
-    if not call_storage(uri, measure, field="spec.resumeFrom").files:
+    if not call_storage(uri, list_names, field="spec.resumeFrom"):
         raise JobRefused(
             "ResumeFromNotFound",
             f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "
@@ -84,8 +87,16 @@ def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], comm
         folder.replace(FILE, text.encode())
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
-        keep_copy(folder, text, sizes=copy.sizes)
+        _keep_copy(folder, text, copy.sizes)
     return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
+
+
+def _keep_copy(folder: RunFolder, text: str, sizes: Mapping[str, Size]) -> None:
+    """A run without a copy is as robust as plain Ray."""
+    try:
+        write_copy(folder, text, sizes)
+    except Exception as error:
+        print(f"railhead: cannot keep a copy of the run's snapshot: {describe_exception(error)}", flush=True)
 
 
 def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Restored:

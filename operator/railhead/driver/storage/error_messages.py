@@ -1,6 +1,6 @@
 """What a storage error means for the user: whose fault it is, and what to do. Pure.
 
-The texts come from Arrow's C++ file systems, which Ray Train writes with; they carry no error codes.
+The texts come from Arrow's C++ file systems, which Ray Train writes with; those of object stores carry no error codes.
 """
 
 from __future__ import annotations
@@ -40,22 +40,36 @@ _CREDENTIALS = {
 }
 
 
-# A full disk, a mount that is being restored, an unreachable server.
+# A full disk, a mount that is being restored, an unreachable server, a client that is short of something.
 _PASSING_CODES = frozenset(
-    {errno.ENOSPC, errno.EDQUOT, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH}
-    | {errno.EAGAIN, errno.EBUSY, errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+    {errno.ENOSPC, errno.EDQUOT, errno.EAGAIN, errno.EBUSY, errno.EINTR, errno.EIO, errno.ESTALE, errno.ENOLCK}
+    | {errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ENETRESET}
+    | {errno.ETIMEDOUT, errno.ETIME, errno.ENODEV, errno.ENXIO, errno.ENOBUFS, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
+    # Linux only: a server's own error, a lost link, a client that was evicted
+    | {getattr(errno, name) for name in ("EREMOTEIO", "ENOLINK", "ECOMM", "ENONET") if hasattr(errno, name)}
 )
+# What storage says that was written to before and is away: the folder below a mount, a server's emergency.
+_AWAY_CODES = _PASSING_CODES | {errno.ENOENT, errno.EROFS}
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether a retry may succeed, for storage that this job has written to before."""
+    return is_passing(error) or (isinstance(error, OSError) and error.errno in _AWAY_CODES)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a retry may succeed: for storage and datasets alike."""
+    """Whether a retry may succeed: for storage and datasets alike. The text decides only without an error code."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if "RayTaskError" in names:
         cause = getattr(error, "cause", None)
         return isinstance(cause, BaseException) and is_passing(cause)
     if isinstance(error, (ConnectionError, TimeoutError)) or "RayError" in names:
         return True
-    return isinstance(error, OSError) and (error.errno in _PASSING_CODES or is_unreachable(read_text(error)))
+    if not isinstance(error, OSError):
+        return False
+    if error.errno in errno.errorcode:
+        return error.errno in _PASSING_CODES
+    return is_unreachable(read_text(error))  # Hadoop's client has codes of its own
 
 
 def is_unreachable(text: str) -> bool:

@@ -14,6 +14,7 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot
 
+PROBE = ".railhead-write-check-"
 PROBE_BYTES = 4096  # a full disk takes an empty file
 
 
@@ -25,21 +26,24 @@ class RunStorage:
     latest_checkpoint: Optional[str]
 
 
-def prepare_storage(storage_path: str, *, run_name: str) -> RunStorage:
-    """Writes and removes a small file in the run's folder. Raises JobRefused or Unreachable."""
+def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False) -> RunStorage:
+    """Writes and removes a small file in the run's folder. Raises JobRefused or Unreachable.
+
+    `is_known`: the job has checkpoints there.
+    """
     run_uri = build_checkpoint_uri(storage_path, run_name)
     if storage_path.startswith("/"):
         check: Callable[[], str] = lambda: _check_path(run_uri)  # noqa: E731
     else:
         check = lambda: _check_uri(storage_path, run_name)  # noqa: E731
-    snapshot = call_storage(storage_path, check)
+    snapshot = call_storage(storage_path, check, is_known=is_known)
     name = find_latest(snapshot)
     return RunStorage(run_uri, build_checkpoint_uri(run_uri, name) if name else None)
 
 
 def _check_path(folder: str) -> str:
     os.makedirs(folder, exist_ok=True)
-    probe = Path(folder, f".railhead-write-check-{os.getpid()}")
+    probe = Path(folder, f"{PROBE}{os.getpid()}")
     try:
         probe.write_bytes(bytes(PROBE_BYTES))
     finally:

@@ -3,16 +3,19 @@
 Ray itself would raise on a truncated file and on a missing folder, in an actor, at every attempt.
 A checkpoint is committed when all its files exist, and its files are deleted only after it has been
 removed from the snapshot; so whatever is missing was lost. Next to the snapshot we keep a copy,
-written after each commit (`keep_copy`), with the size of each checkpoint at that time: Ray writes its
-own in place, so a crash may leave half of it.
+written after each commit (`train_controller.snapshot_copy`), with the size of each checkpoint at that
+time: Ray writes its own in place, so a crash may leave half of it.
+
+The number of old checkpoints does not matter: a single listing shows which ones exist, and only the
+one that the run resumes from is measured.
 """
 
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
 from dataclasses import dataclass
-from typing import Iterable, Mapping, Optional
+from typing import Mapping, Optional
 
 from railhead.contract.report import CHECKPOINT_INCOMPLETE, CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder, Size
@@ -20,7 +23,7 @@ from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnre
 
 COPY = f"{OWN_FOLDER}/snapshot.json"
 UNREADABLE = f"{OWN_FOLDER}/unreadable-snapshot.json"
-PARALLEL_READS = 16
+_NOTHING = "is gone or empty"
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,9 @@ def examine(folder: RunFolder, *, known: Mapping[str, int]) -> Found:
     if data is None and copy.snapshot is None and not known:
         return Found(None, None)
     own, damage = _read_own(data)
-    there = _Measures(folder)
-    if own is not None:
-        there.look(own.names)
-        damage = _find_damage(own, copy.sizes, there)
-        if damage is None:
-            return Found(own, None)
     for snapshot in filter(None, (own, copy.snapshot, _from_status(known))):
-        there.look(snapshot.names)
-        left = snapshot.keep([name for name in snapshot.names if not _explain(name, copy.sizes, there)])
+        left, problem = _keep_intact(snapshot, copy.sizes, folder)
+        damage = damage or problem
         if left.entries:
             return Found(left, damage)
     return Found(None, damage)
@@ -77,41 +74,33 @@ def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[Damag
         return None, Damage(SNAPSHOT_UNREADABLE, f"{FILE} cannot be read ({error})")
 
 
-class _Measures:
-    """What exists now, measured once per name: a run may keep hundreds, and the storage may be far away."""
+def _keep_intact(snapshot: Snapshot, sizes: Mapping[str, Size], folder: RunFolder) -> tuple[Snapshot, Optional[Damage]]:
+    """Without the checkpoints that are gone, and without the newest ones that are incomplete.
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
-        self._sizes: dict[str, Size] = {}
-
-    def look(self, names: Iterable[str]) -> None:
-        new = sorted(set(names) - self._sizes.keys())
-        with ThreadPoolExecutor(PARALLEL_READS) as pool:
-            self._sizes.update(zip(new, pool.map(self._folder.measure, new)))
-
-    def find(self, name: str) -> Size:
-        return self._sizes[name]
-
-
-def _find_damage(snapshot: Snapshot, sizes: Mapping[str, Size], there: _Measures) -> Optional[Damage]:
-    """That of the newest checkpoint if it is damaged, else of another one."""
+    An older one only has to exist: its owner may have removed what no run resumes from.
+    """
     newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
-    problems = [(entry.name, _explain(entry.name, sizes, there)) for entry in newest_first]
-    found = [(name, problem) for name, problem in problems if problem]
-    if not found:
-        return None
-    name, problem = found[0]
-    more = f" ({len(found) - 1} more damaged)" if len(found) > 1 else ""
-    is_missing = problem == _NOTHING
-    return Damage(CHECKPOINT_MISSING if is_missing else CHECKPOINT_INCOMPLETE, f"checkpoint {name} {problem}{more}")
+    existing, wanted = folder.find_existing(snapshot.names), select_sizes(snapshot, sizes)
+    problems: dict[str, str] = {}
+    for name in dict.fromkeys(entry.name for entry in newest_first):
+        if name not in existing:
+            problems[name] = _NOTHING
+        elif "" not in problems.values():
+            problems[name] = _explain(folder.measure(name), wanted.get(name))
+        else:
+            problems[name] = ""
+    damaged = [(name, problem) for name, problem in problems.items() if problem]
+    if not damaged:
+        return snapshot, None
+    name, problem = damaged[0]
+    more = f" ({len(damaged) - 1} more damaged)" if len(damaged) > 1 else ""
+    reason = CHECKPOINT_MISSING if problem == _NOTHING else CHECKPOINT_INCOMPLETE
+    left = snapshot.keep([name for name, problem in problems.items() if not problem])
+    return left, Damage(reason, f"checkpoint {name} {problem}{more}")
 
 
-_NOTHING = "is gone or empty"
-
-
-def _explain(name: str, sizes: Mapping[str, Size], there: _Measures) -> str:
+def _explain(found: Size, wanted: Optional[Size]) -> str:
     """Why it is not intact, or an empty string. More files or bytes than at its commit are no damage."""
-    found, wanted = there.find(name), sizes.get(name)
     if not found.files:
         return _NOTHING
     if wanted is None or (found.files >= wanted.files and found.bytes >= wanted.bytes):
@@ -138,12 +127,13 @@ def read_copy(folder: RunFolder) -> Copy:
         return Copy(None, {})
 
 
-def keep_copy(folder: RunFolder, text: str, *, sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """Writes the copy of Ray's snapshot `text`. Measures the checkpoints that are new; returns the sizes of all."""
-    snapshot = parse_snapshot(text)
-    names = snapshot.names
-    again = {name for name in names if names.count(name) > 1}  # overwritten by a later commit
-    measured = {name: sizes.get(name) or folder.measure(name) for name in names if name not in again}
-    plain = {name: [size.files, size.bytes] for name, size in measured.items()}
+def select_sizes(snapshot: Snapshot, sizes: Mapping[str, Size]) -> dict[str, Size]:
+    """Those of the snapshot's checkpoints, except for a folder that a later commit has overwritten."""
+    counts = Counter(snapshot.names)
+    return {name: size for name, size in sizes.items() if counts[name] == 1}
+
+
+def write_copy(folder: RunFolder, text: str, sizes: Mapping[str, Size]) -> None:
+    """`text`: Ray's snapshot."""
+    plain = {name: [size.files, size.bytes] for name, size in sizes.items()}
     folder.replace(COPY, json.dumps({"snapshot": json.loads(text), "sizes": plain}).encode())
-    return measured

@@ -5,9 +5,12 @@ Everything here may block for as long as the storage does, and raises what pyarr
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Optional
+from typing import Any, Iterable, Optional
+
+from railhead.driver.storage.error_messages import is_passing
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
 
@@ -46,19 +49,39 @@ class RunFolder:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Atomic: object stores write whole files, and on a path this renames a temporary file."""
+        """Atomic where it can be: object stores write whole files, and on a path this renames a temporary file.
+
+        Some object stores that are mounted as a path cannot rename: there it writes in place, as Ray does.
+        """
         if self.filesystem.type_name != "local":
             self.write(name, data)
             return
-        self.write(f"{name}.new", data)
-        self.filesystem.move(self.find(f"{name}.new"), self.find(name))
+        temporary = f"{name}.new"
+        self.write(temporary, data)
+        try:
+            self.filesystem.move(self.find(temporary), self.find(name))
+        except (OSError, NotImplementedError) as error:
+            if is_passing(error):
+                raise
+            with contextlib.suppress(OSError, NotImplementedError):
+                self.delete(temporary)
+            self.write(name, data)
 
     def delete(self, name: str) -> None:
         self.filesystem.delete_file(self.find(name))
 
+    def delete_folder(self, name: str) -> None:
+        self.filesystem.delete_dir(self.find(name))
+
     def list_names(self, name: str) -> list[str]:
         """Names in a folder; none when there is no such folder."""
         return [info.base_name for info in self._look(name, recursive=False)]
+
+    def find_existing(self, names: Iterable[str]) -> set[str]:
+        """Those that exist: one listing for all in the same folder, however many there are."""
+        paths = {name: PurePath(name) for name in names}
+        there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
+        return {name for name, path in paths.items() if path.name in there[path.parent]}
 
     def measure(self, name: str) -> Size:
         """0, 0 without files, whether the folder exists or not."""

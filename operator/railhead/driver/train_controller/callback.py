@@ -95,6 +95,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
             values or {}, checkpoint_uri=uri, first_index=self._first_index, time=time
         )
         if name:
+            self._spool.forget_warning()  # the storage takes checkpoints again
             self._commits[name] = Commit(index, time, self._attempt)
             progress = self._with_best(progress)
             self._warn_of_missing_score(name)

@@ -29,6 +29,7 @@ from railhead.driver.errors import (
     NotReturned,
     Stuck,
     TrainingError,
+    Unreachable,
     may_be_of_storage,
     read_note,
 )
@@ -41,6 +42,7 @@ from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.ray_hooks import find_hook
+from railhead.driver.train_controller.storage_failure import handle, name_path
 from railhead.driver.train_controller.workers import collect_stacks
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
@@ -99,10 +101,11 @@ class RetryDecider:
     def decide(self, error: BaseException) -> bool:
         """Whether to retry. A failure that ends the run is written to the spool, for the driver."""
         spool = Spool(Path(self._spool_folder))
-        facts = collect_facts(error)
+        facts = name_path(collect_facts(error))
         if facts.lost_pods:
             spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
+        handle(error, found, spool)
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
         self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts())
         is_ending = spool.read_end() is not None
@@ -206,9 +209,13 @@ def translate_error(error: BaseException) -> FailureFacts:
     inner = getattr(error, "controller_failure", error)
     refusal = _find_refusal(inner)
     if refusal:
-        return FailureFacts(failure.CONTROLLER, text=refusal.message, refusal=refusal)
+        source = failure.WORKERS if isinstance(inner, Unreachable) else failure.CONTROLLER
+        return FailureFacts(source, text=refusal.message, refusal=refusal)
     if inner is error:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))
+    if isinstance(inner, OSError) and "RayError" not in _class_names(inner):
+        # The fence or Ray's snapshot; the controller opens no other files. A folder that is missing is a mount that is.
+        return FailureFacts(failure.WORKERS, (RankError(-1, failure.STORAGE, describe_exception(inner)),))
     if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in _class_names(inner):

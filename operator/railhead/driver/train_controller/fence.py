@@ -4,6 +4,9 @@ Reaches into Ray: a commit is the manager's `_write_state_to_storage`, and its d
 through its module's `delete_fs_path`, right after. The second check covers a successor that
 took over in between: it read either the snapshot just written, which does not name what is
 deleted, or the previous one, and then nothing may be deleted any more.
+
+Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is put
+off until the next one.
 """
 
 from __future__ import annotations
@@ -17,13 +20,18 @@ from typing import Any, Callable
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
-from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.describe import describe_exception
+from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
+from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.fence import Claim, look
+from railhead.driver.storage.leftovers import remove_failed_uploads
+from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import ray_checkpoints
+from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
+from railhead.driver.train_controller.storage_failure import log, warn
 
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
@@ -42,8 +50,12 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
-        check()
-        guard(manager, before=check, after=functools.partial(SnapshotCopy(folder).keep, manager))
+        group.CURRENT.folder = folder
+        patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
+        patience.call(check)
+        _clean_up(folder, manager)
+        copy = SnapshotCopy(folder, functools.partial(look, folder, self._claim))
+        guard(manager, check=check, after=copy.keep, patience=patience)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
@@ -54,24 +66,55 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
             raise
 
 
-def guard(manager: Any, *, before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Wraps each commit and deletion; idempotent. What `before` raises propagates out of the commit."""
+def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None], patience: Patience) -> None:
+    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
     if getattr(manager, _GUARDED, False):
         return
     write = manager._write_state_to_storage
     module: Any = sys.modules[type(manager).__module__]
     delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
 
-    def write_state_to_storage() -> None:
-        before()
+    def check_and_write() -> None:
+        check()
         write()
+
+    def write_state_to_storage() -> None:
+        patience.call(check_and_write)
         after()
 
+    left_out: list[str] = []
+
     def delete_fs_path(fs: Any, fs_path: str) -> None:
-        before()
-        delete(fs=fs, fs_path=fs_path)
+        left_out.append(fs_path)
+        try:
+            check()
+        except AttemptFailed:
+            raise
+        except Exception as error:
+            log(f"{fs_path} is not deleted yet, because the storage failed: {describe_exception(error)}")
+            return
+        kept = {each.checkpoint.path for each in manager._checkpoint_results}  # a later commit may have the same name
+        while left_out:
+            path = left_out.pop()
+            if path == fs_path or path not in kept:
+                delete(fs=fs, fs_path=path)
 
     manager._write_state_to_storage = write_state_to_storage
     setattr(delete_fs_path, _ORIGINAL, delete)
     module.delete_fs_path = delete_fs_path
     setattr(manager, _GUARDED, True)
+
+
+def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
+    what = f"run.storagePath: {folder.path}: {describe_exception(error)}"
+    log(f"{what}; retrying while training continues")
+    warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
+
+
+def _clean_up(folder: RunFolder, manager: Any) -> None:
+    try:
+        removed = remove_failed_uploads(folder, committed=ray_checkpoints.list_names(manager))
+        if removed:
+            log(f"removed what failed uploads had left: {', '.join(removed)}")
+    except Exception as error:
+        log(f"cannot remove what failed uploads have left: {describe_exception(error)}")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
+
+from railhead.driver.storage.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -20,10 +22,11 @@ class Process:
 
 @dataclass
 class Group:
-    """`worker_group`: Ray's; `commits`: checkpoints committed in this fit()."""
+    """`worker_group`: Ray's; `commits`: checkpoints committed in this fit(); `folder`: the run's."""
 
     worker_group: Any = None
     commits: int = 0
+    folder: Optional[RunFolder] = None
     _processes: dict[int, Process] = field(default_factory=dict)
 
     def read_processes(self) -> dict[int, Process]:

@@ -43,6 +43,11 @@ def name_checkpoint(manager: Any, checkpoint: Any) -> str:
     return str(manager._storage_context.extract_checkpoint_dir_name_from_path(checkpoint.path))
 
 
+def list_names(manager: Any) -> list[str]:
+    """Of all that the manager keeps."""
+    return [name_checkpoint(manager, each.checkpoint) for each in manager._checkpoint_results]
+
+
 def find_latest(manager: Any) -> Optional[tuple[str, dict[str, Any]]]:
     """Name and metrics of the newest checkpoint, including an earlier attempt's; None when there is none."""
     latest = manager.latest_checkpoint_result

@@ -17,7 +17,11 @@ from typing import Any, Optional
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
-from railhead.driver.errors import JobRefused
+from railhead.driver.describe import describe_exception, read_text
+from railhead.driver.errors import JobRefused, Unreachable
+from railhead.driver.storage.call import UNREACHABLE
+from railhead.driver.storage.error_messages import is_passing
+from railhead.driver.storage.prepare import PROBE
 
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
@@ -26,13 +30,20 @@ ANSWER_TIMEOUT = 60.0  # seconds; a file system that hangs is not necessarily th
 
 
 class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Ends the run before it trains if a worker does not see the head's file."""
+    """Ends the run before it trains if a worker does not see the head's file.
+
+    Storage that all pods have shared before is tried again instead.
+    """
+
+    def __init__(self) -> None:
+        self._was_shared = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) >= 0
 
     def after_worker_group_start(self, worker_group: Any) -> None:
-        """Raises JobRefused. Ray's error for a worker that dies meanwhile propagates, for Ray to handle."""
+        """Raises JobRefused or Unreachable. Ray's error for a worker that dies meanwhile propagates."""
         folder = find_run_folder(worker_group)
         if folder is None:
             return
+        _remove_old_markers(Path(folder))
         marker = Path(folder, f"{MARKER}{uuid.uuid4().hex}")
         try:
             marker.write_text(marker.name)
@@ -46,7 +57,8 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
             _remove(marker)
         problem = explain_answers(str(Path(folder).parent), answers)
         if problem:
-            raise JobRefused("StorageNotShared", problem)
+            raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
+        self._was_shared = self._was_shared or bool(answers)
 
 
 def find_run_folder(worker_group: Any) -> Optional[str]:
@@ -65,26 +77,32 @@ def _call_workers(worker_group: Any, marker: Path) -> list[tuple[str, str]]:
     except ray.exceptions.GetTimeoutError:
         _log(f"did not check that all pods share {marker.parent}: a worker did not respond in {ANSWER_TIMEOUT:.0f} s")
         return []
+    except ray.exceptions.RayTaskError as error:
+        if not is_passing(error):
+            raise
+        raise Unreachable(UNREACHABLE, f"run.storagePath {marker.parent}: {read_text(error.cause)}") from error
 
 
 def find_marker(path: str, patience: float = PATIENCE) -> tuple[str, str]:
-    """(this pod, the problem or an empty string), on a worker."""
+    """(this pod, the problem or an empty string), on a worker. Raises OSError while its mount does not work."""
     pod = os.environ.get(e.POD_NAME, "of another node")
     deadline = time.monotonic() + patience
-    problem = _find_problem(path)
+    problem, error = _find_problem(path)
     while problem and time.monotonic() < deadline:
         time.sleep(PAUSE)
-        problem = _find_problem(path)
+        problem, error = _find_problem(path)
+    if error is not None and is_passing(error):
+        raise OSError(error.errno, f"worker pod {pod}: {describe_exception(error)}")
     return pod, problem
 
 
-def _find_problem(path: str) -> str:
+def _find_problem(path: str) -> tuple[str, Optional[OSError]]:
     try:
         if Path(path).read_text() != Path(path).name:
-            return "does not see"
-    except OSError:
-        return "does not see"
-    return "" if os.access(os.path.dirname(path), os.W_OK) else "can read but not write"
+            return "does not see", None
+    except OSError as error:
+        return "does not see", error
+    return "" if os.access(os.path.dirname(path), os.W_OK) else "can read but not write", None
 
 
 def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
@@ -99,6 +117,15 @@ def explain_answers(storage_path: str, answers: list[tuple[str, str]]) -> str:
         "use run.storageVolume with a claim that all pods can mount for writing (ReadWriteMany), or a URI such as "
         "s3://bucket/path"
     )
+
+
+def _remove_old_markers(folder: Path) -> None:
+    """Of heads that died before they could. An older head that is still checking has lost the run anyway."""
+    try:
+        for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
+            _remove(marker)
+    except OSError as error:
+        _log(f"cannot look for old markers: {error}")
 
 
 def _remove(marker: Path) -> None:

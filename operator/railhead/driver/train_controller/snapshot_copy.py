@@ -1,26 +1,64 @@
-"""After each commit: our own copy of the snapshot, with the size of the new checkpoint."""
+"""After each commit: our own copy of the snapshot, with the size of the new checkpoint, in a thread of its own.
+
+Listing the files of a checkpoint may take long, and Ray Train's controller polls its workers meanwhile.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Mapping
+import threading
+from typing import Callable, Optional
 
-from railhead.driver.storage.repair import keep_copy, read_copy
+from railhead.driver.describe import describe_exception
+from railhead.driver.storage.repair import read_copy, select_sizes, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size
+from railhead.driver.storage.snapshot import FILE, parse_snapshot
+
+
+def start_thread(task: Callable[[], None]) -> None:
+    threading.Thread(target=task, name="railhead-snapshot-copy", daemon=True).start()
 
 
 class SnapshotCopy:
-    """One per manager. Never raises: a run without a copy is as robust as plain Ray."""
+    """One per manager. Never raises: a run without a copy is as robust as plain Ray.
 
-    def __init__(self, folder: RunFolder) -> None:
+    At most one copy is being made; commits meanwhile lead to one more. `check`: the fence.
+    """
+
+    def __init__(self, folder: RunFolder, check: Callable[[], None]) -> None:
         self._folder = folder
-        self._sizes: Mapping[str, Size] = {}
-        self._has_begun = False
+        self._check = check
+        self._sizes: Optional[dict[str, Size]] = None
+        self._lock = threading.Lock()
+        self._is_running = self._is_wanted = False
 
-    def keep(self, manager: Any) -> None:
-        try:
-            if not self._has_begun:
-                self._sizes, self._has_begun = read_copy(self._folder).sizes, True
-            self._sizes = keep_copy(self._folder, manager._save_state(), sizes=self._sizes)
-        except Exception as error:
-            print(f"railhead: cannot keep a copy of the run's snapshot: {error!r}", file=sys.stderr, flush=True)
+    def keep(self) -> None:
+        """Returns at once."""
+        with self._lock:
+            self._is_wanted, is_running, self._is_running = True, self._is_running, True
+        if not is_running:
+            start_thread(self._run)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._is_running, self._is_wanted = self._is_wanted, False
+                if not self._is_running:
+                    return
+            try:
+                self._copy()
+            except Exception as error:
+                problem = describe_exception(error)
+                print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
+
+    def _copy(self) -> None:
+        if self._sizes is None:
+            self._sizes = dict(read_copy(self._folder).sizes)
+        text = (self._folder.read(FILE) or b"").decode()
+        snapshot = parse_snapshot(text)
+        self._sizes = select_sizes(snapshot, self._sizes)
+        newest = snapshot.latest
+        if newest and newest not in self._sizes and snapshot.names.count(newest) == 1:
+            self._sizes[newest] = self._folder.measure(newest)
+        self._check()  # measuring takes time, and a successor may have taken over
+        write_copy(self._folder, text, self._sizes)

@@ -1,6 +1,7 @@
 """The driver's warning as a condition: Resumable is False while the run is not the job's own,
 CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost, and
-EndNotice is False while the image's Ray cannot ask for a last checkpoint.
+StorageUnavailable is True while the storage takes no checkpoint, and EndNotice is False while the image's Ray
+cannot ask for a last checkpoint.
 
 Training continues meanwhile. Every status change of the job carries the condition, and one
 event is sent when it appears.
@@ -12,14 +13,18 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
-from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES
+from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, STORAGE_TROUBLES
 from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import StatusChange
 
-TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.END_NOTICE)
-_TYPES = {**dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK), END_NOT_ANNOUNCED: types.END_NOTICE}
+TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.END_NOTICE)
+_TYPES = {
+    **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
+    **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
+    END_NOT_ANNOUNCED: types.END_NOTICE,
+}
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 
 
@@ -49,7 +54,7 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ == types.CHECKPOINT_FALLBACK
+    is_true = type_ in (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE)
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import Report
+from railhead.contract.report import Report, RunWarning
 from railhead.driver.reporting import publisher as publisher_module
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
@@ -176,6 +176,20 @@ def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path)
     assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 0, 1]
     assert [text.partition("status ")[2][:3] for text in said] == ["503", "401", "422"]  # each trouble once
     assert "training is not affected" in said[0]
+
+
+def test_a_warning_that_passes_hides_the_runs_own_while_it_lasts(server: Server, tmp_path: Path) -> None:
+    publisher, spool, _ = build(server, tmp_path)
+    own, passing = RunWarning("RunNameDiffers", "another name"), RunWarning("CheckpointNotWritten", "no space")
+    spool.write(Progress(warning=own).to_dict())
+    assert publisher.build_report().warning == own
+    spool.write_warning(passing)
+    assert publisher.build_report().warning == passing
+    spool.forget_warning()
+    spool.forget_warning()
+    assert publisher.build_report().warning == own
+    publisher.start()
+    stop(publisher)
 
 
 def test_stop_is_bounded_when_nobody_listens(server: Server, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from ray.train.v2._internal.execution.storage import get_fs_and_path
 
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage import call, prepare
-from railhead.driver.storage.error_messages import explain_error, is_unreachable, redact
+from railhead.driver.storage.error_messages import explain_error, is_passing, is_unreachable, redact
 from railhead.driver.storage.prepare import prepare_storage
 
 
@@ -74,6 +75,46 @@ def test_what_another_try_cannot_mend(text: str) -> None:
 def test_what_another_try_may_mend(text: str) -> None:
     assert is_unreachable(text)
     assert explain_error("s3://b/p", text, pyarrow="26") == f"run.storagePath s3://b/p cannot be reached: {text}"
+
+
+PASSING = [
+    "ENOSPC", "EDQUOT", "EAGAIN", "EBUSY", "EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "EHOSTUNREACH", "ENETUNREACH",
+    "ENETDOWN", "ETIMEDOUT", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ESHUTDOWN", "EREMOTEIO", "ENOLINK", "ENODEV",
+    "EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EINTR", "ENOLCK",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", PASSING)
+def test_a_code_that_another_try_may_mend(code: str) -> None:
+    assert is_passing(OSError(getattr(errno, code), "whatever the text says: Permission denied"))
+
+
+@pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENOENT", "ENOTDIR", "EROFS", "EISDIR", "EINVAL", "ENAMETOOLONG"])
+def test_a_code_counts_more_than_what_the_path_is_called(code: str) -> None:
+    assert not is_passing(OSError(getattr(errno, code), "no", "/runs/timeout/HTTP status 503"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.EROFS])
+def test_storage_that_was_written_to_before_is_away_and_not_wrong(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def fail(folder: str) -> str:
+        raise OSError(code, "no", folder)
+
+    monkeypatch.setattr(prepare, "_check_path", fail)
+    with pytest.raises(JobRefused):
+        prepare_storage("/runs", run_name="r")
+    with pytest.raises(Unreachable, match=r"run\.storagePath /runs cannot be"):
+        prepare_storage("/runs", run_name="r", is_known=True)
+
+
+def test_hadoops_own_codes_are_not_read_as_pythons() -> None:
+    assert is_passing(OSError(255, "HDFS: Connection refused"))
+    assert not is_passing(OSError(255, "HDFS: Permission denied"))
+
+
+def test_arrow_gives_the_code_of_a_paths_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught:
+        pyarrow.fs.LocalFileSystem().open_output_stream(str(tmp_path / ("x" * 999)))
+    assert caught.value.errno == errno.ENAMETOOLONG
 
 
 def test_wrong_credentials_come_with_the_names_of_the_right_ones() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import types
 from collections.abc import Callable
@@ -24,7 +25,10 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.fence import Claim, look, take_run
+from railhead.driver.storage.leftovers import record_failed_uploads
+from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.train_controller import group, snapshot_copy
 from railhead.driver.train_controller.fence import FenceCallback
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
@@ -35,6 +39,8 @@ UID, OTHER = "0a1b-mine", "9f8e-other"
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has a process of its own; here what is put into Ray's module must go again."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
 
 
 @pytest.fixture
@@ -143,7 +149,7 @@ class Controller:
             self.callback.after_worker_group_start(self.group)
 
     def commit(self, name: str) -> None:
-        Path(self.folder.find(name)).mkdir()
+        Path(self.folder.find(name)).mkdir(exist_ok=True)
         checkpoint = Checkpoint(path=self.folder.find(name), filesystem=self.storage.storage_filesystem)
         report = _TrainingReport(checkpoint, {}, False)
 
@@ -192,3 +198,156 @@ def test_a_successor_that_comes_between_a_commit_and_its_deletion_loses_nothing(
     with pytest.raises(Fenced):
         old.commit("c1")
     assert (tmp_path / "r" / "c0").exists(), "the successor may have read that c0 is the latest"
+
+
+class BadDays:
+    """A storage whose fence cannot be read: each look raises the next error, until none is left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.errors: list[OSError] = []
+        self.now = 0.0
+        read = RunFolder.read
+        monkeypatch.setattr(
+            RunFolder, "read", lambda s, name: self.fail() if name == fence.FENCE and self.errors else read(s, name)
+        )
+        monkeypatch.setattr("railhead.driver.train_controller.fence.Patience", self.make_patience)
+
+    def fail(self) -> bytes:
+        raise self.errors.pop(0)
+
+    def make_patience(self, tell: Callable[[Exception], None]) -> Patience:
+        return Patience(tell, sleep=lambda seconds: self.sleep(seconds), monotonic=lambda: self.now)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def bad_days(monkeypatch: pytest.MonkeyPatch) -> BadDays:
+    return BadDays(monkeypatch)
+
+
+SLOW_DOWN = "AWS Error SLOW_DOWN during GetObject operation"
+
+
+def test_a_commit_waits_for_a_storage_that_fails_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    bad_days.errors = [OSError(SLOW_DOWN), OSError(errno.ESTALE, "Stale file handle"), TimeoutError()]
+    run.commit("c0")
+    assert (run.latest(), bad_days.errors) == ("c0", [])
+    assert SLOW_DOWN in capsys.readouterr().err
+    warning = Spool(run.temp).read_warning()
+    assert warning is not None and warning.reason == "StorageUnreachable"
+    assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
+    assert Spool(run.temp).read_failure() is None
+    bad_days.errors = [OSError(SLOW_DOWN)]
+    run.callback.after_worker_group_start(run.group)
+
+
+def test_a_commit_does_not_wait_for_ever_nor_for_what_no_retry_can_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    bad_days.errors = [OSError(SLOW_DOWN) for _ in range(1000)]
+    with pytest.raises(OSError, match="SLOW_DOWN"):
+        run.commit("c0")
+    assert 90 < bad_days.now <= 120 and len(bad_days.errors) > 980
+    bad_days.errors, bad_days.now = [PermissionError(errno.EACCES, "no")], 0.0
+    with pytest.raises(PermissionError):
+        run.commit("c1")
+    assert bad_days.now == 0.0
+
+
+def test_a_successor_is_obeyed_at_once_even_in_bad_days(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+) -> None:
+    old = Controller(tmp_path, monkeypatch, attempt=1)
+    take_run(old.folder, uid=UID, attempt=2)
+    bad_days.errors = [OSError(SLOW_DOWN)]
+    with pytest.raises(Fenced):
+        old.commit("c0")
+    assert bad_days.now == 0.5
+
+
+def test_a_deletion_is_put_off_while_the_storage_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit("c0")
+    write = run.manager._write_state_to_storage
+
+    def write_and_break() -> None:
+        write()
+        bad_days.errors = [OSError(SLOW_DOWN)]
+
+    run.manager._write_state_to_storage = write_and_break
+    run.commit("c1")
+    assert (run.latest(), (tmp_path / "r" / "c0").exists()) == ("c1", True)
+    told = [line for line in capsys.readouterr().err.splitlines() if "railhead:" in line]
+    assert len(told) == 1 and "c0 is not deleted yet" in told[0] and SLOW_DOWN in told[0]
+    run.manager._write_state_to_storage = write
+    run.commit("c2")
+    left = sorted(path.name for path in (tmp_path / "r").glob("c?"))
+    assert (run.latest(), left) == ("c2", ["c2"]), "the next deletion makes up for it"
+
+
+def test_a_deletion_that_was_left_out_does_not_meet_a_later_commit_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit("c0")
+    write = run.manager._write_state_to_storage
+
+    def write_and_break() -> None:
+        write()
+        bad_days.errors = [OSError(SLOW_DOWN)]
+
+    run.manager._write_state_to_storage = write_and_break
+    run.commit("c1")
+    run.manager._write_state_to_storage = write
+    run.commit("c0")
+    assert run.latest() == "c0" and sorted(path.name for path in (tmp_path / "r").glob("c?")) == ["c0"]
+
+
+def test_rays_own_write_of_the_snapshot_is_tried_again_behind_the_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    save, failed = run.manager._save_state, [OSError(errno.ENOSPC, "No space left on device")]
+
+    def save_later() -> Any:
+        if failed:
+            raise failed.pop()
+        return save()
+
+    run.manager._save_state = save_later
+    run.commit("c0")
+    assert run.latest() == "c0"
+    failed.append(OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(bad_days, "sleep", lambda seconds: take_run(run.folder, uid=UID, attempt=2))
+    with pytest.raises(Fenced):
+        run.commit("c1")
+
+
+def test_the_next_group_finds_no_folder_of_a_failed_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial, whole = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit(whole)
+    Path(run.folder.find(partial)).mkdir()
+    record_failed_uploads(run.folder, [partial, whole])
+    successor = Controller(tmp_path, monkeypatch, attempt=2)
+    assert not Path(run.folder.find(partial)).exists() and Path(run.folder.find(whole)).exists()
+    Path(run.folder.find(partial)).mkdir()
+    record_failed_uploads(run.folder, [partial])
+    with pytest.raises(Fenced):
+        run.callback.after_worker_group_start(run.group)
+    assert Path(run.folder.find(partial)).exists(), "an attempt that is fenced removes nothing"
+    monkeypatch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
+    successor.callback.after_worker_group_start(successor.group)
+    assert Path(run.folder.find(partial)).exists(), "and an error of it ends no run"
+
+
+def bad_disk() -> None:
+    raise OSError(errno.EIO, "Input/output error")

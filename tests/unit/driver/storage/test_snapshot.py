@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import types
 from collections.abc import Callable
@@ -24,9 +25,11 @@ from railhead.driver.storage import repair
 from railhead.driver.storage.acquire_run import Restored, restore_run
 from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.ray_form import find_form
-from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.run_folder import RunFolder, Size
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
+from railhead.driver.train_controller import group, snapshot_copy
 from railhead.driver.train_controller.fence import FenceCallback
+from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
@@ -101,6 +104,8 @@ def test_what_makes_no_sense_is_unreadable(text: str) -> None:
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has a process of its own; here what is put into Ray's module must go again."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
 
 
 class Run:
@@ -202,6 +207,110 @@ def test_nothing_is_touched_while_all_is_well(run: Run, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")} == before
 
 
+class Counting:
+    """A file system that counts what it is asked for; a listing of all below a folder costs the most."""
+
+    type_name = "local"
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(LocalFileSystem(), name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            is_deep = bool(getattr(arguments[0], "recursive", False))
+            self.calls.append(f"{name} {arguments[0].base_dir}" if is_deep else name)
+            return method(*arguments, **options)
+
+        return call
+
+
+MANY = 1000
+
+
+def make_many(tmp_path: Path) -> RunFolder:
+    """A run that keeps all its checkpoints, with a copy that knows the sizes of all."""
+    for number in range(MANY):
+        path = tmp_path / "r" / f"c{number}"
+        path.mkdir(parents=True)
+        for rank in range(2):
+            (path / f"shard-{rank}").write_text("x" * 9)
+    results = [result(f"c{number}") for number in range(MANY)]
+    values = {**FORM_2_60, "checkpoint_results": results, "checkpoint_report_indices": list(range(MANY))}
+    text = json.dumps({**values, "latest_checkpoint_result": results[-1], "pending_training_results": []})
+    folder = RunFolder(Counting(), str(tmp_path / "r"))
+    folder.write(FILE, text.encode())
+    repair.write_copy(folder, text, {f"c{number}": Size(2, 18) for number in range(MANY)})
+    folder.filesystem.calls.clear()
+    return folder
+
+
+def restore(folder: RunFolder) -> Restored:
+    return restore_run(folder, form=find_form(), known={}, commits=MANY)
+
+
+def test_the_number_of_old_checkpoints_costs_nothing(tmp_path: Path) -> None:
+    """1,000 checkpoints of 200 files at 5 ms each, listed in full, would take a quarter of an hour."""
+    folder = make_many(tmp_path)
+    assert restore(folder) == Restored("c999", None)
+    calls = folder.filesystem.calls
+    assert [call for call in calls if " " in call] == [f"get_file_info {tmp_path}/r/c999"], "all files of one only"
+    assert len(calls) <= 6, calls
+    calls.clear()
+    SnapshotCopy(folder, check=lambda: None).keep()
+    assert not [call for call in calls if " " in call] and len(calls) <= 6, "the newest has a size already"
+
+
+def test_an_old_checkpoint_without_its_optimizer_is_still_a_checkpoint(tmp_path: Path) -> None:
+    folder = make_many(tmp_path)
+    for number in range(MANY - 1):
+        (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
+    assert restore(folder) == Restored("c999", None)
+    snapshot = parse_snapshot((folder.read(FILE) or b"").decode())
+    assert len(snapshot.names) == MANY, "Ray can still remove them"
+
+
+def test_a_damaged_newest_one_is_passed_over_one_at_a_time(tmp_path: Path) -> None:
+    folder = make_many(tmp_path)
+    for number in (997, 998, 999):
+        (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
+    restored = restore(folder)
+    assert restored.latest == "c996" and restored.warning is not None
+    assert restored.warning.message.startswith("checkpoint c999 is incomplete (1 files")
+    assert "(2 more damaged)" in restored.warning.message
+    assert len([call for call in folder.filesystem.calls if " " in call]) == 4
+
+
+def test_a_checkpoint_is_measured_outside_of_rays_loop_and_at_most_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tasks: list[Callable[[], None]] = []
+    monkeypatch.setattr(snapshot_copy, "start_thread", tasks.append)
+    run = Run(tmp_path)
+    measured: list[str] = []
+    measure = RunFolder.measure
+    monkeypatch.setattr(RunFolder, "measure", lambda self, name: measured.append(name) or measure(self, name))  # type: ignore[func-returns-value]
+    for number in range(5):
+        run.commit(f"c{number}")
+    assert len(tasks) == 1 and measured == [], "nothing was listed while Ray's controller waited"
+    tasks.pop()()
+    copy = repair.read_copy(run.folder)
+    assert measured == ["c4"] and copy.snapshot is not None and copy.snapshot.latest == "c4"
+    run.commit("c5")
+    assert len(tasks) == 1, "another thread, once the first has ended"
+
+
+def test_a_copy_is_not_written_once_a_successor_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks: list[Callable[[], None]] = []
+    monkeypatch.setattr(snapshot_copy, "start_thread", tasks.append)
+    run = Run(tmp_path)
+    run.commit("c0")
+    take_run(run.folder, uid="mine", attempt=2)
+    tasks.pop()()
+    assert run.folder.read(repair.COPY) is None
+
+
 def test_a_copy_that_was_cut_off_does_no_harm(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / repair.COPY).write_text("{")
     assert run.restore() == Restored("c2", None)
@@ -248,3 +357,43 @@ def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there
         run.commit("last")
     (tmp_path / "r" / "last" / "weights").write_text("")
     assert run.restore() == Restored("last", None)
+
+
+class NoRename(Counting):
+    """As Mountpoint for S3 and some FUSE file systems."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def move(self, source: str, target: str) -> None:
+        raise self.error
+
+
+CANNOT_RENAME = [
+    OSError(errno.ENOSYS, "Function not implemented"), PermissionError(errno.EPERM, "Operation not permitted"),
+    OSError(errno.ENOTSUP, "Operation not supported"), NotImplementedError("move"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", CANNOT_RENAME, ids=repr)
+@pytest.mark.parametrize("hurt", ["older-one", "cut-off", "file-gone", "without-copy"])
+def test_a_storage_that_cannot_rename_resumes(run: Run, tmp_path: Path, error: Exception, hurt: str) -> None:
+    if hurt == "without-copy":
+        (tmp_path / "r" / repair.COPY).unlink()
+        latest = "c2"
+    else:
+        DAMAGES[hurt][0](tmp_path / "r")
+        latest = DAMAGES[hurt][3]
+    run.folder = RunFolder(NoRename(error), run.folder.path)
+    assert run.restore().latest == latest
+    assert run.restore() == Restored(latest, None)
+    SnapshotCopy(run.folder, check=lambda: None).keep()
+    assert repair.read_copy(run.folder).snapshot is not None
+    assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
+
+
+def test_a_copy_that_cannot_be_written_ends_no_run(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "r" / repair.COPY).unlink()
+    run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
+    assert run.restore() == Restored("c2", None)

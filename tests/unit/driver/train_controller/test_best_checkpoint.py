@@ -23,6 +23,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.contract.checkpoint import Checkpoint as CommittedCheckpoint
+from railhead.contract.report import RunWarning
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
@@ -263,3 +264,15 @@ def test_contract_numbers_are_scored_as_ray_does(order: str, one: float, other: 
     wanted = [manager._get_checkpoint_score(result) for result in results]
     repair_scores(manager)
     assert [manager._get_checkpoint_score(result) for result in results] == wanted
+
+
+def test_a_commit_ends_the_warning_that_none_was_possible(tmp_path: Path, told: Any) -> None:
+    told()
+    run = Run(tmp_path / "runs", **CONFIG)
+    spool = Spool(tmp_path / "temp-1")
+    spool.write_warning(RunWarning("CheckpointNotWritten", "no space"))
+    report = _TrainingReport(None, {}, False)
+    run.callback.after_report(report, [{"loss": 1.0}])
+    assert spool.read_warning() is not None, "a report without a checkpoint says nothing of the storage"
+    run.commit("c0", loss=1.0)
+    assert spool.read_warning() is None

@@ -6,6 +6,7 @@ the test says which.
 
 from __future__ import annotations
 
+import errno
 import inspect
 import pickle
 from collections.abc import Callable, Iterable
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyarrow.fs import LocalFileSystem
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
@@ -32,16 +34,20 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import RestartInPlace
 from railhead.driver.errors import (
+    CheckpointNotWritten,
     EntrypointNotUsable,
     JobRefused,
     Stuck,
     TrainFunctionRaised,
     TrainingError,
+    Unreachable,
     build_training_error,
     choose_kind,
 )
 from railhead.driver.rank.run import RankEnd
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.storage.leftovers import RECORDS
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import callback, failure, failure_policy, group, scaling_policy
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
@@ -54,6 +60,7 @@ RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)
 
 @pytest.fixture(autouse=True)
 def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller has a process of its own; another test's group must not be this one's."""
     monkeypatch.setattr(group, "CURRENT", group.Group())
 
 
@@ -137,6 +144,79 @@ def test_startup_and_controller_errors() -> None:
     killed = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
     assert kinds(ControllerError(killed)) == (failure.WORKERS, [failure.KILLED_FOR_MEMORY])
     assert kinds(RuntimeError("fit() itself")) == (failure.CONTROLLER, [])
+
+
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("inner", "reason"),
+    [
+        (FULL, "CheckpointNotWritten"),
+        (OSError("AWS Error SLOW_DOWN during PutObject operation"), "CheckpointNotWritten"),
+        (FileNotFoundError(errno.ENOENT, "the folder of a mount that is away"), "CheckpointNotWritten"),
+        (Unreachable("StorageUnreachable", "run.storagePath /runs: no response"), "StorageUnreachable"),
+    ],
+)
+def test_a_storage_that_fails_under_the_controller_is_tried_again_in_the_same_fit(
+    tmp_path: Path, inner: Exception, reason: str
+) -> None:
+    """As Ray's checkpoint manager, or our fence around it, raises it: the controller lives on and asks the policy."""
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    error = ControllerError(pickle.loads(pickle.dumps(inner)))
+    tries = next(number for number in range(100) if not judge.decide(error))
+    assert tries == failure.UNEXPLAINED_LIMIT
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and (found.class_, found.reason) == (FailureClass.INFRASTRUCTURE, reason)
+    assert str(inner) in found.message and "run.storagePath" in found.message
+
+
+def test_a_full_disk_is_named_with_rank_and_path_warned_of_and_cleaned_up_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunFolder(LocalFileSystem(), str(tmp_path / "digits"))
+    monkeypatch.setattr(group, "CURRENT", group.Group(folder=run))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
+    name = "checkpoint_2026-11-22_23-44-51.000123"
+    text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
+    full = CheckpointNotWritten(3, text, upload=name)
+    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert judge.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
+    warning = Spool(tmp_path).read_warning()
+    assert warning is not None and warning.reason == "CheckpointNotWritten"
+    assert warning.message.startswith(
+        f"run.storagePath: a checkpoint could not be written: rank 3: {run.path}: OSError: [Errno 28] No space left on "
+        "device (hidden) ("
+    )
+    assert warning.message.endswith("; training restarts from the last checkpoint")
+    assert run.list_names(RECORDS) == [name]
+    Spool(tmp_path).forget_warning()
+    assert not judge.decide(WorkerGroupError("", {3: RAISED}))
+    assert Spool(tmp_path).read_warning() is None, "an error of the function is none of the storage's"
+
+
+def test_a_record_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "digits").write_text("a file where the run's folder was")
+    monkeypatch.setattr(group, "CURRENT", group.Group(folder=RunFolder(LocalFileSystem(), str(tmp_path / "digits"))))
+    full = CheckpointNotWritten(3, "OSError: [Errno 28]", upload="checkpoint_2026-11-22_23-44-51.000123")
+    assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {3: full}))
+
+
+def test_set_up_that_raises_an_os_error_on_a_worker_is_not_the_storages() -> None:
+    other = RayTaskError("set_up", "Traceback ...\nOSError: no NIC", OSError("no NIC"))
+    assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
+    assert kinds(ControllerError(GetTimeoutError("late"))) == (failure.CONTROLLER, [])
+
+
+def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
+    """And restarts the group if the policy says so: an error of the snapshot's write does not end the controller."""
+    from ray.train.v2._internal.execution.controller.controller import TrainController
+
+    source = inspect.getsource(TrainController._run_control_loop_iteration)
+    assert "training_error = ControllerError(e)" in source and "make_decision(" in source
+    retry = inspect.getsource(TrainController._get_retry_state)
+    assert "RestartingState(training_failed_error=training_failed_error)" in retry
+    assert "ReschedulingState(training_failed_error=training_failed_error)" in retry
 
 
 def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> None:

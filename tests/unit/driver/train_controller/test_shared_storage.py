@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import RayTaskError
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
 from railhead.contract import environment as e
-from railhead.driver.errors import JobRefused
+from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.train_controller import shared_storage
 from railhead.driver.train_controller.shared_storage import (
     SharedStorageCallback,
@@ -50,7 +51,7 @@ def test_a_marker_that_comes_late_is_seen(tmp_path: Path, monkeypatch: pytest.Mo
     looked = threading.Event()
     find = shared_storage._find_problem
 
-    def look(path: str) -> str:
+    def look(path: str) -> tuple[str, OSError | None]:
         problem = find(path)
         if not looked.is_set():
             looked.set()
@@ -120,6 +121,60 @@ def test_a_full_disk_is_no_answer_and_no_marker_stays(
     SharedStorageCallback().after_worker_group_start(group)
     assert "No space left on device" in capsys.readouterr().err
     assert not group.asked and sorted((tmp_path / "r").iterdir()) == before
+
+
+def test_files_of_checks_that_a_killed_head_left_go_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    run = tmp_path / "r"
+    before = {path.name for path in run.iterdir()} | {"railhead-shared-check-mine", ".railhead-notes"}
+    for name in (*before, ".railhead-shared-check-0123", ".railhead-write-check-77"):
+        (run / name).touch()
+    SharedStorageCallback().after_worker_group_start(make_group(storage, find_marker, nodes="ab"))
+    assert {path.name for path in run.iterdir()} == before
+
+
+def test_what_was_shared_before_is_tried_again_and_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mount that is missing on one node after a restart, in a run that has trained."""
+    monkeypatch.setattr("ray.get", lambda references, timeout: references)
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    callback = SharedStorageCallback()
+    callback.after_worker_group_start(make_group(storage, find_marker, nodes="ab"))
+    bad = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
+    with pytest.raises(Unreachable, match="worker pod w1 does not see") as caught:
+        callback.after_worker_group_start(bad)
+    assert (caught.value.failure.class_, caught.value.failure.reason) == ("Infrastructure", "StorageNotShared")
+    monkeypatch.setenv(e.CHECKPOINT_INDEX, "4")
+    with pytest.raises(Unreachable):
+        SharedStorageCallback().after_worker_group_start(bad)
+
+
+@pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ESTALE, errno.EIO])
+def test_a_mount_that_does_not_work_on_a_worker_is_no_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
+    group = make_group(storage, lambda path: path, nodes="a")
+
+    def get(references: list[str], timeout: float) -> None:
+        read = Path.read_text
+        try:
+            monkeypatch.setattr(Path, "read_text", fail)
+            find_marker(references[0], patience=0.0)
+        except OSError as error:
+            raise RayTaskError("find_marker", "Traceback ...", error).as_instanceof_cause() from None
+        finally:
+            monkeypatch.setattr(Path, "read_text", read)
+
+    def fail(path: Path) -> str:
+        raise OSError(code, os.strerror(code), str(path))
+
+    monkeypatch.setattr("ray.get", get)
+    with pytest.raises(Unreachable, match=f"run.storagePath {tmp_path}/r: .*worker pod {POD}: .*{os.strerror(code)}"):
+        SharedStorageCallback().after_worker_group_start(group)
+    assert not list((tmp_path / "r").glob(".railhead-*"))
 
 
 def test_a_uri_is_not_asked_about() -> None:

@@ -101,3 +101,20 @@ def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
     assert told(sim) == [] and sim.events[-1] == "CheckpointMissing"
     sim.settle()
     assert sim.events.count("CheckpointMissing") == 1
+
+
+def test_a_storage_that_takes_no_checkpoint_is_a_condition_until_it_does() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    for reason in ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared"):
+        sim.report("RESTARTING", warning=RunWarning(reason, "rank 3: /runs/digits: No space left on device"))
+        sim.settle()
+        found = [c for c in sim.status["conditions"] if c["type"] == "StorageUnavailable"]
+        assert [(c["status"], c["reason"], c["message"]) for c in found] == [
+            ("True", reason, "rank 3: /runs/digits: No space left on device")
+        ]
+        assert told(sim) == [] and sim.events.count(reason) == 1
+    sim.report(checkpoint=0)
+    sim.settle()
+    assert "StorageUnavailable" not in {c["type"] for c in sim.status["conditions"]}
+    assert sim.status["phase"] == "Running"
