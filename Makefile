@@ -62,12 +62,12 @@ constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of t
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
 
-# Two pytest processes keep two processors busy; each has its own cluster. The slowest tests and the total time
-# are printed last. See ORDER in tests/conftest.py.
+# The tests of the operator mostly wait, in two pytest processes with a cluster each; one more keeps two processors
+# busy meanwhile. The slowest tests and the total time are printed last. See ORDER in tests/conftest.py.
 # One Ray job has about twenty processes: one at a time, and nothing beside it. (The tests of the model beside them at
 # the lowest priority were tried: no gain, for they slow Ray down by as much as they take.)
 RAY_TESTS := tests/ray tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
-PARALLEL = -n auto --maxprocesses 4 --dist loadscope --no-loadscope-reorder
+PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) --dist loadscope --no-loadscope-reorder
 test: $(READY) ## Every check that a commit must pass
 	@began=$$SECONDS; nice $(BIN)/python -m tools.programs & programs=$$!; \
 	trap 'kill $$programs 2>/dev/null || true; echo "== make test: $$((SECONDS - began)) s"' EXIT; \

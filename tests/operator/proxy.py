@@ -153,6 +153,8 @@ class FaultyProxy:
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
+        for _ in range(2):  # an aborted connection is closed in the next turn of the loop
+            await asyncio.sleep(0)
 
     async def _open(self) -> None:
         self._is_down = False

@@ -141,6 +141,7 @@ def warned(cluster: Cluster) -> States:
         "running, though the run cannot resume": {"reason": "NoStorage", "message": "The run cannot resume."},
         "running from an older checkpoint": {"reason": "CheckpointMissing", "message": "A checkpoint is gone."},
         "running with a Ray that cannot announce the end": {"reason": "EndNotAnnounced", "message": "Ray is old."},
+        "running with a Ray that is newer than tested": {"reason": "RayNewerThanTested", "message": "Ray is new."},
         "running while the storage is full": {"reason": "CheckpointNotWritten", "message": "No space left on device."},
     }
     for number, (name, warning) in enumerate(warnings.items()):

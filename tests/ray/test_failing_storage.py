@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.snapshot import FILE
@@ -46,6 +48,7 @@ def train_func(config):
 """
 
 
+@pytest.mark.slow
 def test_a_storage_that_fails_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_path: Path) -> None:
     scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
     job = make_job(framework="Python", backend={}, worker_pods=1, scaling=scaling)

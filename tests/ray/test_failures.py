@@ -288,6 +288,42 @@ def test_a_ray_that_is_too_old_is_rejected_with_a_message(tmp_path: Path) -> Non
         assert "spec.image has Ray 2.51.1, but Railhead needs Ray 2.52 or newer" in outcome.message
 
 
+# Two functions of Ray Train are gone once its modules are imported.
+REMOVES = """
+import sys
+from importlib.abc import MetaPathFinder
+
+GONE = {
+    "ray.train.v2.api.data_parallel_trainer": ("create_failure_policy",),
+    "ray.train.v2._internal.execution.checkpoint.checkpoint_manager": ("delete_fs_path",),
+}
+
+class Finder(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        gone = GONE.pop(name, ())
+        if not gone:
+            return None
+        spec = next(s for f in sys.meta_path if f is not self and (s := f.find_spec(name, path, target)))
+        execute = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (execute(module), [delattr(module, each) for each in gone])
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_ray_without_what_the_driver_needs_is_rejected_by_name_before_workers_start(tmp_path: Path) -> None:
+    (tmp_path / "newer").mkdir()
+    (tmp_path / "newer" / "sitecustomize.py").write_text(REMOVES)
+    with Pods(tmp_path / "pods", make_job(), source={"user.py": REPORTING}) as pods:
+        pods.start_head(PYTHONPATH=str(tmp_path / "newer"))
+        assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
+        outcome = pods.read_outcome()
+    assert outcome.reason == "RayTrainNotUsable"
+    assert "data_parallel_trainer.create_failure_policy" in outcome.message
+    assert "checkpoint_manager.delete_fs_path" in outcome.message
+
+
 def test_a_dead_ray_head_is_an_infrastructure_failure(tmp_path: Path) -> None:
     config = {"epochs": 1000, "seconds": 0.2}
     with Pods(tmp_path, make_single_job(train_loop_config=config), source={"user.py": REPORTING}) as pods:

@@ -95,10 +95,11 @@ def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Pa
     assert Path(outcome.checkpoint.uri).name == max(kept, key=kept.__getitem__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param({"build": "build:build", "train_func": ""}, id="build", marks=pytest.mark.slow),
+        pytest.param({"build": "build:build", "train_func": ""}, id="build"),
         pytest.param({"entrypoint": ["python", "train.py"], "train_func": ""}, id="entrypoint"),
     ],
 )

@@ -78,6 +78,7 @@ def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
     assert kept[-1] == 43 and len(list(run.glob("*/epoch"))) == len(kept), "nor to copy"
 
 
+@pytest.mark.slow
 def test_a_later_attempt_resumes_from_the_runs_own_checkpoint(tmp_path: Path, foreign: Path) -> None:
     job = make(framework="Python")
     train_from(foreign, tmp_path, job)

@@ -137,7 +137,7 @@ EXPECTED = [
     r"Application: rank 1: .*its worker process has died",
     r"Application: rank 1: .*(User requested to exit the actor|exit_actor\(\) is called)",
     r"Application: rank 1: ValueError: past a handler that raises \(user.py",
-    r"Infrastructure: run.storagePath: a checkpoint could not be written: rank [01]: OSError: \[Errno 28\] No space",
+    r"Infrastructure: run.storagePath: a checkpoint could not be written: rank [01]: /.*: OSError: \[Errno 28\]",
     r"Application: rank 1: ValueError: lost by Ray \(user.py",
     r"Application: rank 1: ValueError: lost by Ray \(user.py",
 ]

@@ -168,7 +168,7 @@ class ProgressStatus(StatusModel):
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
-        "StorageUnavailable, EndNotice.",
+        "StorageUnavailable, EndNotice, RayTested.",
     )
     lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
         default=None,
@@ -254,7 +254,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=MAX_CONDITIONS,
         description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback, "
-        "StorageUnavailable, EndNotice; those of other controllers are kept.",
+        "StorageUnavailable, EndNotice, RayTested; those of other controllers are kept.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements of worker pods within the attempt.")

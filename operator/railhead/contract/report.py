@@ -35,6 +35,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "CheckpointIncomplete",
     "SnapshotUnreadable",
 )
+RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues or restarts.
 STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")

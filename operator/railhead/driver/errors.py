@@ -55,6 +55,10 @@ class NotReturned(TrainingError):
     """The rank's thread ended without any sign that the function returned."""
 
 
+class Unfenced(TrainingError):
+    """Ray Train's controller has not shown that it runs our callbacks, and with them the fence."""
+
+
 class Stuck(TrainingError):
     """Training reported nothing for spec.progressDeadlineSeconds."""
 

@@ -142,10 +142,11 @@ def _run_script(attempt: Attempt) -> Ending:
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     """Installs our callbacks and policies in Ray Train. Raises JobRefused."""
     try:
-        from railhead.driver.train_controller import failure_policy, scaling_policy
+        from railhead.driver.train_controller import failure_policy, ray_hooks, scaling_policy
     except ImportError as error:
         problem = f"spec.image: Ray Train cannot be imported: {error}"
         raise JobRefused("RayTrainNotUsable", problem) from error
+    ray_hooks.check_hooks(is_elastic=job.is_elastic)
     os.environ["RAY_TRAIN_CALLBACKS"] = ",".join(
         path for path in (*CALLBACKS, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )

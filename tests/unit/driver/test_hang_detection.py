@@ -7,6 +7,7 @@ import threading
 import traceback
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,40 +72,37 @@ def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
     assert "controller does not respond" in ending.message
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_hang_is_handed_to_a_controller_that_responds_and_counted_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller takes it twice, and does not respond the third time."""
-    monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 30.0)
-    spool, endings, taken = Spool(tmp_path), list[Failure](), list[str]()
+    spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[str](), [0.0]
 
     def log(text: str) -> None:
         if "has reported nothing" in text:
             spool.write_stacks([rank(0, "at t.py:4 in load")])
 
-    def take(wait: float) -> None:
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
         if spool.has_hang() and len(taken) < 2:
             taken.append(spool.take_hang())
-        elif spool.has_hang():
-            monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 0.0)
-        threading.Event().wait(wait)
 
-    monkeypatch.setattr("railhead.driver.hang_detection.time.sleep", take)
+    monkeypatch.setattr(silence_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
     monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
     spool.write(TRAINING.to_dict())
-    watch_for_hang(spool, deadline=0.05, log=log, on_fatal=endings.append)
+    watch_for_hang(spool, deadline=600, log=log, on_fatal=endings.append)
     assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in text for text in taken)
     [ending] = endings
     assert "at t.py:4 in load" in ending.message and not spool.has_hang()
+    assert now[0] > 3 * 600, "each time the whole limit"
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -> None:
-    spool, endings = Spool(tmp_path), list[Failure]()
+    spool, endings, said = Spool(tmp_path), list[Failure](), threading.Event()
 
     def log(text: str) -> None:
-        if "has reported nothing" in text:
+        if "has reported nothing" in text and not said.is_set():
             spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
             spool.write_deadline(None)
 
@@ -118,6 +116,10 @@ def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -
     watch.start()
     watch.join(0.5)
     assert watch.is_alive() and not endings
+    said.set()  # and now the thread ends
+    spool.write_deadline(0.01)
+    watch.join(10)
+    assert not watch.is_alive()
 
 
 def test_the_message_names_the_few_before_the_many() -> None:

@@ -30,6 +30,7 @@ WANTED = {
     "running, though the run cannot resume": ("Current", "InProgress", "Progressing"),
     "running from an older checkpoint": ("Current", "InProgress", "Progressing"),
     "running with a Ray that cannot announce the end": ("Current", "InProgress", "Progressing"),
+    "running with a Ray that is newer than tested": ("Current", "InProgress", "Progressing"),
     "running while the storage is full": ("Current", "InProgress", "Progressing"),
     "restarting after a loss": ("InProgress", "InProgress", "Progressing"),
     "suspending": ("InProgress", "InProgress", "Progressing"),

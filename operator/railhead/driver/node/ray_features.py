@@ -11,10 +11,11 @@ from importlib import metadata
 from typing import Callable, Optional, Tuple
 
 from railhead.contract.job_input import JobInput
-from railhead.contract.report import END_NOT_ANNOUNCED, RunWarning
+from railhead.contract.report import END_NOT_ANNOUNCED, RAY_NOT_TESTED, RunWarning
 
 Version = Tuple[int, int]
 OLDEST: Version = (2, 52)
+TESTED: Version = (2, 60)  # the newest
 NOTICES: Version = (2, 58)  # ray.train.get_preemption_info
 
 
@@ -43,13 +44,13 @@ def explain_ray_problem(version: str, job: JobInput) -> str:
         return ""
     if found < OLDEST:
         return (
-            f"spec.image has Ray {version}, but Railhead needs Ray {_write(OLDEST)} or newer "
+            f"spec.image has Ray {version}, but Railhead needs Ray {write_version(OLDEST)} or newer "
             f"(older ones cannot authenticate); use an image with a newer Ray"
         )
     for feature in FEATURES:
         if found < feature.since and feature.is_used(job):
             return (
-                f"{feature.field} needs Ray {_write(feature.since)} or newer, but spec.image has Ray {version}; "
+                f"{feature.field} needs Ray {write_version(feature.since)} or newer, but spec.image has Ray {version}; "
                 f"use an image with a newer Ray, or remove the field"
             )
     return ""
@@ -67,9 +68,20 @@ def warn_without_notices(version: str, *, end_seconds: float) -> Optional[RunWar
     message = (
         f"spec.image has Ray {version}, which cannot notify the training function that the run ends: spec.suspend, a "
         "drain of the head and spec.activeDeadlineSeconds keep only the last committed checkpoint, and the next one if "
-        f"it comes within spec.suspendGraceSeconds; use an image with Ray {_write(NOTICES)} or newer"
+        f"it comes within spec.suspendGraceSeconds; use an image with Ray {write_version(NOTICES)} or newer"
     )
     return RunWarning(END_NOT_ANNOUNCED, message)
+
+
+def warn_of_newer_ray(version: str) -> Optional[RunWarning]:
+    """When Railhead was never tested with this Ray."""
+    if (parse_version(version) or TESTED) <= TESTED:
+        return None
+    message = (
+        f"spec.image has Ray {version}, and this version of Railhead is tested up to Ray {write_version(TESTED)}: all "
+        "that it needs of Ray was found, but may behave differently; use a tested Ray, or upgrade the operator"
+    )
+    return RunWarning(RAY_NOT_TESTED, message)
 
 
 def has_notices(version: str) -> bool:
@@ -92,5 +104,5 @@ def parse_version(version: str) -> Optional[Version]:
     return major, minor
 
 
-def _write(version: Version) -> str:
+def write_version(version: Version) -> str:
     return ".".join(str(part) for part in version)

@@ -23,6 +23,7 @@ from railhead.driver.describe import format_traceback
 from railhead.driver.errors import (
     EntrypointNotUsable,
     TrainingError,
+    Unfenced,
     build_training_error,
     explain_exception,
     is_portable,
@@ -33,6 +34,11 @@ from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.lightgbm_machines import use_loopback
 from railhead.driver.rank.notice import NOTICES, watch_notices
 
+_NOT_PERMITTED = (
+    "Ray Train's controller does not run Railhead's callbacks, so that nothing would keep an earlier head of this job "
+    "from committing; check RAY_TRAIN_CALLBACKS if the image or the script sets it, and use a Ray version that "
+    "Railhead is tested with"
+)
 NOT_BEGUN, BEGUN, RAISED, RETURNED = "not started", "started", "raised", "returned"
 
 
@@ -55,6 +61,13 @@ class RankEnd:
 
 _END = RankEnd()
 _ended_at = 0.0
+_is_permitted = False
+
+
+def permit_training() -> None:
+    """The controller calls this on each worker once its fence is in place."""
+    global _is_permitted
+    _is_permitted = True
 
 
 def read_end() -> RankEnd:
@@ -77,6 +90,8 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
     try:
         rank, process = find_self()
         write_marks(BEGIN, rank=rank, process=process)
+        if not _is_permitted:
+            raise Unfenced(rank, _NOT_PERMITTED)
         use_loopback()
         watch_notices()
         offer_checkpoint(initial)

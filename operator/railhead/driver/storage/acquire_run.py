@@ -11,7 +11,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.ray_features import find_version, warn_without_notices
+from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
@@ -54,7 +54,9 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         resumed_from = pod.resume_from
     if restored.warning:
         print(f"railhead: {restored.warning.message}", flush=True)
-    warning = restored.warning or run.warning or warn_without_notices(find_version(), end_seconds=pod.end_seconds)
+    version = find_version()
+    warning = restored.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
+    warning = warning or warn_of_newer_ray(version)
     claimed = replace(run, claim=str(claim), resumed_from=resumed_from, warning=warning)
     claimed.write()
     return claimed

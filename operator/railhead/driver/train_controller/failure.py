@@ -15,6 +15,7 @@ from railhead.contract.failure import Failure, FailureClass, Payer
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
 UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
+UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
 MISSING = "missing"  # a library of the framework cannot be imported on the workers
 DIED = "died"  # the training process died
 KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
@@ -131,6 +132,7 @@ _BY_CAUSE = (
         "CheckpointNotWritten",
         "run.storagePath: a checkpoint could not be written: ",
     ),
+    (UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
     (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
     (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
     (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),

@@ -29,6 +29,7 @@ from railhead.driver.errors import (
     NotReturned,
     Stuck,
     TrainingError,
+    Unfenced,
     Unreachable,
     may_be_of_storage,
     read_note,
@@ -41,7 +42,6 @@ from railhead.driver.train_controller.failure import FailureFacts, History, Rank
 from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
-from railhead.driver.train_controller.ray_hooks import find_hook
 from railhead.driver.train_controller.storage_failure import handle, name_path
 from railhead.driver.train_controller.workers import collect_stacks
 
@@ -56,19 +56,16 @@ _KIND_OF_CLASS = {
     CheckpointNotWritten: failure.STORAGE,
     NotReturned: failure.SILENT,
     Stuck: failure.STUCK,
+    Unfenced: failure.UNFENCED,
 }
 AGE_TIMEOUT = 3.0  # seconds
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
 def install_failure_policy(max_failures: Optional[int]) -> None:
-    """`max_failures` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own.
-
-    Raises JobRefused when this Ray lacks the hook.
-    """
+    """`max_failures` applies where the trainer's FailureConfig has Ray's default of 0; None = no limit of its own."""
     from ray.train.v2.api import data_parallel_trainer
 
-    find_hook(data_parallel_trainer, "create_failure_policy")
     data_parallel_trainer.create_failure_policy = partial(build_failure_policy, default=max_failures)
 
 
@@ -144,7 +141,9 @@ def collect_facts(error: BaseException) -> FailureFacts:
     if slots < wanted:
         text = f"waiting for worker pods: those that have joined have room for {slots} of {wanted} workers"
         return replace(facts, text=text, is_waiting=True)
-    if facts.refusal or any(rank.kind in (failure.UNUSABLE, failure.MISSING) for rank in facts.errors):
+    if facts.refusal or any(
+        rank.kind in (failure.UNUSABLE, failure.MISSING, failure.UNFENCED) for rank in facts.errors
+    ):
         return facts
     processes = group.CURRENT.read_processes()
     lost = wait_for_lost_nodes(process.node for process in processes.values())

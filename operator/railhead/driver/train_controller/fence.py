@@ -22,6 +22,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
+from railhead.driver.rank.run import permit_training
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE
@@ -33,6 +34,10 @@ from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from railhead.driver.train_controller.storage_failure import log, warn
 
+_NO_MANAGER = (
+    "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
+    "earlier head of this job from committing; use a Ray version that Railhead is tested with"
+)
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
@@ -43,10 +48,19 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         self._claim = Claim.parse(RunContext.read().claim)
         self._spool_folder = os.environ.get(e.TEMP, "")
 
+    def before_init_train_context(self, workers: list[Any]) -> dict[str, list[Any]]:
+        """The sign of life without which no rank trains; workers that replace others get it too."""
+        for worker in workers:
+            worker.execute_async(permit_training)  # runs before the training function, in the order of submission
+        return {}
+
     def after_worker_group_start(self, worker_group: Any) -> None:
-        manager = ray_checkpoints.find_manager(worker_group)
-        if self._claim is None or manager is None:
+        """Raises JobRefused when this Ray keeps its checkpoints elsewhere."""
+        if self._claim is None:
             return
+        manager = ray_checkpoints.find_manager(worker_group)
+        if manager is None:
+            raise JobRefused("RayTrainNotUsable", _NO_MANAGER)
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)

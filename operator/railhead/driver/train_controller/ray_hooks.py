@@ -1,18 +1,104 @@
-"""The functions of Ray Train that the driver replaces by its own."""
+"""What the driver needs of Ray's internals, in one table; checked before the job's training starts.
+
+A Ray that lacks a required one would train without its fence, its progress or its failure policy, so the job ends
+as Configuration, with every missing name. Without an optional one the driver does as the table says.
+tests/ray/test_contract.py checks the table, and more, with each Ray version.
+"""
 
 from __future__ import annotations
 
-from importlib import metadata
+import importlib
+from dataclasses import dataclass
 from typing import Any
 
 from railhead.driver.errors import JobRefused
+from railhead.driver.node.ray_features import TESTED, Version, find_version, parse_version, write_version
+
+_EXECUTION = "ray.train.v2._internal.execution"
 
 
-def find_hook(module: Any, name: str) -> Any:
-    """Ray's own function. Raises JobRefused when this Ray lacks it."""
-    found = getattr(module, name, None)
-    if found is None:
-        problem = f"Ray {metadata.version('ray')} has no {name} in {module.__name__}"
-        message = f"spec.image: {problem}; use a Ray version that Railhead is tested with"
+@dataclass(frozen=True)
+class Hook:
+    """`module`, `name`: what must exist; `without`: what follows if an optional one is missing; `since`: its Ray."""
+
+    module: str
+    name: str
+    without: str = ""
+    since: Version = (0, 0)
+
+    @property
+    def is_there(self) -> bool:
+        try:
+            found: Any = importlib.import_module(self.module)
+            for part in self.name.split("."):
+                found = getattr(found, part)
+        except (ImportError, AttributeError):
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+REQUIRED = (
+    Hook("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer.fit"),
+    Hook("ray.train.v2.api.data_parallel_trainer", "create_failure_policy"),
+    Hook(f"{_EXECUTION}.failure_handling", "FailurePolicy.make_decision"),
+    Hook(f"{_EXECUTION}.failure_handling", "FailureDecision.RETRY"),
+    Hook(f"{_EXECUTION}.failure_handling", "FailureDecision.RAISE"),
+    Hook("ray.train.v2._internal.constants", "RAY_TRAIN_CALLBACKS_ENV_VAR"),
+    Hook(f"{_EXECUTION}.callback", "ControllerCallback.after_controller_state_update"),
+    Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.before_init_train_context"),
+    Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.after_worker_group_start"),
+    Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.after_worker_group_poll_status"),
+    Hook(f"{_EXECUTION}.callback", "ReportCallback.after_report"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._write_state_to_storage"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "delete_fs_path"),
+    Hook(f"{_EXECUTION}.storage", "StorageContext"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.execute_single_async"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.get_workers"),
+)
+ELASTIC = (
+    Hook("ray.train.v2.api.data_parallel_trainer", "create_scaling_policy"),
+    Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),
+)
+OPTIONAL = (
+    Hook(
+        f"{_EXECUTION}.train_fn_utils",
+        "DistributedTrainFnUtils.get_preemption_info",
+        "the ranks are not notified before the run ends",
+        since=(2, 58),
+    ),
+    Hook(
+        "ray.train.v2.api.preemption",
+        "PreemptionInfo",
+        "the ranks are not notified before the run ends",
+        since=(2, 58),
+    ),
+    Hook(
+        "ray.core.generated.gcs_service_pb2",
+        "UnregisterNodeRequest",
+        "a lost node is noticed only by Ray's own health check",
+    ),
+    Hook(
+        "ray.util.scheduling_strategies",
+        "NodeAffinitySchedulingStrategy",
+        "the message of a rank whose process died does not say why",
+    ),
+)
+
+
+def check_hooks(*, is_elastic: bool = False) -> None:
+    """Prints a line for each optional hook that is missing. Raises JobRefused with all required ones that are."""
+    version = find_version()
+    found = parse_version(version)
+    for hook in OPTIONAL:
+        if (found or TESTED) >= hook.since and not hook.is_there:
+            print(f"railhead: Ray {version} has no {hook}: {hook.without}", flush=True)
+    missing = [str(hook) for hook in (*REQUIRED, *(ELASTIC if is_elastic else ())) if not hook.is_there]
+    if missing:
+        message = (
+            f"spec.image: Ray {version} has no {', '.join(missing)}; use a Ray version that Railhead is tested with, "
+            f"up to {write_version(TESTED)}"
+        )
         raise JobRefused("RayTrainNotUsable", message)
-    return found

@@ -15,7 +15,6 @@ from railhead.contract.job_input import WORKER_SLOT
 from railhead.driver.train_controller import elastic, group
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.lost_nodes import find_lost_nodes
-from railhead.driver.train_controller.ray_hooks import find_hook
 
 LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
 PAUSE_SECONDS = 0.2
@@ -23,10 +22,9 @@ PROBE_VALID_SECONDS = 60.0  # later Ray itself knows of a node that was lost
 
 
 def install_scaling_policy(bounds: Bounds) -> None:
-    """Raises JobRefused when this Ray lacks the hook."""
     from ray.train.v2.api import data_parallel_trainer
 
-    ray_own = find_hook(data_parallel_trainer, "create_scaling_policy")
+    ray_own = data_parallel_trainer.create_scaling_policy
 
     def create_scaling_policy(scaling_config: Any) -> Any:
         """A trainer that the user built may have a fixed number of workers."""

@@ -1,7 +1,7 @@
 """The driver's warning as a condition: Resumable is False while the run is not the job's own,
 CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost, and
-StorageUnavailable is True while the storage takes no checkpoint, and EndNotice is False while the image's Ray
-cannot ask for a last checkpoint.
+StorageUnavailable is True while the storage takes no checkpoint, and EndNotice and RayTested are False while the
+image's Ray cannot ask for a last checkpoint, or is newer than tested.
 
 Training continues meanwhile. Every status change of the job carries the condition, and one
 event is sent when it appears.
@@ -13,17 +13,18 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
-from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, STORAGE_TROUBLES
+from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import StatusChange
 
-TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.END_NOTICE)
+TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.END_NOTICE, types.RAY_TESTED)
 _TYPES = {
     **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
     **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
     END_NOT_ANNOUNCED: types.END_NOTICE,
+    RAY_NOT_TESTED: types.RAY_TESTED,
 }
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 

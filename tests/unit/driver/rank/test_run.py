@@ -14,7 +14,7 @@ import pytest
 from ray.train.v2._internal.execution.worker_group import thread_runner
 
 from railhead.driver.describe import TEXT_LIMIT, describe_exception, make_printable
-from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError
+from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, TrainingError, Unfenced
 from railhead.driver.logs import marks
 from railhead.driver.rank import run as rank
 
@@ -208,3 +208,14 @@ def test_a_text_without_end_is_cut_and_a_text_of_another_script_is_not_touched()
     assert len(describe_exception(ValueError("x" * 10_000_000))) < TEXT_LIMIT + 10
     assert describe_exception(ValueError("损失 is NaN")) == "ValueError: 损失 is NaN"
     assert make_printable("a\ud800\udc00b") == r"a\ud800\udc00b"
+
+
+def test_without_the_controllers_permission_the_function_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank, "_is_permitted", False)
+    ran: list[int] = []
+    with pytest.raises(Unfenced, match="does not run Railhead's callbacks"):
+        rank.run_rank(ran.append, initial="", keeps_exception=False)
+    assert ran == []
+    rank.permit_training()
+    rank.run_rank(ran.append, initial="", keeps_exception=False)
+    assert ran == [1]

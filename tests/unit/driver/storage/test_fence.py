@@ -21,6 +21,7 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract import environment as e
 from railhead.driver.errors import Fenced, JobRefused
+from railhead.driver.rank.run import permit_training
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
@@ -351,3 +352,20 @@ def test_the_next_group_finds_no_folder_of_a_failed_upload(tmp_path: Path, monke
 
 def bad_disk() -> None:
     raise OSError(errno.EIO, "Input/output error")
+
+
+def test_each_worker_gets_the_fences_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[object] = []
+    workers = [types.SimpleNamespace(execute_async=called.append) for _ in range(3)]
+    callback = Controller(tmp_path, monkeypatch, attempt=1).callback
+    assert callback.before_init_train_context(workers) == {}
+    assert called == [permit_training] * 3
+
+
+def test_a_ray_that_keeps_its_checkpoints_elsewhere_does_not_train(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback = Controller(tmp_path, monkeypatch, attempt=1).callback
+    with pytest.raises(JobRefused) as caught:
+        callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[]))
+    assert caught.value.failure.reason == "RayTrainNotUsable"

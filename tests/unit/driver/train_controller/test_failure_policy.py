@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import inspect
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,6 +40,7 @@ from railhead.driver.errors import (
     Stuck,
     TrainFunctionRaised,
     TrainingError,
+    Unfenced,
     Unreachable,
     build_training_error,
     choose_kind,
@@ -48,8 +49,7 @@ from railhead.driver.rank.run import RankEnd
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import callback, failure, failure_policy, group, scaling_policy
-from railhead.driver.train_controller.elastic import Bounds
+from railhead.driver.train_controller import callback, failure, failure_policy, group
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.lost_nodes import LostNode
@@ -322,6 +322,13 @@ def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
     assert not judge.decide(error)
 
 
+def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None:
+    error = WorkerGroupError("", {rank: Unfenced(rank, "Ray Train's controller does not ...") for rank in (0, 1)})
+    assert not RetryDecider(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and (found.class_, found.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
+
+
 class WorkerGroup:
     """Ray's, as far as the policy asks it."""
 
@@ -440,24 +447,6 @@ def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytes
     error = WorkerGroupError("text", {1: RAISED})
     assert policy.make_decision(training_failed_error=error) == FailureDecision.RAISE
     assert list(inspect.signature(FailurePolicy.make_decision).parameters) == ["self", "training_failed_error"]
-
-
-@pytest.mark.parametrize(
-    ("install", "hook"),
-    [
-        (lambda: failure_policy.install_failure_policy(0), "create_failure_policy"),
-        (lambda: scaling_policy.install_scaling_policy(Bounds(1, 2, 2, 1, 0, 0)), "create_scaling_policy"),
-    ],
-)
-def test_a_ray_without_a_hook_is_rejected_by_name(
-    monkeypatch: pytest.MonkeyPatch, install: Callable[[], None], hook: str
-) -> None:
-    monkeypatch.delattr(data_parallel_trainer, hook)
-    words = f"spec.image: Ray .* has no {hook} in ray.train.v2.api.data_parallel_trainer; use a Ray version"
-    with pytest.raises(JobRefused, match=words) as caught:
-        install()
-    copy = pickle.loads(pickle.dumps(caught.value))
-    assert (copy.failure.class_, copy.failure.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
 
 
 def test_contract_the_hooks_of_our_callback_exist() -> None:
