@@ -17,7 +17,7 @@ from typing import Any, Mapping, Optional
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.contract.outcome import shorten_middle
+from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import RestartInPlace
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import (
@@ -111,9 +111,8 @@ class RetryDecider:
             spool.write_failure(found)
         elif not facts.is_explained and facts.source != failure.STARTUP:
             charged = before.charged + (not failure.is_infrastructure(facts, found))
-            spool.write_restart(
-                RestartInPlace(before.number + 1, charged, found.class_.value, found.reason, found.message)
-            )
+            text = shorten_middle(found.message, MESSAGE_CHARS)
+            spool.write_restart(RestartInPlace(before.number + 1, charged, found.class_.value, found.reason, text))
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
