@@ -149,6 +149,7 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
     assert log.count("; the run resumes from c") == len({*names} - {"well", "nothing-left"})
 
 
+@pytest.mark.slow
 def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(tmp_path: Path) -> None:
     job = make_job(
         framework="Python", backend={}, worker_pods=1, scaling=ONE_WORKER, train_loop_config={"name": "mine"}
