@@ -18,7 +18,16 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 OLDER = ("2.52.1", "2.55.1")  # the oldest that Railhead works with, and the first with elastic jobs and label selectors
-PACKAGES = ("torch", "grpcio", "scikit-learn", "pytest", "pytest-asyncio", "pytest-randomly", "hypothesis")
+PACKAGES = (
+    "torch",
+    "grpcio",
+    "scikit-learn",
+    "pytest",
+    "pytest-asyncio",
+    "pytest-randomly",
+    "pytest-xdist",
+    "hypothesis",
+)
 FAILURES = "tests/ray/test_failures.py"
 TESTS = (
     "tests/ray/test_contract.py",
