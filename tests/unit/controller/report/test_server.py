@@ -11,6 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from railhead.api.job import JobKey
+from railhead.contract.failure_rules import FailureRule
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
 from railhead.controller.report.reviews import TokenReviews
@@ -81,13 +82,15 @@ def body_of(**changes: Any) -> dict[str, Any]:
 
 
 async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
-    key = JobKey("default", "digits")
+    key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
     for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2))
+        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2, rules=rules))
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
-            answer = {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
-            assert await response.json() == answer
+            answer = await response.json()
+        [rule] = answer.pop("failureRules")
+        assert rule == {"action": "Fail", "classes": [], "reasons": ["A"], "exit_codes": [], "is_not_in": False}
+        assert answer == {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
 
 
 async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:

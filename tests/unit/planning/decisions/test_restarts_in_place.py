@@ -111,11 +111,3 @@ def test_after_enough_training_with_a_newer_checkpoint_the_budget_is_full_again(
         sim.report(checkpoint=number, restart=replace(RAISED, number=number, charged=number))
         sim.settle()
     assert (spent(sim), sim.status["restarts"]["inPlace"], allowed(sim)) == (1, 7, 9)
-
-
-def test_a_job_with_a_failure_policy_restarts_with_new_attempts() -> None:
-    """Only the operator knows the rules, which may change meanwhile."""
-    sim = start(
-        backoffLimit=3, failurePolicy={"rules": [{"action": "Fail", "onExitCodes": {"operator": "In", "values": [42]}}]}
-    )
-    assert allowed(sim) == 0
