@@ -1,4 +1,4 @@
-"""The executor: status first, then deletes, then children; and what each refusal means for the rest."""
+"""The executor: status first, then deletes, then children; and what each rejection means for the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
-from railhead.controller.executor import REQUESTS_AT_A_TIME, ChildRejected, Executor, LostCompare
+from railhead.controller.executor import ChildRejected, Executor, LostCompare
+from railhead.controller.slow_start import REQUESTS_AT_A_TIME
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.plan import Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
@@ -32,7 +33,7 @@ REJECTED = Denied(422, "Invalid", "the server rejected our request due to an err
 
 @dataclass
 class RecordedCache:
-    """Where the executor's answers go."""
+    """Records what the executor caches."""
 
     jobs: list[Any] = field(default_factory=list)
     gone: list[tuple[JobKey, str]] = field(default_factory=list)
@@ -55,7 +56,7 @@ def recorded() -> RecordedCache:
 
 @pytest.fixture
 def client() -> ModelClient:
-    """Of a server that has the job, and nothing else."""
+    """Its server has the job, and nothing else."""
     return make_client(make_job())
 
 
@@ -70,7 +71,7 @@ def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
 
 
 def make_old(uid: str = "uid-old", **spec: Any) -> Object:
-    """A pod that is to go."""
+    """A pod to delete."""
     return {"kind": "Pod", "metadata": {"namespace": "default", "name": "old", "uid": uid}, "spec": spec}
 
 
@@ -83,9 +84,7 @@ def make_secret() -> Create:
     return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
 
 
-async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
-    executor: Executor, client: ModelClient
-) -> None:
+async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
     write = StatusWrite(fields={"bestCheckpoint": None, "phase": "Running"}, tests={})
     await executor.execute(KEY, UID, Plan(status=write))
     assert client.asked[0].body == [
@@ -103,7 +102,7 @@ WHOLE = Plan(
 )
 
 
-async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events(
+async def test_the_order_is_status_deletes_prerequisites_pods_events(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     await executor.execute(KEY, UID, WHOLE)
@@ -146,7 +145,7 @@ SUCCESSOR = make_job("another")
         (Conflict(409, "Conflict", "the object has been modified"), CHANGED, LostCompare),
     ],
 )
-async def test_nothing_is_done_when_the_status_was_not_written(
+async def test_nothing_is_done_after_a_failed_status_write(
     client: ModelClient, executor: Executor, fault: KubeError | None, job: Object | None, raised: type[Exception]
 ) -> None:
     client.api.remove(PLACE)
@@ -158,7 +157,7 @@ async def test_nothing_is_done_when_the_status_was_not_written(
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
-async def test_a_job_that_is_gone_is_forgotten(
+async def test_a_deleted_job_is_dropped_from_the_cache(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.remove(PLACE)
@@ -167,7 +166,7 @@ async def test_a_job_that_is_gone_is_forgotten(
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
+async def test_a_job_stays_cached_when_its_kind_is_unknown_for_a_moment(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     unknown = Gone(404, "NotFound", "the server could not find the requested resource")
@@ -178,7 +177,7 @@ async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
     assert not recorded.gone and recorded.jobs == [changed]
 
 
-async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_the_pod(
+async def test_a_pod_does_not_count_as_lost_while_the_api_server_has_it(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     labels = {names.LABEL_JOB_UID: UID}
@@ -190,7 +189,7 @@ async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_
     assert not client.names("patch/status")
 
 
-async def test_what_somebody_else_wrote_is_recorded(
+async def test_a_job_that_another_client_changed_is_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     changed = client.api.put(CHANGED)
@@ -199,7 +198,7 @@ async def test_what_somebody_else_wrote_is_recorded(
     assert recorded.jobs == [changed]
 
 
-async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor: Executor) -> None:
+async def test_a_delete_has_the_pods_uid_as_precondition(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"), Delete("b", "uid-b"))))
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
@@ -207,7 +206,7 @@ async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor:
     assert "gracePeriodSeconds" not in first, "the pod's own"
 
 
-async def test_a_job_is_deleted_only_in_the_version_that_was_seen(
+async def test_a_job_is_deleted_only_in_the_observed_version(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     version = int(client.api.objects[PLACE]["metadata"]["resourceVersion"])
@@ -223,7 +222,7 @@ async def test_a_job_is_deleted_only_in_the_version_that_was_seen(
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_deleted_job_that_a_finalizer_keeps_is_known_to_be_deleted(
+async def test_a_deleted_job_with_a_finalizer_is_cached_as_deleting(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.patch(PLACE, {"metadata": {"finalizers": ["example.com/keep"]}})
@@ -232,7 +231,7 @@ async def test_a_deleted_job_that_a_finalizer_keeps_is_known_to_be_deleted(
     assert [bool(job["metadata"].get("deletionTimestamp")) for job in recorded.jobs] == [True]
 
 
-async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
+async def test_removed_children_may_be_gone_and_the_status_is_written_last(
     client: ModelClient, executor: Executor
 ) -> None:
     client.api.put({"kind": "Service", "metadata": {"namespace": "default", "name": "digits"}, "spec": {}})
@@ -242,7 +241,7 @@ async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
     assert client.asked[-1].verb == "patch/status"
 
 
-async def test_what_could_not_be_removed_is_not_remembered(client: ModelClient, executor: Executor) -> None:
+async def test_the_last_status_is_not_written_when_a_removal_fails(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
     with pytest.raises(KubeError):
         await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
@@ -250,7 +249,7 @@ async def test_what_could_not_be_removed_is_not_remembered(client: ModelClient, 
 
 
 @pytest.mark.parametrize("there", [[], [make_old(uid="another")]], ids=["gone", "another"])
-async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
+async def test_a_pod_that_is_gone_or_was_replaced_counts_as_deleted(
     client: ModelClient, executor: Executor, there: list[Object]
 ) -> None:
     for pod in there:
@@ -264,22 +263,20 @@ async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
     ]
 
 
-async def test_a_pod_on_its_way_out_is_recorded(
-    client: ModelClient, executor: Executor, recorded: RecordedCache
-) -> None:
+async def test_a_terminating_pod_is_cached(client: ModelClient, executor: Executor, recorded: RecordedCache) -> None:
     client.api.put(make_old(nodeName="node-1"))
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
     assert recorded.pods == ["old"]
 
 
-async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, executor: Executor) -> None:
+async def test_an_unanswered_delete_stops_the_plan(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "old"] = [RetryAfter(0, "NoAnswer", "reset")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert client.names("create") == []
 
 
-async def test_an_own_pod_that_exists_is_good_and_learnt(
+async def test_an_existing_pod_of_the_job_is_adopted_and_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     head = make_child("Pod", "head")
@@ -288,7 +285,7 @@ async def test_an_own_pod_that_exists_is_good_and_learnt(
     assert sorted(recorded.pods) == ["head", "worker"]
 
 
-async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
+async def test_a_foreign_pod_with_our_name_is_reported_and_not_adopted(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
@@ -297,14 +294,14 @@ async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
     assert recorded.pods == []
 
 
-async def test_an_existing_secret_is_good_and_never_read(client: ModelClient, executor: Executor) -> None:
+async def test_an_existing_secret_is_used_and_never_read(client: ModelClient, executor: Executor) -> None:
     client.api.put(dict(make_secret().body))
     await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert [r.verb for r in client.asked] == ["create", "create"]
 
 
 @pytest.mark.parametrize("name", ["auth", "head"])
-async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
+async def test_a_quota_conflict_does_not_count_as_an_existing_child(
     client: ModelClient, executor: Executor, name: str
 ) -> None:
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
@@ -314,7 +311,7 @@ async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
     assert client.names("get") == []
 
 
-async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient, executor: Executor) -> None:
+async def test_no_pod_is_created_before_its_prerequisites(client: ModelClient, executor: Executor) -> None:
     client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
@@ -336,20 +333,23 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient,
         (RetryAfter(500, "InternalError", 'failed calling webhook "x.example": refused'), "AdmissionWebhookFailed"),
     ],
 )
-async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
+async def test_a_rejected_pod_is_reported_with_the_message_of_whoever_rejects_it(
     client: ModelClient, executor: Executor, recorded: RecordedCache, answer: KubeError, reason: str
 ) -> None:
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(WHOLE, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was rejected: {answer.message}")
-    assert recorded.pods == ["worker"]  # the others are made all the same
+    assert "head" in client.names("create")
+    assert recorded.pods == [], "the pods that follow are not sent"
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
-    assert events == ["Created"], "what was decided stands"
+    assert events == ["Created"], "the decision stands"
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_an_api_server_in_trouble_refuses_nothing(client: ModelClient, executor: Executor, status: int) -> None:
+async def test_a_failing_api_server_does_not_count_as_a_rejection(
+    client: ModelClient, executor: Executor, status: int
+) -> None:
     words = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
     client.faults.script["create", "head"] = [RetryAfter(status, "", words)]
     with pytest.raises(RetryAfter):
@@ -365,7 +365,7 @@ def make_event(name: str, uid: str, message: str, *, reason: str = "FailedMount"
     return {"kind": "Event", "metadata": metadata, "involvedObject": about, **said}
 
 
-async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: ModelClient, executor: Executor) -> None:
+async def test_a_pods_events_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
     client.api.put(make_event("e2", "uid-other", "of another pod"))
     client.api.put(make_event("e3", "uid-head", "all is well", reason="Scheduled"))
@@ -374,14 +374,14 @@ async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: ModelClie
     assert "fieldSelector=involvedObject.uid%3Duid-head&" in asked.path, "Normal ones tell that it was mounted since"
 
 
-async def test_who_may_not_read_events_goes_on_without(client: ModelClient, executor: Executor) -> None:
+async def test_an_operator_without_access_to_events_works_without_them(client: ModelClient, executor: Executor) -> None:
     client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
     assert await executor.look_up_events(KEY, SILENT) is None
     with pytest.raises(RetryAfter):
         await executor.look_up_events(KEY, SILENT)
 
 
-async def test_the_token_is_made_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
+async def test_the_token_is_generated_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
     secret = make_secret()
     await executor.execute(KEY, UID, Plan(creates=(secret,)))
     assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
@@ -395,20 +395,45 @@ def test_tokens_are_long_and_differ(client: ModelClient, recorded: RecordedCache
     assert len(first) == 64
 
 
-async def test_a_large_plan_asks_a_few_things_at_a_time(client: ModelClient, executor: Executor) -> None:
+async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, executor: Executor) -> None:
     workers = tuple(make_child("Pod", f"w{n}") for n in range(100))
     await executor.execute(KEY, UID, Plan(creates=workers))
     assert len(client.names("create")) == 100
     assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
 
 
-async def test_doing_a_whole_plan_again_after_lost_answers_asks_for_the_same_names(
-    client: ModelClient, executor: Executor
+@pytest.mark.parametrize(("refused", "sent"), [(0, 1), (1, 3), (90, 90 + REQUESTS_AT_A_TIME)])
+async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
+    client: ModelClient, executor: Executor, refused: int, sent: int
+) -> None:
+    for number in range(refused, 400):
+        client.faults.script["create", f"w{number}"] = [Denied(403, "Forbidden", "exceeded quota: gpus")]
+    workers = tuple(make_child("Pod", f"w{n}") for n in range(400))
+    with pytest.raises(ChildRejected):
+        await executor.execute(KEY, UID, Plan(creates=workers))
+    names_ = client.names("create")
+    assert refused < len(names_) <= sent
+    assert names_ == [f"w{n}" for n in range(len(names_))]
+
+
+async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: ModelClient, executor: Executor) -> None:
+    shared = replace(make_child("ConfigMap", "driver"), is_shared=True)
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    assert client.names("create") == ["driver"]
+    await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "driver"),)))
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    assert client.names("create") == ["driver"] * 2, "it was removed"
+
+
+async def test_executing_a_plan_again_after_lost_responses_creates_the_same_names(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     wanted = plan(make_observed())
     await executor.execute(KEY, UID, wanted)
     first = client.names("create")
     client.asked.clear()
-    await executor.execute(KEY, UID, replace(wanted, status=None))
+    successor = Executor(client, recorded, EventRecorder(client))
+    await successor.execute(KEY, UID, replace(wanted, status=None))
     assert sorted(client.names("create")) == sorted(first)
     assert len(set(first)) == len(first)
