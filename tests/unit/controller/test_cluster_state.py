@@ -1,4 +1,4 @@
-"""What is seen goes into the store and its key into the queue; an own pod goes to the informer that watches it."""
+"""Watch events update the store and enqueue the job; a pod that we wrote goes to the informer of its namespace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = JobKey("default", "digits")
 
 
 class Fixture:
-    """Views over an empty store."""
+    """A ClusterState over an empty store."""
 
     def __init__(self, *namespaces: str | None) -> None:
         self.store = Store()
@@ -36,7 +36,7 @@ class Fixture:
         ]
 
     async def due(self) -> list[str]:
-        """The names of the jobs to be looked at, each with its pass done."""
+        """Names of the queued jobs; their passes count as done."""
         keys = await take_all(self.queue)
         for key in keys:
             self.queue.done(key)
@@ -44,7 +44,7 @@ class Fixture:
 
 
 @pytest.mark.parametrize("event_type", [None, "ADDED", "MODIFIED"])
-async def test_a_job_that_is_news_is_looked_at(event_type: str | None) -> None:
+async def test_a_new_or_changed_job_is_queued(event_type: str | None) -> None:
     fixture = Fixture()
     fixture.state.on_job(event_type, make_job(3))
     assert await fixture.due() == ["digits"]
@@ -52,7 +52,7 @@ async def test_a_job_that_is_news_is_looked_at(event_type: str | None) -> None:
     assert await fixture.due() == []
 
 
-async def test_a_deleted_job_is_forgotten_and_its_late_answer_is_no_news() -> None:
+async def test_a_deleted_job_is_forgotten_and_a_late_response_does_not_bring_it_back() -> None:
     fixture = Fixture()
     fixture.state.on_job("ADDED", make_job(3))
     fixture.state.on_job("DELETED", make_job(7))
@@ -61,7 +61,7 @@ async def test_a_deleted_job_is_forgotten_and_its_late_answer_is_no_news() -> No
     assert list(fixture.store.all_keys()) == []
 
 
-async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
+async def test_each_change_of_a_pod_queues_its_job() -> None:
     fixture = Fixture(None)
     fixture.state.record_job(make_job(1))
     await fixture.due()
@@ -84,14 +84,14 @@ async def test_each_change_of_a_pod_is_a_look_at_its_job() -> None:
     assert facts is not None and facts.limits.progress_deadline == 600
 
 
-async def test_an_own_pod_is_learnt_where_its_namespace_is_watched() -> None:
+async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() -> None:
     fixture = Fixture("default", "other")
     fixture.state.record_pod(make_pod("w", resourceVersion="4"))
     first, second = fixture.state.informers
     assert [len(list(informer.items())) for informer in (first, second)] == [1, 0]
 
 
-def test_nothing_is_ready_without_a_watch_or_before_its_list() -> None:
+def test_caches_are_synced_only_after_each_informers_first_list() -> None:
     assert not Fixture().state.are_synced
     assert not Fixture(None).state.are_synced
 
@@ -105,12 +105,12 @@ def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "8443", "host:", "host:http", "host:-1"])
-def test_what_is_no_address_is_said_in_words(text: str) -> None:
+def test_a_bad_address_is_rejected_with_a_clear_message(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(text)
 
 
-def test_a_change_of_a_known_job_is_told_once() -> None:
+def test_a_change_of_a_known_job_is_reported_once() -> None:
     fixture = Fixture()
     for version, attempt in ((1, 0), (2, 1), (2, 1), (1, 0), (3, 2)):
         fixture.state.record_job(make_job(version, status={"attempt": attempt}))

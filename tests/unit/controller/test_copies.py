@@ -1,4 +1,4 @@
-"""The job's own copy of a ConfigMap: made once from what is there, and never again from what is there later."""
+"""The job's own copy of a ConfigMap: made once, and never updated from its source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Script = dict[tuple[str, str], list[Fault | None]]
 
 @dataclass
 class NoCache:
-    """Learns nothing."""
+    """Caches nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -47,7 +47,7 @@ class NoCache:
 
 
 def plan_first_attempt(**config_map: Any) -> Plan:
-    """What the planner wants for a new job with its code in the ConfigMap `code`."""
+    """The plan for a new job with its code in the ConfigMap `code`."""
     spec = make_spec(source={"configMap": {"name": "code", **config_map}})
     whole = plan(make_observed(spec=spec, namespace="team"))
     return Plan(creates=whole.creates)
@@ -62,7 +62,7 @@ def made(client: ModelClient) -> dict[str, Any]:
     return dict(body)
 
 
-async def test_the_copy_has_all_keys_belongs_to_the_job_and_is_there_before_any_pod() -> None:
+async def test_the_copy_has_all_keys_is_owned_by_the_job_and_precedes_all_pods() -> None:
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt())
     body = made(client)
@@ -82,7 +82,7 @@ async def test_only_the_named_keys_are_copied() -> None:
     assert (body["data"], body["binaryData"]) == ({"train.py": "x = 1"}, {"weights.bin": "AAA="})
 
 
-async def test_a_copy_that_exists_is_good_and_its_source_is_not_looked_at() -> None:
+async def test_an_existing_copy_is_used_and_its_source_is_not_read() -> None:
     """A later attempt, or the same one after the operator was killed in between."""
     client = make_client(OWN)
     await execute(client, plan_first_attempt())
@@ -91,7 +91,7 @@ async def test_a_copy_that_exists_is_good_and_its_source_is_not_looked_at() -> N
     assert len(client.names("create", "pods")) == 3
 
 
-async def test_another_operator_that_was_first_is_good() -> None:
+async def test_a_copy_made_by_another_operator_is_used() -> None:
     client = make_client(SOURCE)
     client.taken = lambda request: request.name == "code" and client.api.put(OWN)
     await execute(client, plan_first_attempt())
@@ -133,7 +133,7 @@ async def test_another_operator_that_was_first_is_good() -> None:
         ),
     ],
 )
-async def test_a_source_that_cannot_be_had_is_said_and_no_pod_is_made(
+async def test_a_source_that_cannot_be_read_is_reported_and_no_pod_is_created(
     items: Any, there: list[Object], script: Script, words: str, reason: str
 ) -> None:
     client = make_client(*there)
@@ -145,7 +145,7 @@ async def test_a_source_that_cannot_be_had_is_said_and_no_pod_is_made(
     assert caught.value.problem.reason == reason
 
 
-async def test_no_answer_is_no_missing_source() -> None:
+async def test_a_source_does_not_count_as_missing_when_the_api_server_does_not_answer() -> None:
     client = make_client(SOURCE)
     client.faults.script["get", COPY] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
@@ -154,6 +154,6 @@ async def test_no_answer_is_no_missing_source() -> None:
     assert client.names("create", "pods") == []
 
 
-def test_code_from_elsewhere_is_not_copied() -> None:
+def test_only_code_from_a_config_map_is_copied() -> None:
     for spec in (make_spec(), make_spec(source={"inline": {"train.py": ""}})):
         assert not [c for c in plan(make_observed(spec=spec)).creates if isinstance(c, CopyConfigMap)]

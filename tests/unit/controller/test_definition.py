@@ -1,4 +1,4 @@
-"""The CRD's check at the start: by an OpenAPI document, after which an operator runs or does not."""
+"""The check of the CRD at startup, by its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_document(*gone: str, more: bool = False) -> dict[str, Any]:
 
 
 class Server(KubeClient):
-    """Answers in this order, the last one for ever."""
+    """Gives these responses in order, and repeats the last one."""
 
     def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
         super().__init__(NoTransport())
@@ -53,13 +53,13 @@ class Server(KubeClient):
 
 
 @pytest.mark.parametrize("answers", [[make_document()], [make_document(more=True)], [Denied(403, "Forbidden", "no")]])
-async def test_the_same_a_newer_and_one_that_may_not_be_read_are_good_at_once(answers: list[Any]) -> None:
+async def test_a_current_a_newer_and_an_unreadable_definition_are_accepted_at_once(answers: list[Any]) -> None:
     server = Server(*answers)
     await server.check()
     assert server.pauses == []
 
 
-async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
+async def test_waits_for_a_definition_that_is_served_a_moment_later() -> None:
     server = Server(GONE, make_document("env"), make_document())
     await server.check()
     assert len(server.pauses) == 2
@@ -73,7 +73,7 @@ async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
         ({"components": {}}, "is older than this operator needs"),
     ],
 )
-async def test_an_older_one_is_refused_with_what_to_do(answer: Any, words: str) -> None:
+async def test_an_older_definition_is_refused_with_what_to_do(answer: Any, words: str) -> None:
     server = Server(answer)
     with pytest.raises(WrongDefinition) as caught:
         await server.check()
@@ -82,7 +82,7 @@ async def test_an_older_one_is_refused_with_what_to_do(answer: Any, words: str) 
     assert len(server.pauses) == TRIES - 1
 
 
-def test_many_places_are_few_words() -> None:
+def test_many_missing_fields_are_listed_briefly() -> None:
     said = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
     assert " more)" in said
     assert len(said) < 600

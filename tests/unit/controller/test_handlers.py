@@ -1,4 +1,4 @@
-"""The real kopf against a server that lets lists expire and watches fall silent: every job stays known."""
+"""The real kopf against a server whose lists expire and whose watches fall silent: no job is forgotten."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class Operator:
-    """What the operator knows by its watch of TrainJobs."""
+    """The jobs that the operator knows from its watch."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -53,7 +53,7 @@ class Operator:
 
     @asynccontextmanager
     async def watching(self, *namespaces: str, limits: WatchLimits = LIMITS) -> AsyncIterator[asyncio.Task[None]]:
-        """The task is the watch; it is still running at the end, and is ended then."""
+        """The task of the watch; it must still run at the end, and is cancelled then."""
         task = asyncio.create_task(self.watch(*namespaces, limits=limits))
         try:
             yield task
@@ -64,7 +64,7 @@ class Operator:
 
 
 async def until(is_so: Callable[[], object], task: asyncio.Task[None]) -> None:
-    """Waits for what the watch does; its error is raised here."""
+    """Waits until it is so. Raises the watch's error."""
     async with asyncio.timeout(30):
         while not is_so():
             if task.done():
@@ -73,7 +73,7 @@ async def until(is_so: Callable[[], object], task: asyncio.Task[None]) -> None:
 
 
 def kopf_tasks() -> list[str]:
-    """The names of the tasks that run code of kopf."""
+    """Names of the tasks that run kopf's code."""
     folder = str(Path(kopf.__file__).parent)
     codes = {task.get_name(): getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()}
     return [name for name, code in codes.items() if code is not None and code.co_filename.startswith(folder)]
@@ -93,17 +93,17 @@ def expire_once(*, after: str) -> Callable[[Asked], bool]:
     return lambda asked: asked.after == after and next(refusals, False)
 
 
-async def test_a_list_that_expires_between_its_pages_is_made_again_and_all_jobs_are_known(server: JobServer) -> None:
+async def test_a_list_that_expires_between_pages_is_repeated_and_no_job_is_missed(server: JobServer) -> None:
     server.refuse = expire_once(after="b")
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
         server.add("young")
         await until(lambda: "young" in operator.known, task)
-    assert [asked.after for asked in server.lists] == ["", "b", "", "d"], "one list more, no page asked for twice"
+    assert [asked.after for asked in server.lists] == ["", "b", "", "d"], "one more list, no page twice"
 
 
-async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server: JobServer) -> None:
+async def test_pages_that_keep_expiring_grow_until_one_holds_all_jobs(server: JobServer) -> None:
     server.refuse = lambda asked: bool(asked.after)
     operator = Operator()
     async with operator.watching() as task:
@@ -111,8 +111,8 @@ async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server
     assert [asked.query["limit"] for asked in server.lists if not asked.after] == ["2", "4", "8"]
 
 
-async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServer) -> None:
-    """By its HTTP status, which kopf ends with."""
+async def test_a_watch_rejected_as_expired_leads_to_a_new_list(server: JobServer) -> None:
+    """By its HTTP status, at which kopf itself stops."""
     refusals = iter([True])
     server.refuse = lambda asked: asked.is_watch and next(refusals, False)
     operator = Operator()
@@ -122,7 +122,7 @@ async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServ
     assert operator.known == NAMES
 
 
-async def test_what_expires_in_one_namespace_is_listed_again_in_that_one_only(server: JobServer) -> None:
+async def test_only_the_namespace_whose_list_expires_is_listed_again(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
     server.refuse = expire_once(after="g")
     operator = Operator()
@@ -132,7 +132,7 @@ async def test_what_expires_in_one_namespace_is_listed_again_in_that_one_only(se
     assert [asked.after for asked in server.lists if asked.namespace == "other"] == ["", "g", ""]
 
 
-async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) -> None:
+async def test_a_silent_watch_is_renewed_from_its_last_version(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching(limits=replace(LIMITS, inactivity_timeout_seconds=0.2)) as task:
         await until(lambda: server.watches, task)
@@ -143,8 +143,8 @@ async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) ->
     assert len(server.lists) == 3, "the jobs are not listed again"
 
 
-async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> None:
-    """Why there is a sweep. Should this fail one day, the sweep can go."""
+async def test_kopf_does_not_report_a_deletion_that_it_missed(server: JobServer) -> None:
+    """The reason for the sweep: if this fails one day, remove the sweep."""
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
@@ -156,7 +156,7 @@ async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> Non
     assert "a" in operator.known
 
 
-async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobServer) -> None:
+async def test_any_other_error_ends_the_watch_and_leaves_no_task(server: JobServer) -> None:
     operator = Operator()
     task = asyncio.create_task(operator.watch("default", "other"))
     await until(lambda: len(server.watches) == 2, task)
@@ -167,7 +167,7 @@ async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobS
     assert kopf_tasks() == []
 
 
-async def test_signals_are_the_operators(server: JobServer) -> None:
+async def test_the_operator_handles_the_signals(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: len(server.watches) == 2, task)
@@ -175,7 +175,7 @@ async def test_signals_are_the_operators(server: JobServer) -> None:
         await until(lambda: operator.signals == 1, task)
 
 
-async def test_tasks_that_began_after_the_watch_outlive_it(server: JobServer) -> None:
+async def test_tasks_started_after_the_watch_outlive_it(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: server.watches, task)
@@ -184,7 +184,7 @@ async def test_tasks_that_began_after_the_watch_outlive_it(server: JobServer) ->
     other.cancel()
 
 
-def test_the_limits_suit_what_the_api_server_does() -> None:
+def test_the_limits_fit_the_api_servers_timeouts() -> None:
     settings = build_settings(WatchLimits())
     assert settings.watching.chunk_size == 500
     assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"

@@ -1,4 +1,4 @@
-"""The loop: each job's trouble is its own, and decides when that job is looked at again."""
+"""The loop: an error stays with its job, and decides when that job is reconciled again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A, B, C = (JobKey("default", name) for name in "abc")
 
 
 class NoCache:
-    """Nothing is learnt here."""
+    """Caches nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -39,7 +39,7 @@ class NoCache:
 
 
 class ScriptedExecutor(Executor):
-    """Raises what the script says for a key, once each; keeps what it was asked to do."""
+    """Raises the scripted errors of a key, once each; records its calls."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), NoCache(), EventRecorder(make_client()))
@@ -65,7 +65,7 @@ class ScriptedExecutor(Executor):
 
 
 class Stage:
-    """A loop over the jobs a, b and c with a clock that stands still until it is told otherwise."""
+    """A loop over the jobs a, b and c, whose clock stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -91,7 +91,7 @@ class Stage:
 
     @asynccontextmanager
     async def running(self, concurrency: int = 2) -> AsyncIterator[Callable[[], Any]]:
-        """The loop at work; yields what lets it work until it has nothing to do."""
+        """Runs the loop; yields a function that waits until it is idle."""
 
         async def settle() -> list[str]:
             before = len(self.executor.plans)
@@ -113,7 +113,7 @@ def stage() -> Stage:
     return Stage()
 
 
-async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> None:
+async def test_a_plan_is_executed_for_its_job_only(stage: Stage) -> None:
     await stage.loop.reconcile(A)
     ((key, uid, wanted),) = stage.executor.plans
     assert (key, uid) == (A, "uid-a")
@@ -132,7 +132,7 @@ async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> No
         (RecursionError(), TROUBLE_RETRY_SECONDS, "RecursionError"),
     ],
 )
-async def test_trouble_is_said_and_the_job_is_looked_at_again(
+async def test_an_error_is_logged_and_the_job_is_reconciled_again(
     stage: Stage, error: Exception, delay: float, words: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.executor.script = {A: [error]}
@@ -147,7 +147,7 @@ async def test_trouble_is_said_and_the_job_is_looked_at_again(
     "error",
     [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
-async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception) -> None:
+async def test_an_error_of_one_job_does_not_affect_the_others(stage: Stage, error: Exception) -> None:
     stage.executor.script = {B: [error]}
     async with stage.running() as settle:
         for key in (A, B, C):
@@ -161,7 +161,7 @@ async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception
 
 
 class SlowExecutor(ScriptedExecutor):
-    """Takes as long over a plan as it is told."""
+    """Takes a given time for each plan."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,8 +175,8 @@ class SlowExecutor(ScriptedExecutor):
         self.ended.append(key.name)
 
 
-async def test_a_pass_that_has_begun_is_ended_before_the_loop_is(stage: Stage) -> None:
-    """What comes after its status, the events for one, nobody else would do."""
+async def test_the_loop_completes_a_pass_that_has_begun(stage: Stage) -> None:
+    """Nothing else would do what follows its status write, such as its events."""
     stage.loop.executor = executor = SlowExecutor()
     for key in (A, B, C):
         stage.queue.add(key)
@@ -192,7 +192,7 @@ async def test_a_pass_that_has_begun_is_ended_before_the_loop_is(stage: Stage) -
     assert stage.counted == ["done"] * 2
 
 
-async def test_a_pass_that_does_not_end_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_that_does_not_end_is_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
     stage.loop.executor = executor = SlowExecutor()
     stage.queue.add(A)
@@ -205,10 +205,10 @@ async def test_a_pass_that_does_not_end_is_given_up(stage: Stage, monkeypatch: p
     assert stage.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
-async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_made(
+async def test_a_rejection_is_reported_at_once_and_forgotten_when_all_children_exist(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The pass after it makes nothing; it says why and when that is tried again."""
+    """The next pass creates nothing; it reports why and when it tries again."""
     stage.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
     async with stage.running() as settle:
         stage.queue.add(A)
@@ -226,7 +226,7 @@ async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_ma
         assert stage.observe(A).rejection is None
 
 
-async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeeds(stage: Stage) -> None:
+async def test_a_job_that_keeps_failing_backs_off_until_it_succeeds(stage: Stage) -> None:
     no_answer = RetryAfter(0, "NoAnswer", "reset")
     stage.executor.script = {A: [no_answer] * 4}
     delays = []
@@ -257,8 +257,8 @@ LOST = {
 }
 
 
-async def test_a_job_that_waits_is_woken_when_its_time_has_come(stage: Stage) -> None:
-    """The next attempt begins five seconds after a loss to the application."""
+async def test_a_waiting_job_is_woken_when_it_is_due(stage: Stage) -> None:
+    """The next attempt begins five seconds after a failure of the application."""
     stage.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
     async with stage.running() as settle:
         stage.queue.add(A)
@@ -272,7 +272,7 @@ async def test_a_job_that_waits_is_woken_when_its_time_has_come(stage: Stage) ->
         assert stage.executor.plans[-1][2].creates
 
 
-async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(stage: Stage) -> None:
+async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(stage: Stage) -> None:
     stage.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
     pod_name = head_name("a", "uid-a", 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
@@ -293,7 +293,7 @@ async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(
     assert not any(pod.events_read_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
 
 
-async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:
+async def test_a_deleted_job_leaves_no_timer_and_no_work(stage: Stage) -> None:
     stage.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
     await stage.loop.reconcile(A)
     stage.store.drop_job(A, "uid-a", version=9)
@@ -302,7 +302,7 @@ async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Sta
     assert len(stage.executor.plans) == 1
 
 
-async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: Stage) -> None:
+async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(stage: Stage) -> None:
     async with stage.running(concurrency=2) as settle:
         for key in (A, B, C):
             stage.queue.add(key)
@@ -310,7 +310,7 @@ async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: 
     assert stage.executor.most_at_once == 2
 
 
-async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
+async def test_passes_are_counted_by_result(stage: Stage) -> None:
     stage.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await stage.loop.reconcile(key)

@@ -1,4 +1,4 @@
-"""What is counted, as Prometheus reads it; docs/metrics.md tells of each."""
+"""The metrics as Prometheus reads them; docs/metrics.md describes each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Told = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Operator:
-    """States that the test sets."""
+    """Values that the test sets."""
 
     def __init__(self) -> None:
         self.jobs = Counter({"Running": 2, "": 1})
@@ -30,7 +30,7 @@ class Operator:
         )
 
     def told(self) -> Told:
-        """Sample and its labels' values, in the order of the labels' names -> number."""
+        """Sample name and label values, ordered by label name -> value."""
         families = text_string_to_metric_families(self.metrics.render().decode())
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
 
@@ -39,7 +39,7 @@ def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
     return parse_status({"restarts": {"application": application, "infrastructure": infrastructure}})
 
 
-def test_states_are_read_when_they_are_asked_for() -> None:
+def test_gauges_are_read_at_scrape_time() -> None:
     operator = Operator()
     told = operator.told()
     assert told["railhead_jobs", ("Running",)] == 2
@@ -54,7 +54,7 @@ def test_states_are_read_when_they_are_asked_for() -> None:
     assert ("railhead_jobs", ("Running",)) not in told
 
 
-def test_passes_are_counted_with_their_time() -> None:
+def test_passes_are_counted_with_their_duration() -> None:
     operator = Operator()
     for seconds in (0.002, 0.2):
         operator.metrics.count_pass("done", seconds)
@@ -66,7 +66,7 @@ def test_passes_are_counted_with_their_time() -> None:
     assert told["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
 
 
-def test_only_new_losses_are_restarts() -> None:
+def test_only_new_losses_count_as_restarts() -> None:
     operator = Operator()
     operator.metrics.count_change(at(1, 1), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(1, 3))
@@ -76,7 +76,7 @@ def test_only_new_losses_are_restarts() -> None:
     assert ("railhead_restarts_total", ("application",)) not in told
 
 
-def test_the_document_names_every_metric_with_its_type_and_labels() -> None:
+def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
@@ -94,7 +94,7 @@ def test_the_document_names_every_metric_with_its_type_and_labels() -> None:
     assert told == found
 
 
-def test_what_has_run_leaves_no_trace_that_grows() -> None:
+def test_finished_jobs_leave_no_growing_series() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)

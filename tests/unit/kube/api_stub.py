@@ -1,4 +1,4 @@
-"""An HTTP server on loopback whose answers, also malformed ones, are scripted byte by byte; requests are kept.
+"""An HTTP server on loopback with scripted responses, malformed ones included, byte by byte; it records requests.
 
 It knows nothing of Kubernetes, so it is no other API server beside the model: what is tested here is HTTP.
 """
@@ -21,7 +21,7 @@ from railhead.kube.transport import AioTransport
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it came over the wire; the query is decoded."""
+    """One request as received; the query is decoded."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiStub:
-    """Gives the answers in their order; the last one again and again."""
+    """Sends the responses in order, and repeats the last one."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -49,7 +49,7 @@ class ApiStub:
         self.answers.append(respond)
 
     def stream(self, *chunks: bytes, is_cut: bool = False) -> None:
-        """Chunks as they are, each in a piece of its own; a cut stream ends without its proper end."""
+        """Sends each chunk separately; a cut stream ends without its terminator."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
@@ -72,7 +72,7 @@ class ApiStub:
 
 
 def make_api(host: str) -> kube_client.ApiClient:
-    """The kubernetes package's client of this host; to be closed."""
+    """The kubernetes package's client for this host; the caller closes it."""
     configuration = kube_client.Configuration()
     configuration.host = host
     return kube_client.ApiClient(configuration=configuration)
@@ -80,7 +80,7 @@ def make_api(host: str) -> kube_client.ApiClient:
 
 @asynccontextmanager
 async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
-    """The stub, and a real client of it."""
+    """The stub, and a real client for it."""
     stub = ApiStub()
     app = web.Application(client_max_size=2**24)
     app.router.add_route("*", "/{path:.*}", stub.handle)

@@ -24,11 +24,11 @@ class Machine:
         self.clock.observe(format_datetime(moment, usegmt=True))
 
 
-def test_before_the_first_answer_it_is_the_machines() -> None:
+def test_before_the_first_response_it_is_the_machines_time() -> None:
     assert Machine().clock.now() == NOON
 
 
-def test_from_the_first_answer_on_the_machines_clock_is_not_asked() -> None:
+def test_after_the_first_response_the_machines_clock_is_not_used() -> None:
     machine = Machine()
     server = NOON + timedelta(hours=3)
     machine.answer(server)
@@ -37,9 +37,9 @@ def test_from_the_first_answer_on_the_machines_clock_is_not_asked() -> None:
     assert machine.clock.now() == server + timedelta(seconds=10)
 
 
-def test_a_date_is_cut_to_the_second_so_the_latest_is_the_best() -> None:
+def test_dates_are_truncated_to_seconds_so_the_latest_is_the_best() -> None:
     machine = Machine()
-    machine.answer(NOON)  # said at 12:00:00.9
+    machine.answer(NOON)  # sent at 12:00:00.9
     machine.seconds += 0.2
     machine.answer(NOON + timedelta(seconds=1))
     assert machine.clock.now() == NOON + timedelta(seconds=1)
@@ -49,7 +49,7 @@ def test_a_date_is_cut_to_the_second_so_the_latest_is_the_best() -> None:
 
 
 @pytest.mark.parametrize("hours", [-24, -1, 1, 24])
-def test_a_jump_of_the_servers_own_clock_is_not_heard(hours: int) -> None:
+def test_a_jump_of_the_servers_clock_is_ignored(hours: int) -> None:
     machine = Machine()
     machine.answer(NOON)
     machine.seconds += 60
@@ -85,7 +85,7 @@ def test_one_wrong_clock_of_three_is_outvoted_even_if_it_answers_first(wrong: in
     assert machine.clock.now() == NOON + timedelta(seconds=270)
 
 
-def test_many_answers_within_a_moment_count_as_one() -> None:
+def test_many_responses_within_a_moment_count_as_one() -> None:
     machine = Machine()
     for minute in range(10):
         machine.answer(NOON + timedelta(minutes=minute))
@@ -96,14 +96,14 @@ def test_many_answers_within_a_moment_count_as_one() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", "Thu, 99 Jan 2026 12:00:00 GMT"])
-def test_what_is_no_date_is_not_heard(text: str | None) -> None:
+def test_an_invalid_date_is_ignored(text: str | None) -> None:
     machine = Machine()
     machine.clock.observe(text)
     assert machine.clock.now() == NOON
 
 
 @pytest.mark.parametrize("drift", [-1, 1])
-def test_it_follows_a_clock_that_is_a_little_faster_or_slower(drift: int) -> None:
+def test_it_follows_a_slightly_faster_or_slower_clock(drift: int) -> None:
     machine = Machine()
     for minute in range(100 * 60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=drift * minute / 60))

@@ -1,4 +1,4 @@
-"""The informer: list, watch, and what it does about every way in which a watch can end."""
+"""The informer: list, watch, and every way in which a watch can end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bookmark(version: int) -> dict[str, Any]:
 
 
 class ScriptedClient(KubeClient):
-    """Lists and watches from a script: a list of events is a watch. When it is at its end, the watch is silent."""
+    """Lists and watches from a script: a list of events is a watch. After the last one the watch is silent."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__(NoTransport())
@@ -72,7 +72,7 @@ class ScriptedClient(KubeClient):
 
 
 class Run:
-    """What one run of an informer over a script has come to."""
+    """The results of one run of an informer over a script."""
 
     def __init__(self, client: ScriptedClient, **scope: Any) -> None:
         self.client = client
@@ -109,7 +109,7 @@ async def run(*script: Any) -> Run:
     return await Run(ScriptedClient(*script)).until_silent()
 
 
-async def test_a_list_and_then_a_watch_from_where_it_ended() -> None:
+async def test_lists_and_then_watches_from_the_lists_version() -> None:
     ran = await run(
         make_list(5, make_object("a", "uid-a", 3)),
         [added("b", 6), {"type": "MODIFIED", "object": make_object("a", "uid-a", 7)}, deleted("b", 8)],
@@ -120,21 +120,21 @@ async def test_a_list_and_then_a_watch_from_where_it_ended() -> None:
     assert ran.slept == []
 
 
-async def test_bookmarks_move_on_and_change_nothing() -> None:
+async def test_bookmarks_advance_the_version_and_change_nothing() -> None:
     ran = await run(make_list(5), [bookmark(20)], [bookmark(30)])
     assert ran.client.asked == ["list", "watch 5", "watch 20", "watch 30"]
     assert ran.changes == []
     assert ran.slept == []
 
 
-async def test_a_watch_that_breaks_off_goes_on_from_the_last_event() -> None:
+async def test_a_broken_watch_resumes_from_the_last_event() -> None:
     ran = await run(make_list(5), [added("a", 9), NO_ANSWER])
     assert ran.client.asked == ["list", "watch 5", "watch 9"]
     assert len(ran.slept) == 1
 
 
 @pytest.mark.parametrize("gone", [EXPIRED, [EXPIRED]])
-async def test_a_version_that_is_too_old_means_a_new_list_at_once(gone: Any) -> None:
+async def test_an_expired_version_leads_to_a_new_list_at_once(gone: Any) -> None:
     ran = await run(make_list(5), gone, make_list(90, make_object("a", "uid-a", 80)))
     assert ran.client.asked == ["list", "watch 5", "list", "watch 90"]
     assert ran.slept == []
@@ -148,7 +148,7 @@ async def test_a_deletion_during_the_gap_is_noticed() -> None:
     assert ran.changes[-1] == ("a@3", None)
 
 
-async def test_lists_that_are_gone_again_and_again_back_off() -> None:
+async def test_lists_that_keep_expiring_back_off() -> None:
     ran = await run(*[EXPIRED] * 4, make_list(5))
     assert ran.client.asked == ["list"] * 5 + ["watch 5"]
     assert len(ran.slept) == 3
@@ -174,12 +174,12 @@ async def test_an_event_ends_the_backoff() -> None:
     assert ran.slept[9] > 1 > ran.slept[10]
 
 
-async def test_the_server_says_when_to_come_back() -> None:
+async def test_retry_after_is_kept() -> None:
     ran = await run(RetryAfter(429, "TooManyRequests", "slow down", seconds=42))
     assert ran.slept == [42]
 
 
-async def test_it_is_synced_after_the_first_list_and_stays_so() -> None:
+async def test_it_is_synced_from_the_first_list_on() -> None:
     client = ScriptedClient(NO_ANSWER, make_list(5), NO_ANSWER, EXPIRED)
     watched = Run(client)
     assert not watched.informer.is_synced
@@ -188,7 +188,7 @@ async def test_it_is_synced_after_the_first_list_and_stays_so() -> None:
     await asyncio.wait_for(watched.informer.wait_synced(), 1)
 
 
-async def test_what_is_learnt_is_there_before_the_watch_tells_it() -> None:
+async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:
     watched = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
     watched.informer.record_write(make_object("b", "uid-b", 7))
     assert watched.informer.get("default", "b") is None
@@ -197,7 +197,7 @@ async def test_what_is_learnt_is_there_before_the_watch_tells_it() -> None:
     assert watched.changes == [(None, "b@7"), (None, "a@6")]  # once, and the older list did not drop it
 
 
-async def test_list_and_watch_ask_for_the_same_objects() -> None:
+async def test_list_and_watch_select_the_same_objects() -> None:
     scope = {"namespace": "team", "label_selector": "a=b", "field_selector": "spec.nodeName=n"}
     client = ScriptedClient(make_list(5), [bookmark(6)])
     await Run(client, **scope).until_silent()

@@ -1,17 +1,17 @@
-"""What was deleted stays so for late answers, and not for news."""
+"""Deleted objects stay deleted for late responses, but not for newer versions."""
 
 from __future__ import annotations
 
 from railhead.kube.tombstones import Tombstones
 
 
-def test_what_is_as_old_as_the_deletion_or_older_is_covered_and_a_newer_one_is_not() -> None:
+def test_versions_up_to_the_deletion_are_covered_and_newer_ones_are_not() -> None:
     buried = Tombstones()
     buried.add("a", 7)
     assert [buried.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
 
 
-def test_what_was_never_deleted_is_not_covered() -> None:
+def test_an_object_that_was_never_deleted_is_not_covered() -> None:
     assert not Tombstones().is_deleted_since("a", 0)
 
 
@@ -22,7 +22,7 @@ def test_the_newest_deletion_counts_in_any_order() -> None:
     assert buried.is_deleted_since("a", 9)
 
 
-def test_the_oldest_are_forgotten_and_one_said_again_is_young() -> None:
+def test_the_oldest_are_forgotten_and_a_repeated_one_counts_as_new() -> None:
     buried = Tombstones(keep=2)
     for uid in ("a", "b", "a", "c"):
         buried.add(uid, 1)

@@ -1,4 +1,4 @@
-"""Candidates on one Lease of the model's API server, which may be slow, lose requests or stand still."""
+"""Candidates for one Lease of the model's API server, which may be slow, lose requests or hang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = (1e6, 0.0)
 
 
 class SlowClient(ModelClient):
-    """Each request takes a time to the API server and a time back. One that its sender gives up is done all the same.
+    """Each request takes some time to the API server and back. One that its sender cancels is executed nevertheless.
 
     Attributes:
         delay: those two times of the next request.
@@ -46,7 +46,7 @@ class SlowClient(ModelClient):
 
 
 class Stage:
-    """Use inside of a `VirtualLoop`.
+    """Use inside a `VirtualLoop`.
 
     Attributes:
         delay: of the next request, as the times there and back.
@@ -69,7 +69,7 @@ class Stage:
         self.delay = lambda: (there, back)
 
     def serve_only(self, is_up: Callable[[float], bool]) -> None:
-        """What is asked at other times waits until the API server works again, to the hundredth of a second."""
+        """Requests at other times wait until the API server works again, to a hundredth of a second."""
 
         def delay() -> tuple[float, float]:
             wait = 0
@@ -80,7 +80,7 @@ class Stage:
         self.delay = delay
 
     def fail(self, *faults: Fault | None) -> None:
-        """What becomes of the next requests."""
+        """The fate of the next requests."""
         left = list(faults)
         self.faults.choose = lambda call: left.pop(0) if left else None
 
@@ -116,7 +116,7 @@ class Stage:
             await self.kill(elector)
 
     async def watch(self, elector: Elector, seconds: float) -> float:
-        """How many of the next seconds it leads, to the twentieth."""
+        """How many of the next seconds it leads, to a twentieth of a second."""
         led = 0
         for _ in range(round(seconds * 20)):
             await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Electors on one Lease of the model's API server, in virtual time."""
+"""Electors for one Lease of the model's API server, in virtual time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_first_leads_and_the_second_waits() -> None:
     run(scene)
 
 
-def test_a_lease_that_was_given_back_is_taken_within_a_period() -> None:
+def test_a_released_lease_is_taken_within_a_period() -> None:
     async def scene(stage: Stage) -> None:
         first, second = stage.candidate("first"), stage.candidate("second")
         await lead(stage, first)
@@ -66,7 +66,7 @@ def test_a_lease_that_was_given_back_is_taken_within_a_period() -> None:
     run(scene)
 
 
-def test_a_renewal_on_its_way_does_not_keep_a_lease_from_being_given_back() -> None:
+def test_a_renewal_in_flight_does_not_prevent_the_release() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -80,7 +80,7 @@ def test_a_renewal_on_its_way_does_not_keep_a_lease_from_being_given_back() -> N
     run(scene)
 
 
-def test_the_lease_of_one_that_died_is_taken_after_its_time() -> None:
+def test_a_dead_holders_lease_is_taken_when_it_expires() -> None:
     async def scene(stage: Stage) -> None:
         first, second = stage.candidate("first"), stage.candidate("second")
         await lead(stage, first)
@@ -94,7 +94,7 @@ def test_the_lease_of_one_that_died_is_taken_after_its_time() -> None:
 
 
 @pytest.mark.parametrize(("there", "back"), [(2.1, 0), (0, 2.1), (5, 0), (0, 5), (2.5, 2.5), (4, 3.5)])
-def test_a_slow_api_server_costs_the_lead_not_for_a_moment(there: float, back: float) -> None:
+def test_a_slow_api_server_does_not_cost_the_lead(there: float, back: float) -> None:
     async def scene(stage: Stage) -> None:
         leader, other = stage.candidate("first"), stage.candidate("other")
         await lead(stage, leader)
@@ -107,7 +107,7 @@ def test_a_slow_api_server_costs_the_lead_not_for_a_moment(there: float, back: f
 
 
 @pytest.mark.parametrize("stall", [4.0, 7.0])
-def test_an_api_server_that_works_for_moments_only_costs_the_lead_not_for_a_moment(stall: float) -> None:
+def test_an_api_server_that_works_only_for_moments_does_not_cost_the_lead(stall: float) -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -117,7 +117,7 @@ def test_an_api_server_that_works_for_moments_only_costs_the_lead_not_for_a_mome
     run(scene)
 
 
-def test_requests_that_are_never_answered_delay_no_other() -> None:
+def test_unanswered_requests_do_not_delay_others() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -128,7 +128,7 @@ def test_requests_that_are_never_answered_delay_no_other() -> None:
     run(scene)
 
 
-def test_a_leader_without_answers_stops_in_time_and_leads_again_when_they_come() -> None:
+def test_a_leader_without_responses_stops_in_time_and_leads_again_when_they_arrive() -> None:
     async def scene(stage: Stage) -> None:
         leader, other = stage.candidate("first"), stage.candidate("other")
         await lead(stage, leader)
@@ -146,7 +146,7 @@ def test_a_leader_without_answers_stops_in_time_and_leads_again_when_they_come()
     run(scene)
 
 
-def test_a_lead_that_began_again_meanwhile_counts_as_lost() -> None:
+def test_a_lead_that_was_lost_and_regained_meanwhile_counts_as_lost() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await leader.step()
@@ -162,7 +162,7 @@ def test_a_lead_that_began_again_meanwhile_counts_as_lost() -> None:
     run(scene)
 
 
-def test_a_leader_outlives_lost_answers() -> None:
+def test_a_leader_survives_lost_responses() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -172,7 +172,7 @@ def test_a_leader_outlives_lost_answers() -> None:
     run(scene)
 
 
-def test_a_lease_that_was_taken_without_an_answer_is_known_again() -> None:
+def test_a_candidate_recognizes_the_lease_that_it_took_without_a_response() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         stage.fail(None, LOST_ANSWER)
@@ -183,7 +183,7 @@ def test_a_lease_that_was_taken_without_an_answer_is_known_again() -> None:
     run(scene)
 
 
-def test_one_that_was_stopped_for_long_knows_at_once_gives_nothing_back_and_waits_for_its_turn() -> None:
+def test_a_process_paused_for_long_notices_at_once_releases_nothing_and_waits_its_turn() -> None:
     async def scene(stage: Stage) -> None:
         paused, other = stage.candidate("paused", pod="pod_"), stage.candidate("other")
         await lead(stage, paused)
@@ -203,7 +203,7 @@ def test_one_that_was_stopped_for_long_knows_at_once_gives_nothing_back_and_wait
     run(scene)
 
 
-def test_a_deleted_lease_is_lost_and_made_again() -> None:
+def test_a_deleted_lease_is_lost_and_created_again() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -216,7 +216,7 @@ def test_a_deleted_lease_is_lost_and_made_again() -> None:
     run(scene)
 
 
-def test_a_label_that_somebody_adds_costs_nothing() -> None:
+def test_a_label_added_by_a_user_costs_nothing() -> None:
     async def scene(stage: Stage) -> None:
         leader = stage.candidate("first")
         await lead(stage, leader)
@@ -239,7 +239,7 @@ def test_the_next_process_of_a_pod_takes_over_at_once() -> None:
     run(scene)
 
 
-def test_of_two_processes_that_claim_one_pod_the_later_one_leads() -> None:
+def test_of_two_processes_in_one_pod_the_later_one_leads() -> None:
     async def scene(stage: Stage) -> None:
         first, second = stage.candidate("1", pod="host_uid_"), stage.candidate("2", pod="host_uid_")
         await lead(stage, first)
@@ -251,7 +251,7 @@ def test_of_two_processes_that_claim_one_pod_the_later_one_leads() -> None:
     run(scene)
 
 
-def test_processes_are_told_apart_and_those_of_a_pod_only_by_its_uid() -> None:
+def test_identities_are_unique_and_only_the_uid_relates_processes_of_a_pod() -> None:
     one, two = make_candidate(""), make_candidate("")
     assert one.identity != two.identity
     assert one.predecessors == ""
@@ -262,7 +262,7 @@ def test_processes_are_told_apart_and_those_of_a_pod_only_by_its_uid() -> None:
     assert not one.identity.startswith(new.predecessors)
 
 
-async def test_without_an_election_the_only_one_leads() -> None:
+async def test_without_election_the_operator_leads() -> None:
     alone = Alone()
     assert alone.is_leading()
     await alone.wait_lead()
@@ -291,7 +291,7 @@ SPEEDS = st.sampled_from([(0.0, 0.0)] * 4 + [(1.0, 0.0), (0.0, 4.0), (9.0, 0.0),
 def test_there_is_never_a_second_leader(
     doings: list[tuple[str, str, str | None, tuple[float, float], float]],
 ) -> None:
-    """Three pods that lose the API server and find it again, whose processes die, or end, and start again."""
+    """Three pods that lose and regain the API server, and whose processes die or exit and start again."""
 
     async def scene(stage: Stage) -> None:
         living = {pod: stage.candidate("0", pod=pod) for pod in "abc"}
@@ -318,7 +318,7 @@ def test_there_is_never_a_second_leader(
     run(scene)
 
 
-async def test_a_fenced_client_reads_and_does_not_write() -> None:
+async def test_a_fenced_client_reads_but_does_not_write() -> None:
     async def send(*arguments: Any, **options: Any) -> Any:
         raise AssertionError("sent")
 

@@ -30,11 +30,11 @@ def speaker_of(pod: Any, **changes: Any) -> Speaker:
     return replace(Speaker("default", pod.name, pod.uid), **changes)
 
 
-def test_the_live_head_is_heard() -> None:
+def test_the_live_head_may_report() -> None:
     assert refusal(SPEAKER, make_report(), make_facts()) is None
 
 
-def test_the_head_is_heard_before_it_is_seen_running() -> None:
+def test_the_head_may_report_before_it_is_seen_running() -> None:
     assert refusal(SPEAKER, make_report(), make_facts(replace(HEAD, phase="Pending", is_running=False))) is None
 
 
@@ -74,20 +74,20 @@ def test_the_loss_of_an_earlier_attempt_does_not_silence_the_current_one() -> No
         pytest.param(SPEAKER, make_report(), make_facts(failure=FAILURE), 409, id="the attempt was lost"),
     ],
 )
-def test_nobody_else_is_heard(speaker: Speaker, report: Any, job: JobFacts | None, code: int) -> None:
+def test_nothing_else_may_report(speaker: Speaker, report: Any, job: JobFacts | None, code: int) -> None:
     refused = refusal(speaker, report, job)
     assert refused is not None
     assert refused[0] == code
     assert refused[1]
 
 
-def test_a_refusal_tells_a_stranger_nothing_of_the_job() -> None:
-    """Whether a job is there is for its own namespace to know."""
+def test_a_rejection_reveals_nothing_about_the_job() -> None:
+    """Whether a job exists is visible only in its own namespace."""
     stranger = replace(SPEAKER, namespace="other")
     assert refusal(stranger, make_report(), None) == refusal(stranger, make_report(), make_facts())
 
 
-def test_only_its_role_makes_a_head() -> None:
+def test_only_the_role_label_makes_a_head() -> None:
     assert refusal(SPEAKER, make_report(), make_facts(replace(HEAD, role=""))) is not None
     assert HEAD.role == names.HEAD
 
@@ -104,7 +104,7 @@ def with_user(**changes: Any) -> dict[str, Any]:
     return make_review(user={**make_review()["status"]["user"], **changes})
 
 
-def test_a_good_token_is_of_the_pod_it_is_bound_to() -> None:
+def test_a_valid_token_identifies_the_pod_it_is_bound_to() -> None:
     assert read_review(make_review()) == Speaker("default", "digits-head", "u-1")
 
 
@@ -128,5 +128,5 @@ def test_a_good_token_is_of_the_pod_it_is_bound_to() -> None:
         pytest.param(with_user(extra={POD_NAME: ["p", "q"], POD_UID: ["u"]}), id="two pods"),
     ],
 )
-def test_any_other_review_is_of_nobody(review: dict[str, Any]) -> None:
+def test_any_other_review_identifies_nobody(review: dict[str, Any]) -> None:
     assert read_review(review) is None

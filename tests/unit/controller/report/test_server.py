@@ -41,7 +41,7 @@ class Reviews(TokenReviews):
 
 
 class Taken(ReportWriter):
-    """Keeps what it was given."""
+    """Keeps the reports that it receives."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), lookup=lambda key: None, record_job=lambda raw: None)
@@ -81,7 +81,7 @@ def body_of(**changes: Any) -> dict[str, Any]:
     return {**make_report().to_dict(), **changes}
 
 
-async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
+async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
     key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
     for deadline in (600, None):
         endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2, rules=rules))
@@ -93,7 +93,7 @@ async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
         assert answer == {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
 
 
-async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:
+async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(unknown="of a newer driver")) == 202
     assert endpoint.taken.reports == [make_report()]
 
@@ -109,17 +109,17 @@ async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:
         {"Authorization": "Bearer gööd"},
     ],
 )
-async def test_without_a_good_token_nobody_is_heard(endpoint: Endpoint, headers: dict[str, str]) -> None:
+async def test_a_request_without_a_valid_token_is_rejected(endpoint: Endpoint, headers: dict[str, str]) -> None:
     assert await endpoint.post(body_of(), headers=headers) == 401
     assert endpoint.taken.reports == []
 
 
-async def test_the_scheme_is_written_as_anybody_likes(endpoint: Endpoint) -> None:
+async def test_the_scheme_is_case_insensitive(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
     assert endpoint.reviews.asked == ["good"]
 
 
-async def test_who_may_not_report_is_told_the_code_of_the_refusal(endpoint: Endpoint) -> None:
+async def test_a_rejected_sender_gets_the_code_of_the_rejection(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
     assert await endpoint.post(body_of(attempt=2)) == 409
     assert await endpoint.post(body_of(name="other")) == 404
@@ -150,19 +150,19 @@ NO_REPORTS: list[Any] = [
 
 
 @pytest.mark.parametrize("body", NO_REPORTS, ids=lambda body: str(body)[:20])
-async def test_what_is_no_report_is_refused_before_anybody_is_asked(endpoint: Endpoint, body: Any) -> None:
+async def test_a_malformed_report_is_rejected_before_its_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
     assert await endpoint.post(body) == 400
     assert endpoint.reviews.asked == []
     assert endpoint.taken.reports == []
 
 
-async def test_a_body_beyond_the_limit_is_refused(endpoint: Endpoint) -> None:
+async def test_a_body_over_the_limit_is_rejected(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(time="x" * LIMIT_BYTES)) == 413
     assert endpoint.reviews.asked == []
     assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
 
 
-async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> None:
+async def test_a_body_without_a_length_is_limited_too(endpoint: Endpoint) -> None:
     async def pour() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b" " * 1024
@@ -171,8 +171,8 @@ async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> Non
         assert response.status == 413
 
 
-async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoint) -> None:
-    """401 would have the driver give up; 503 has it try again."""
+async def test_an_api_server_that_does_not_answer_is_no_rejection(endpoint: Endpoint) -> None:
+    """With 401 the driver would give up; after 503 it tries again."""
     endpoint.reviews.error = RetryAfter(0, "NoAnswer", "reset")
     assert await endpoint.post(body_of()) == 503
     endpoint.reviews.error = None
@@ -182,12 +182,12 @@ async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoi
 @pytest.mark.parametrize(
     ("method", "path", "code"), [("GET", PATH, 405), ("POST", "/", 404), ("POST", PATH + "/x", 404)]
 )
-async def test_there_is_one_path_and_one_method(endpoint: Endpoint, method: str, path: str, code: int) -> None:
+async def test_only_one_path_and_one_method_exist(endpoint: Endpoint, method: str, path: str, code: int) -> None:
     async with endpoint.client.request(method, path, headers=GOOD) as response:
         assert response.status == code
 
 
-async def test_every_answer_is_counted(endpoint: Endpoint) -> None:
+async def test_every_response_is_counted(endpoint: Endpoint) -> None:
     body = json.dumps(make_report().to_dict())
     for headers, data in ((GOOD, body), ({}, body), (GOOD, "no json"), (GOOD, "x" * (LIMIT_BYTES + 1))):
         await endpoint.client.post(PATH, data=data, headers=headers)

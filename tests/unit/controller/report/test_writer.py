@@ -1,4 +1,4 @@
-"""The writer: the newest report per job, one write per period, and what becomes of a write that fails."""
+"""The writer: the newest report per job, one write per period, and what follows a failed write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "messag
 
 
 class Stage:
-    """A writer whose periods end when the test says so."""
+    """A writer whose periods end when the test ends them."""
 
     def __init__(self) -> None:
         self.client = make_client()
@@ -46,7 +46,7 @@ class Stage:
         await self._ring.wait()
 
     def add(self, name: str, **status: Any) -> None:
-        """A job that is there, and known."""
+        """An existing, known job."""
         self.jobs[JobKey("default", name)] = facts = make_facts(**status)
         self.client.api.put(make_job(name=name, status={"attempt": facts.status.attempt}))
 
@@ -62,7 +62,7 @@ class Stage:
         await self.settle()
 
     def fail(self, *errors: KubeError) -> None:
-        """What becomes of the next writes."""
+        """The results of the next writes."""
         self.client.faults.script["patch/status", "digits"] = list(errors)
 
     @property
@@ -82,7 +82,7 @@ async def stage() -> AsyncIterator[Stage]:
     await stage.writer.close()
 
 
-async def test_a_report_is_written_at_once_under_a_compare(stage: Stage) -> None:
+async def test_a_report_is_written_at_once_as_a_compare_and_set(stage: Stage) -> None:
     checkpoint = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "1"}}
     stage.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
     await stage.settle()
@@ -119,7 +119,7 @@ async def test_at_most_one_write_per_period_and_the_newest_wins(stage: Stage) ->
     assert set(stage.periods) == {PERIOD_SECONDS}
 
 
-async def test_after_a_quiet_time_a_report_is_written_at_once_again(stage: Stage) -> None:
+async def test_a_report_after_a_quiet_period_is_written_at_once(stage: Stage) -> None:
     stage.writer.put(make_report(reports=1))
     await stage.pass_period()
     stage.writer.put(make_report(reports=2))
@@ -127,7 +127,7 @@ async def test_after_a_quiet_time_a_report_is_written_at_once_again(stage: Stage
     assert stage.written == [1, 2]
 
 
-async def test_a_report_that_says_nothing_new_is_not_written(stage: Stage) -> None:
+async def test_a_report_without_changes_is_not_written(stage: Stage) -> None:
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {}, "updateTime": "t"}
     stage.add("digits", progress=progress)
     stage.writer.put(make_report(time="t"))
@@ -140,7 +140,7 @@ async def test_a_report_that_says_nothing_new_is_not_written(stage: Stage) -> No
     [None, make_facts(uid="successor"), make_facts(conditions=[COMPLETE])],
     ids=["gone", "another job of the name", "finished"],
 )
-async def test_what_is_known_to_be_over_is_not_written_to(stage: Stage, facts: JobFacts | None) -> None:
+async def test_a_finished_job_is_not_written(stage: Stage, facts: JobFacts | None) -> None:
     stage.writer.put(make_report())
     stage.jobs.clear()
     stage.jobs.update({KEY: facts} if facts else {})
@@ -149,7 +149,7 @@ async def test_what_is_known_to_be_over_is_not_written_to(stage: Stage, facts: J
 
 
 @pytest.mark.parametrize("error", [FAILED_TEST, Gone(404, "NotFound", "not found")])
-async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, error: KubeError) -> None:
+async def test_a_report_of_another_attempt_is_dropped(stage: Stage, error: KubeError) -> None:
     stage.fail(error)
     stage.writer.put(make_report())
     await stage.pass_period()
@@ -159,7 +159,7 @@ async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, erro
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
-async def test_a_report_without_an_answer_is_written_again_a_period_later(stage: Stage, error: KubeError) -> None:
+async def test_an_unanswered_write_is_repeated_a_period_later(stage: Stage, error: KubeError) -> None:
     stage.fail(error, error)
     stage.writer.put(make_report(reports=7))
     await stage.settle()
@@ -171,16 +171,16 @@ async def test_a_report_without_an_answer_is_written_again_a_period_later(stage:
     assert len(stage.recorded) == 1
 
 
-async def test_a_newer_report_takes_the_place_of_one_that_is_to_be_written_again(stage: Stage) -> None:
+async def test_a_newer_report_replaces_one_that_waits_for_its_retry(stage: Stage) -> None:
     stage.fail(NO_ANSWER)
     stage.writer.put(make_report(reports=1))
-    await asyncio.sleep(0)  # the first is on its way
+    await asyncio.sleep(0)  # the first is in flight
     stage.writer.put(make_report(reports=2))
     await stage.pass_period()
     assert stage.written == [1, 2]
 
 
-async def test_one_jobs_trouble_does_not_hold_up_another(stage: Stage) -> None:
+async def test_an_error_of_one_job_does_not_delay_another(stage: Stage) -> None:
     stage.add("other")
     stage.fail(*[NO_ANSWER] * 50)
     stage.writer.put(make_report())
@@ -190,7 +190,7 @@ async def test_one_jobs_trouble_does_not_hold_up_another(stage: Stage) -> None:
     assert len(stage.recorded) == 1
 
 
-async def test_many_jobs_are_written_a_few_at_a_time(stage: Stage) -> None:
+async def test_many_jobs_are_written_a_few_at_once(stage: Stage) -> None:
     for number in range(40):
         stage.add(f"j{number}")
         stage.writer.put(make_report(name=f"j{number}"))
@@ -200,20 +200,20 @@ async def test_many_jobs_are_written_a_few_at_a_time(stage: Stage) -> None:
     assert stage.client.most_at_once == WRITES_AT_A_TIME
 
 
-async def test_closing_writes_what_is_left(stage: Stage) -> None:
+async def test_closing_writes_the_pending_reports(stage: Stage) -> None:
     stage.writer.put(make_report(reports=1))
     await stage.settle()
     stage.writer.put(make_report(reports=2))  # waits for the period's end
     stage.add("other")
-    stage.writer.put(make_report(name="other", reports=30))  # has not begun
+    stage.writer.put(make_report(name="other", reports=30))  # not started
     await stage.writer.close()
     assert sorted(stage.written) == [1, 2, 30]
     await stage.writer.close()
     assert len(stage.written) == 3
 
 
-async def test_closing_writes_again_what_was_on_its_way(stage: Stage) -> None:
-    """Nobody knows whether it arrived; it does no harm twice."""
+async def test_closing_repeats_writes_in_flight(stage: Stage) -> None:
+    """It may not have arrived; writing it twice does no harm."""
     stage.writer.put(make_report(reports=5))
     await asyncio.sleep(0)
     assert stage.client.at_once == 1
@@ -222,7 +222,7 @@ async def test_closing_writes_again_what_was_on_its_way(stage: Stage) -> None:
     assert len(stage.recorded) == 1
 
 
-async def test_closing_does_not_stop_at_a_report_that_cannot_be_written(stage: Stage) -> None:
+async def test_closing_continues_after_a_report_that_cannot_be_written(stage: Stage) -> None:
     stage.add("other")
     stage.fail(NO_ANSWER)
     stage.writer.put(make_report())
@@ -231,10 +231,10 @@ async def test_closing_does_not_stop_at_a_report_that_cannot_be_written(stage: S
     assert len(stage.recorded) == 1
 
 
-BROKEN = replace(make_report(), run_uri=cast(str, 7))  # no handler lets this in
+BROKEN = replace(make_report(), run_uri=cast(str, 7))  # the handler would reject it
 
 
-async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: Stage) -> None:
+async def test_a_report_that_raises_does_not_stop_later_ones_of_its_job(stage: Stage) -> None:
     stage.writer.put(BROKEN)
     await stage.settle()
     stage.writer.put(make_report(reports=8))
@@ -242,7 +242,7 @@ async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: 
     assert stage.written == [8]
 
 
-async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
+async def test_closing_after_an_exception_writes_the_others(stage: Stage) -> None:
     stage.add("other")
     stage.writer.put(BROKEN)
     stage.writer.put(make_report(name="other", reports=8))
@@ -251,10 +251,10 @@ async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("attempt", "is_written"), [(1, False), (2, True)])
-async def test_an_older_word_never_takes_the_place_of_another_replicas(
+async def test_an_older_report_never_replaces_one_that_another_replica_wrote(
     stage: Stage, attempt: int, is_written: bool
 ) -> None:
-    """The driver has changed its connection: the newer word is in the status already. Attempts count anew."""
+    """The driver has changed its connection: the newer report is in the status already. Attempts count from zero."""
     known = {"attempt": 1, "state": "RUNNING", "reports": 9}
     stage.add("digits", progress=known, attempt=attempt)
     stage.writer.put(make_report(reports=8, attempt=attempt))
