@@ -40,7 +40,7 @@ def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
     return replace(job, ray_node={**job.ray_node, "worker": worker})
 
 
-def read_sees(log: str) -> list[dict[str, Any]]:
+def read_views(log: str) -> list[dict[str, Any]]:
     lines = [line for line in log.splitlines() if "sees {" in line]
     return sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda seen: int(seen["rank"]))
 
@@ -75,7 +75,7 @@ def test_the_pods_satisfy_the_strategy(
             pods.wait_until(lambda: "those that have joined have room for 1 of 2 workers" in pods.read_log())
             pods.start_worker(1)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
-        sees = read_sees(pods.read_log())
+        sees = read_views(pods.read_log())
         assert "RESTARTING" not in {report["state"] for report in pods.reports}, "it has not run yet"
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_
