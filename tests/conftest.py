@@ -90,7 +90,7 @@ def echo(text: str) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A real etcd, API server, controller manager and scheduler, without a node; of an older version only the first two."""
+    """A real etcd, API server, controller manager and scheduler, no node; of an older version only the first two."""
     version = request.config.getoption("--kubernetes")
     binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
     plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries)

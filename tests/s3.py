@@ -64,11 +64,11 @@ def start_s3(folder: Path) -> Iterator[S3]:
     try:
         tell = lambda: (folder / "s3.log").read_text(errors="replace")  # noqa: E731
         wait_until("the S3 server", lambda: _is_up(host), seconds=60, tell=tell)
-        iam = _make_client("iam", f"http://{host}", "anonymous", "none")
+        iam = _make_client("iam", f"http://{host}", "nobody", "nothing")
         iam.create_user(UserName="trainer")
         iam.put_user_policy(UserName="trainer", PolicyName="all", PolicyDocument=_POLICY)
         key = iam.create_access_key(UserName="trainer")["AccessKey"]
-        _make_client("s3", f"http://{host}", "anonymous", "none").create_bucket(Bucket=BUCKET)
+        _make_client("s3", f"http://{host}", "nobody", "nothing").create_bucket(Bucket=BUCKET)
         yield S3(host, key["AccessKeyId"], key["SecretAccessKey"])
     finally:
         server.terminate()

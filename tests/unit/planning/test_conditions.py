@@ -49,7 +49,7 @@ def test_a_failed_job_is_not_complete() -> None:
 
 
 def test_an_invalid_job_or_one_without_a_source_is_neither_complete_nor_failed() -> None:
-    for spec in ({"resumeFrom": {"trainJob": "missing"}}, {"image": ""}):
+    for spec in ({"resumeFrom": {"trainJob": "nobody"}}, {"image": ""}):
         sim = Simulation(**spec)
         sim.reconcile()
         check(sim)

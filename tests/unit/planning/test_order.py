@@ -78,8 +78,8 @@ CASES = (
         job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED}, activeDeadlineSeconds=60),
     ),
     Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
-    Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "missing"})),
-    Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "missing"})),
+    Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
+    Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"})),
     Case(decide_resume, job(status={"phase": "Suspended"})),
     Case(decide_first_attempt, job(make_head(1), make_head(3), status={**RUNNING_STATUS, "attempt": 2})),
     Case(

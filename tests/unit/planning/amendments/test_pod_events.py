@@ -118,7 +118,7 @@ def test_the_newest_relevant_event_is_reported() -> None:
             "eventTime": "2026-01-01T11:00:00Z",
             "series": {"lastObservedTime": "2026-01-01T12:00:02.000000Z"},
         },
-        {"reason": "Unhealthy", "message": "unrelated", "lastTimestamp": "2026-01-01T13:00:00Z"},
+        {"reason": "Unhealthy", "message": "of something else", "lastTimestamp": "2026-01-01T13:00:00Z"},
     ]
     assert find_problem(events) == Problem("FailedCreatePodSandBox", "FailedCreatePodSandBox")
     assert find_problem(events[:2]) == Problem("FailedAttachVolume", "newer")
