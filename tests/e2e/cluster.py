@@ -158,10 +158,8 @@ class Cluster:
         """The output of a pod with the jobs' image; the claim is its /volume."""
         self.apply(build_reader(self.image, code, claim=claim))
         try:
-            has_ended = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
-            wait_until(
-                f"pod {READER} ended", has_ended, seconds=60, tell=lambda: str(self.get("pod", READER)["status"])
-            )
+            done = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
+            wait_until(f"pod {READER} ended", done, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
             return self.log(READER)
         finally:
             self("delete", "pod", READER, "--grace-period=0", "--force")

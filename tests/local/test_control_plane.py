@@ -49,12 +49,10 @@ def test_versions_are_pinned(kubectl: Kubectl) -> None:
 
 
 def test_everything_listens_on_loopback_only(control_plane: ControlPlane) -> None:
-    exposed = {
-        f"socket:[{line.split()[9]}]" for line in listening_lines() if not line.split()[1].startswith("0100007F")
-    }
+    public = {f"socket:[{line.split()[9]}]" for line in listening_lines() if not line.split()[1].startswith("0100007F")}
     for pid in control_plane.pids().values():
         links = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-        assert not links & exposed
+        assert not links & public
 
 
 def listening_lines() -> list[str]:

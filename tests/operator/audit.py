@@ -1,4 +1,4 @@
-"""What a client asked of the API server, from the API server's audit log."""
+"""A client's requests, from the API server's audit log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Request:
         manager: the field manager that the request names.
         code: the response's status code.
         user: who sent it.
-        is_forbidden: by RBAC; admission refuses with the same code.
+        is_forbidden: by RBAC; admission rejects with the same code.
     """
 
     verb: str

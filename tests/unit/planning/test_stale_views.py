@@ -47,11 +47,11 @@ def test_an_ended_head_may_have_a_successor_with_the_same_name() -> None:
     assert wanted.status.pods == frozenset({head.uid, make_worker(0).uid, make_worker(1).uid})
 
 
-@pytest.mark.parametrize("begun_by", ["a loss", "a resume"])
-def test_the_next_attempt_requires_a_fresh_list_of_pods(begun_by: str) -> None:
+@pytest.mark.parametrize("started_by", ["a loss", "a resume"])
+def test_the_next_attempt_requires_a_fresh_list_of_pods(started_by: str) -> None:
     """An operator that has just taken over knows the status, but its cache may lack pods."""
     failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:30:00Z"}
-    before = {"failure": failure} if begun_by == "a loss" else {"phase": "Suspended"}
+    before = {"failure": failure} if started_by == "a loss" else {"phase": "Suspended"}
     gone = make_worker(0, phase="Failed", is_running=False, exit_code=1)
     wanted = plan(make_observed(gone, status={**RUNNING_STATUS, **before}))
     assert wanted.status is not None and wanted.status.fields["attempt"] == 2

@@ -37,12 +37,12 @@ def test_a_replaced_worker_runs_the_driver_of_its_attempt() -> None:
     assert not creates_driver(wanted), "this operator has another one"
 
 
-def test_missing_pods_are_created_with_it() -> None:
+def test_missing_pods_are_created_with_the_driver_of_their_attempt() -> None:
     wanted = plan(observe(make_worker(0), phase="Pending", head={}, progress={}))
     assert find_drivers(wanted) == {OLD}
 
 
-def test_the_next_attempt_runs_the_new_one() -> None:
+def test_the_next_attempt_runs_the_new_driver() -> None:
     failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:00:00Z"}
     wanted = plan(observe(phase="Restarting", failure=failure))
     assert wanted.status is not None and wanted.status.fields["driver"] == SETTINGS.bundle_name

@@ -103,7 +103,7 @@ def test_lost_checkpoints_have_their_own_condition() -> None:
     assert sim.events.count("CheckpointMissing") == 1
 
 
-def test_storage_without_room_for_checkpoints_is_a_condition_until_one_commits() -> None:
+def test_failing_storage_is_a_condition_until_a_checkpoint_commits() -> None:
     sim = Simulation()
     sim.run_until_training()
     for reason in ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared"):

@@ -82,7 +82,7 @@ def test_a_lost_worker_is_replaced_while_training_continues() -> None:
     assert not sim.check_condition("Reconciling")
 
 
-def test_training_needs_the_minimum_of_workers() -> None:
+def test_training_needs_the_minimum_number_of_workers() -> None:
     sim = Simulation(**elastic(2))
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])

@@ -66,7 +66,7 @@ def test_an_ended_source_provides_its_checkpoint(options: dict[str, Any], uri: s
     assert not [c for c in wanted.status.fields["conditions"] if c["type"] == "Stalled"]
 
 
-def test_a_failed_source_provides_one_too() -> None:
+def test_a_failed_source_provides_its_checkpoint_too() -> None:
     failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}], "checkpoint": CHECKPOINT}
     assert decide(failed).creates
 
