@@ -1,7 +1,7 @@
 """An API server in memory, true to the real one in what the operator uses of it.
 
 `tests/operator/test_model_conformance.py` sends the same requests to this one and to a real
-kube-apiserver and compares the answers. `tests/model/client.py` is the KubeClient that asks it.
+kube-apiserver and compares the answers. `tests/model/client.py` is the KubeClient that calls it.
 """
 
 from __future__ import annotations

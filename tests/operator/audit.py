@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from railhead.local.install import NAMESPACE
 
-# Stages: a watch is written when it begins, everything else when it was answered.
+# Stages: a watch is logged when it starts, everything else once it is answered.
 GROUPS = (
     "",
     "railhead.dev",

@@ -57,7 +57,7 @@ class FaultyCluster:
 
         play(runs, each_round=each_round, seconds=seconds)
         for run, _ in runs:
-            assert not run.wrong, run.wrong
+            assert not run.violations, run.violations
         return [run for run, _ in runs]
 
     def try_all(self, scenario: Scenario, *faults: Fault) -> None:

@@ -37,7 +37,7 @@ class ScenarioRun:
 
     Attributes:
         interlude: awaited once the first attempt trains, before anything happens to it.
-        wrong: violations, even momentary ones.
+        violations: of what must always hold, even momentary ones.
     """
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class ScenarioRun:
     interlude: Callable[[], Iterator[None]] = lambda: iter(())
     job: Object | None = None
     pods: dict[str, Object] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     _reported_at: float = 0.0
     _uid: str = ""
 
@@ -59,7 +59,7 @@ class ScenarioRun:
         self._uid = str(job["metadata"]["uid"]) if job else self._uid
         heads = [name for name, pod in self.pods.items() if name.endswith("-head") and is_live(pod)]
         if len(heads) > 1:
-            self.wrong.append(f"two live heads: {heads}")
+            self.violations.append(f"two live heads: {heads}")
         for pod in pods:
             if "containerStatuses" not in pod["status"]:
                 self.cluster.run_pod(pod)

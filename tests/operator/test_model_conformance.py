@@ -393,7 +393,7 @@ def test_the_children_of_a_deleted_owner_are_collected(cluster: Cluster) -> None
     model = Recorder(ask_model(api), cluster.namespace)
     for record in (real, model):
         record_pods(record, record_jobs(record))
-        record("the owner goes", "DELETE", f"{JOBS.format(cluster.namespace)}/twin", {})
+        record("deletes the owner", "DELETE", f"{JOBS.format(cluster.namespace)}/twin", {})
     assert api.collect()
     assert not [place for place in api.objects if place[0] == "pods"]
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/kept"
@@ -407,7 +407,7 @@ def test_foreground_deletion_removes_the_owner_after_its_children(cluster: Clust
     for ask in (ask_real(cluster.server), ask_model(api)):
         record = Recorder(ask, cluster.namespace)
         record_pods(record, record_jobs(record))
-        record("the owner goes", "DELETE", job, {"propagationPolicy": "Foreground"})
+        record("deletes the owner", "DELETE", job, {"propagationPolicy": "Foreground"})
     while api.collect():
         pass
     wait_until("the garbage collector", lambda: cluster.server.request("GET", job).status == 404, seconds=90)

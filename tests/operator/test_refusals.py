@@ -224,7 +224,7 @@ def test_half_an_attempt_is_released_and_retried_when_there_is_quota(cluster: Cl
     cluster.wait_pods("half", 2)
     for pod in cluster.pods("half").values():
         cluster.run_pod(pod)
-    wait_until("all are given back", lambda: not cluster.pods("half"), seconds=HOLD_SECONDS + 10)
+    wait_until("all are released", lambda: not cluster.pods("half"), seconds=HOLD_SECONDS + 10)
     failure = cluster.status("half")["failure"]
     assert (failure["class"], failure["reason"]) == ("Startup", "QuotaExceeded")
     raise_quota(cluster, quota, 9)

@@ -90,7 +90,7 @@ def thread_is_ended():
     raise ValueError("lost by Ray")
 
 
-# The case, and the behavior of the other rank.
+# The case, and what the other rank does meanwhile.
 PLAN = [
     (surrogate, surrogate),
     (surrogate, None),

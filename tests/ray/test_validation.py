@@ -1,4 +1,4 @@
-"""`trainer.validationFunction` with a real Ray: a task beside the workers, its metrics, its errors."""
+"""`trainer.validationFunction` with a real Ray: a task next to the workers, its metrics, its errors."""
 
 from __future__ import annotations
 

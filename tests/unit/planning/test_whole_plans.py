@@ -1,4 +1,4 @@
-"""The complete plans of the core decisions: nothing is missing, and nothing is there besides."""
+"""The complete plans of the core decisions, with nothing missing and nothing extra."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_a_lost_worker_is_replaced_while_training_continues() -> None:
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.settle()
-    assert sim.status["phase"] == "Running", "the driver says when the group is formed again"
+    assert sim.status["phase"] == "Running", "the driver reports when the group restarts"
     assert (sim.status["round"], sim.status["restarts"]["infrastructure"]) == (1, 1)
     assert worker_slots(sim) == [0, 1, 2]
     sim.report("RESTARTING")
