@@ -37,7 +37,7 @@ class ScenarioRun:
 
     Attributes:
         interlude: awaited once the first attempt trains, before anything happens to it.
-        violations: of what must always hold, even momentary ones.
+        violations: of invariants, even momentary ones.
     """
 
     cluster: Cluster
