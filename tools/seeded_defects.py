@@ -241,11 +241,11 @@ DEFECTS = (
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
     ),
     Defect(
-        "rules of a failure policy do not see what is restarted in place",
-        "planning/facts/budgets.py",
-        "    if spec.failure_policy is not None:\n        return 0\n",
-        "",
-        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+        "what a rule of the failure policy fails restarts in place",
+        "driver/reporting/spool.py",
+        "return 0 if is_ended else",
+        "return",
+        ("tests/unit/driver/train_controller/test_failure_policy.py",),
     ),
     Defect(
         "the same failure restarts in place without end",

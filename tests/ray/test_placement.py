@@ -91,6 +91,6 @@ def test_a_wrong_accelerator_is_reported_without_waiting(tmp_path: Path, found: 
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.reason == "AcceleratorNotThere"
-    assert outcome.message.startswith("scaling.acceleratorType H100: the worker pod at ")
+    assert outcome.message.startswith("scaling.acceleratorType H100: worker pod ")
     assert (f"has {found};" if found else "has no GPU of a type that Ray knows;") in outcome.message
     assert "worker.podTemplate.spec.nodeSelector" in outcome.message

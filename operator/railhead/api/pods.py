@@ -20,7 +20,8 @@ class HeadConfig(Model):
 
     resources: HeadResources | None = Field(
         default=None,
-        description="Resources of the head pod. Default: cpu 2 and memory 4Gi, with spec.datasets 8Gi.",
+        description="Resources of the head pod. Default: cpu 2 and memory 4Gi, with spec.datasets "
+        "8Gi, and for each worker beyond 64 cpu 4m and memory 8Mi more.",
     )
     pod_template: PodTemplate | None = Field(
         default=None, description="PodTemplateSpec merged over spec.podTemplate for the head pod."
@@ -38,9 +39,10 @@ class Worker(Model):
     overhead: AddedResources | None = Field(
         default=None, description="What Ray itself needs in each worker pod. Default: memory 1536Mi."
     )
-    shared_memory: Quantity = Field(
-        default="512Mi",
-        description="Size of /dev/shm in addition to the object store; it counts towards the pod's memory.",
+    shared_memory: Quantity | None = Field(
+        default=None,
+        description="Size of /dev/shm in addition to the object store; it counts towards the pod's memory. Default: "
+        "512Mi, with scaling.useGPU 8Gi per worker, of which the pod's memory request has 512Mi and its limit all.",
         json_schema_extra=rules(at_least("1Mi", why="a number without a unit is in bytes")),
     )
     object_store: Quantity | None = Field(

@@ -137,7 +137,9 @@ class Scaling(Model):
         description="Each worker gets GPUs: nvidia.com/gpu of resourcesPerWorker, or 1.",
     )
     resources_per_worker: WorkerResources | None = Field(
-        default=None, description="Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi."
+        default=None,
+        description="Kubernetes resources of one worker. Default: cpu 1 and memory 2Gi, with useGPU "
+        "cpu 2 and memory 8Gi for each of its GPUs.",
     )
     workers_per_pod: int = Field(
         default=1,

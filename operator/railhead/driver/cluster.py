@@ -8,11 +8,13 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure
 from railhead.contract.job_input import JobInput
+from railhead.contract.report import RunWarning
 from railhead.driver.errors import JobRefused
-from railhead.driver.node.accelerators import find_wrong_accelerator
+from railhead.driver.node.accelerators import find_wrong_nodes, refuse, warn
 from railhead.driver.node.hosts import is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.reporting.spool import Spool
 
 Log = Callable[[str], None]
 OnFatal = Callable[[Failure], None]
@@ -42,13 +44,14 @@ def connect(pod: Pod, *, log: Log, shows_ranks: bool = True) -> None:
     log("the driver has joined Ray")
 
 
-def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fatal: OnFatal) -> None:
-    """Reports how many worker pods have joined Ray, while the driver runs, and detects one that cannot train."""
+def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, spool: Spool, log: Log, on_fatal: OnFatal) -> None:
+    """Reports how many worker pods have joined Ray, while the driver runs, and those with the wrong type of GPU."""
     import ray
     from railhead.driver.train_controller.lost_nodes import find_lost_nodes
 
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None
+    check = AcceleratorCheck(job, wanted=wanted, has_run=pod.checkpoint_index >= 0)
     while True:
         try:
             nodes = find_joined(ray.nodes())
@@ -57,9 +60,10 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fata
                 return
             time.sleep(NODES_INTERVAL)  # Ray's control store has a pause; if it is gone, the main thread knows
             continue
-        problem = find_wrong_accelerator(job, nodes)
-        if problem:
-            on_fatal(JobRefused("AcceleratorNotThere", problem).failure)
+        try:
+            check.look(nodes, spool, log)
+        except JobRefused as error:
+            on_fatal(error.failure)
             return
         count = len(nodes)
         if count > wanted:  # Ray lists a lost node for some ten seconds, next to its replacement
@@ -69,6 +73,32 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, log: Log, on_fata
             log(f"{count} of {wanted} worker pods have joined")
             publisher.update(joined=count)
         time.sleep(NODES_INTERVAL if count >= wanted else NODES_INTERVAL_JOINING)
+
+
+class AcceleratorCheck:
+    """No node has the right type: the job cannot run as specified. One of several: its pod is replaced, once."""
+
+    def __init__(self, job: JobInput, *, wanted: int, has_run: bool) -> None:
+        self._job = job
+        self._wanted = wanted
+        self._has_run = has_run
+        self._known: set[str] = set()
+
+    def look(self, nodes: list[dict[str, Any]], spool: Spool, log: Log) -> None:
+        """Raises JobRefused."""
+        wrong = find_wrong_nodes(self._job, nodes)
+        self._has_run = self._has_run or len(wrong) < len(nodes)
+        if not self._has_run:
+            if len(nodes) >= max(self._wanted, 1):
+                raise JobRefused("AcceleratorNotThere", refuse(self._job, wrong[0]))
+            return
+        new = [node for node in wrong if node["NodeID"] not in self._known]
+        if new:
+            self._known.update(node["NodeID"] for node in new)
+            spool.write_lost_pods((*(str(node["NodeManagerHostname"]) for node in new), *spool.read_lost_pods()))
+            spool.write_warning(RunWarning("AcceleratorNotThere", warn(self._job, new[0])))
+            for node in new:
+                log(warn(self._job, node))
 
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -56,7 +56,7 @@ class Attempt:
         return find_storage_path(self.pod, self.job)
 
     def watch(self) -> None:
-        arguments = (self.pod, self.job, self.publisher, self.log, self.on_fatal)
+        arguments = (self.pod, self.job, self.publisher, self.spool, self.log, self.on_fatal)
         threading.Thread(target=watch_nodes, args=arguments, daemon=True).start()
 
 

@@ -219,7 +219,7 @@ def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int) -> list[dict[s
         e.STORAGE: spec.run.storage_path,
         e.BUNDLE: BUNDLE_PATH,
         e.ATTEMPT: str(attempt),
-        e.HEAD_HOST: names.head_host(job.name, job.uid, namespace=job.namespace, attempt=attempt),
+        e.HEAD_HOST: names.head_host(job.name, job.uid, attempt),
         e.HEAD_PORT: str(names.head_port(job.uid, attempt)),
         e.TEMP: TEMP_FOLDER,
         e.TERMINATION_MESSAGE: TERMINATION_LOG,

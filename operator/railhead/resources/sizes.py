@@ -22,9 +22,16 @@ GPU = "nvidia.com/gpu"
 # Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
 # CPUs only and packs, would put more workers into one pod and leave another one empty.
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
+# For each GPU of a worker: CUDA and torch alone need 2 to 4 GiB, and Ray limits OMP_NUM_THREADS to `cpu`.
+DEFAULT_PER_GPU = {"cpu": "2", "memory": "8Gi"}
 DEFAULT_HEAD = {"cpu": "2", "memory": "4Gi"}
+# The head's part for each worker beyond the first ones, which its default has room for.
+HEAD_PER_WORKER = {"cpu": "4m", "memory": "8Mi"}
+HEAD_WORKERS = 64
 DEFAULT_OVERHEAD = {"memory": "1536Mi"}
 DEFAULT_OBJECT_STORE = "256Mi"
+DEFAULT_SHARED_MEMORY = "512Mi"
+GPU_SHARED_MEMORY = "8Gi"  # for each worker: NCCL's buffers, and the batches of its data loader's processes
 TASKS_EXTRA = {"cpu": "1"}  # for tasks of Ray Data and of validations
 # With datasets: room for their blocks (128 MiB each, several at a time; with 256Mi Ray spills to
 # disk constantly), and a head that runs their coordinators.
@@ -80,10 +87,26 @@ def compute_sizes(spec: TrainJobSpec) -> Sizes:
 
 
 def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
-    wanted = {**parse_resources(DEFAULT_WORKER), **parse_resources(spec.scaling.resources_per_worker)}
+    wanted = parse_resources(spec.scaling.resources_per_worker)
+    default = parse_resources(DEFAULT_WORKER)
     if spec.scaling.use_gpu:
-        wanted.setdefault(GPU, Decimal(1))
-    return wanted
+        gpus = wanted.setdefault(GPU, Decimal(1))
+        default = {name: value * gpus for name, value in parse_resources(DEFAULT_PER_GPU).items()}
+    return {**default, **wanted}
+
+
+def _shared_memory(spec: TrainJobSpec) -> tuple[Decimal, Decimal]:
+    """Of a worker pod, beside the object store: what it may use, and what is reserved for it.
+
+    What the user sets is reserved. The default with GPUs is large, and is not, so that small nodes have room for it.
+    """
+    if spec.worker.shared_memory is not None:
+        wanted = parse_quantity(spec.worker.shared_memory)
+        return wanted, wanted
+    reserved = parse_quantity(DEFAULT_SHARED_MEMORY)
+    if not spec.scaling.use_gpu:
+        return reserved, reserved
+    return parse_quantity(GPU_SHARED_MEMORY) * spec.scaling.workers_per_pod, reserved
 
 
 def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
@@ -106,8 +129,8 @@ def _worker(spec: TrainJobSpec) -> PodSize:
     overhead = {**parse_resources(DEFAULT_OVERHEAD), **parse_resources(spec.worker.overhead)}
     default_store = DATA_OBJECT_STORE if spec.datasets else DEFAULT_OBJECT_STORE
     store = max(parse_quantity(spec.worker.object_store or default_store), LEAST_OBJECT_STORE)
-    shared = parse_quantity(spec.worker.shared_memory) + store
-    total = _sum(workers, extra, overhead, {"memory": shared})
+    shared, reserved = _shared_memory(spec)
+    total = _sum(workers, extra, overhead, {"memory": reserved + store})
     cpus = workers.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
     slots = {WORKER_SLOT: float(count)}
     custom = {n: float(v) for n, v in _sum(workers, extra).items() if "/" in n and n != GPU and v > 0}
@@ -118,7 +141,7 @@ def _worker(spec: TrainJobSpec) -> PodSize:
         object_store_bytes=int(store),
         labels=find_ray_labels(spec.scaling.ray_label_selector),
     )
-    return _pod_size(total, shared=shared, ray=ray)
+    return _pod_size(total, shared=shared + store, unreserved=shared - reserved, ray=ray)
 
 
 def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
@@ -128,16 +151,21 @@ def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 def _head(spec: TrainJobSpec) -> PodSize:
     """The head runs Ray's control plane and the driver: it offers no CPUs and no GPUs to Ray."""
-    total = {**parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), **parse_resources(spec.head.resources)}
+    more = max(spec.scaling.most_workers - HEAD_WORKERS, 0)
+    per_worker = {name: value * more for name, value in parse_resources(HEAD_PER_WORKER).items()}
+    default = _sum(parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), per_worker)
+    total = {**default, **parse_resources(spec.head.resources)}
     store = parse_quantity(HEAD_OBJECT_STORE)
     ray = RayNode(cpus=0, gpus=0, resources={}, object_store_bytes=int(store))
-    return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), ray=ray)
+    return _pod_size(total, shared=parse_quantity(HEAD_SHARED_MEMORY), unreserved=Decimal(0), ray=ray)
 
 
-def _pod_size(total: Mapping[str, Decimal], *, shared: Decimal, ray: RayNode) -> PodSize:
+def _pod_size(total: Mapping[str, Decimal], *, shared: Decimal, unreserved: Decimal, ray: RayNode) -> PodSize:
+    """`unreserved`: memory that the limit has and the request has not."""
     requests = {name: format_resource(name, value) for name, value in total.items() if value > 0}
     # No CPU limit: a throttled raylet looks like a dead one.
     limits = {name: text for name, text in requests.items() if name != "cpu"}
+    limits["memory"] = format_resource("memory", total["memory"] + unreserved)
     return PodSize(requests=requests, limits=limits, shared_memory=format_bytes(shared), ray=ray)
 
 

@@ -119,7 +119,7 @@ def test_defaults_are_those_that_the_api_server_fills_in() -> None:
     spec = parse_spec(SMALLEST)
     assert (spec.scaling.most_workers, spec.scaling.workers_per_pod, spec.scaling.use_gpu) == (1, 1, False)
     assert (spec.backoff_limit, spec.managed_by) == (3, "railhead.dev/operator")
-    assert (spec.worker.shared_memory, spec.worker.object_store, spec.datasets) == ("512Mi", None, None)
+    assert (spec.worker.shared_memory, spec.worker.object_store, spec.datasets) == (None, None, None)
 
 
 def test_numbers_are_quantities_too() -> None:

@@ -99,11 +99,10 @@ def test_hosts_file_comes_first(tmp_path: Path) -> None:
     assert find_address("127.0.0.9", hosts_file=str(tmp_path / "absent")) == "127.0.0.9"
 
 
-def test_waits_are_short_at_first_and_bounded() -> None:
-    waits = [compute_wait(n) for n in range(1, 200)]
-    assert waits[0] <= 0.1
-    assert waits == sorted(waits)
-    assert max(waits) == LONGEST_WAIT
+def test_waits_for_dns_double_up_to_a_bound() -> None:
+    """512 pods that wait for a head send the cluster's DNS about 100 queries per second, not 5,000."""
+    assert [compute_wait(tries) for tries in range(5)] == [0.5, 1.0, 2.0, 4.0, LONGEST_WAIT]
+    assert compute_wait(10_000) == LONGEST_WAIT
 
 
 def test_a_full_disk_is_worth_another_try_and_nothing_is_left_there(

@@ -11,6 +11,7 @@ import pytest
 
 from railhead.driver import cluster
 from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.reporting.spool import Spool
 from tests.ray.pods import make_job
 from tests.unit.driver.node.test_ray_node import POD
 
@@ -29,5 +30,5 @@ def test_a_pause_of_rays_control_store_does_not_stop_the_count(monkeypatch: pyte
     monkeypatch.setattr("ray.nodes", answer)
     monkeypatch.setattr("ray.is_initialized", lambda: len(logged) < 2)
     monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=lambda seconds: None))
-    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), logged.append, on_fatal=print)
+    cluster.watch_nodes(POD, make_job(), Mock(spec=Publisher), Mock(spec=Spool), logged.append, on_fatal=print)
     assert logged == ["1 of 2 worker pods have joined", "2 of 2 worker pods have joined"]

@@ -54,6 +54,15 @@ def extra_of(raw: dict[str, Any]) -> dict[str, str]:
     return {**({"cpu": "1"} if "datasets" in raw else {}), **raw["worker"]["extraResources"]}
 
 
+def one_worker(raw: dict[str, Any], name: str) -> Any:
+    """CPUs or bytes of one worker: the defaults follow its GPUs."""
+    scaling = raw["scaling"]
+    given_ = scaling["resourcesPerWorker"]
+    gpus = int(given_.get(GPU, "1")) if scaling["useGPU"] else 0
+    defaults = {"cpu": 2 * gpus or 1, "memory": (8 * gpus or 2) * 1024 * MIB}
+    return parse_quantity(given_[name]) if name in given_ else defaults[name]
+
+
 def number(quantities: Any, name: str) -> Any:
     return parse_quantity(quantities.get(name, "0"))
 
@@ -74,7 +83,7 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
     worker = compute_sizes(make_spec(**raw)).worker
     scaling, given_ = raw["scaling"], raw["worker"]
     store = max(number(given_, "objectStore"), 80 * MIB)
-    workers = scaling["workersPerPod"] * parse_quantity(scaling["resourcesPerWorker"].get("memory", "2Gi"))
+    workers = scaling["workersPerPod"] * one_worker(raw, "memory")
     extra = number(extra_of(raw), "memory")
     overhead = parse_quantity(given_["overhead"].get("memory", "1536Mi"))
     assert worker.ray.object_store_bytes == store
@@ -116,7 +125,7 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
 def test_ray_data_has_a_whole_cpu_exactly_where_the_extra_one_suffices(raw: dict[str, Any]) -> None:
     """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_TASKS`, in its own terms."""
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
-    taken = count * parse_quantity(raw["scaling"]["resourcesPerWorker"].get("cpu", "1"))
+    taken = count * one_worker(raw, "cpu")
     extra = number(extra_of(raw), "cpu")
     millis_left = int((taken + extra) * 1000 + 999) // 1000 * 1000 - int(taken * 1000)
     assert (millis_left >= 1000) == (sizes.worker.ray.cpus - taken >= 1)
@@ -163,3 +172,41 @@ def test_use_gpu_is_one_gpu_each_and_without_it_there_is_none() -> None:
 @pytest.mark.parametrize(("wanted", "bytes_"), [("1Mi", 80 * MIB), ("80Mi", 80 * MIB), ("1Gi", 1024 * MIB)])
 def test_the_object_store_is_no_smaller_than_ray_takes(wanted: str, bytes_: int) -> None:
     assert compute_sizes(make_spec(worker={"objectStore": wanted})).worker.ray.object_store_bytes == bytes_
+
+
+@pytest.mark.parametrize(
+    ("scaling", "requests", "limit", "shm"),
+    [
+        ({}, {"cpu": "1", "memory": "4352Mi"}, "4352Mi", "768Mi"),
+        ({"useGPU": True}, {"cpu": "2", "memory": "10496Mi", GPU: "1"}, "18176Mi", "8448Mi"),
+        (
+            {"useGPU": True, "workersPerPod": 8, "numWorkers": 8},
+            {"cpu": "16", "memory": "67840Mi", GPU: "8"},
+            "132864Mi",
+            "65792Mi",
+        ),
+    ],
+)
+def test_defaults_follow_the_gpus(scaling: dict[str, Any], requests: dict[str, str], limit: str, shm: str) -> None:
+    """Their shared memory is in the limit, and not all of it in the request: small nodes have room for it too."""
+    worker = compute_sizes(make_spec(scaling={"numWorkers": 1, **scaling})).worker
+    assert worker.requests == requests
+    assert (worker.limits["memory"], worker.shared_memory) == (limit, shm)
+
+
+@pytest.mark.parametrize(
+    ("workers", "requests"),
+    [(2, ("2", "4Gi")), (64, ("2", "4Gi")), (512, ("3792m", "7680Mi")), (1000, ("5744m", "11584Mi"))],
+)
+def test_the_head_grows_with_the_workers(workers: int, requests: tuple[str, str]) -> None:
+    head = compute_sizes(make_spec(scaling={"numWorkers": workers})).head
+    assert (head.requests["cpu"], head.requests["memory"]) == requests
+    elastic = compute_sizes(make_spec(scaling={"minWorkers": 1, "maxWorkers": workers, "desiredWorkers": 1})).head
+    assert elastic.requests == head.requests
+
+
+def test_a_users_sizes_take_the_place_of_defaults_that_follow_the_gpus() -> None:
+    scaling = {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"memory": "32Gi", GPU: "2"}}
+    worker = compute_sizes(make_spec(scaling=scaling, worker={"sharedMemory": "4Gi"})).worker
+    assert worker.requests == {"cpu": "4", "memory": "38656Mi", GPU: "2"}
+    assert worker.limits["memory"] == "38656Mi", "what the user sets is reserved"

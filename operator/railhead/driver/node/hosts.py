@@ -11,8 +11,9 @@ import socket
 import time
 from typing import Callable, Optional
 
-FIRST_WAIT, LONGEST_WAIT = 0.1, 5.0  # seconds
-QUICK_TRIES = 50  # a head that is created together with its workers has its name within seconds
+FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds; in a large job all workers ask the cluster's DNS
+FILE_WAIT = 0.1  # a file costs nothing
+NOTED_AFTER = 10.0
 
 
 def is_listening(address: str, port: int, *, timeout: float) -> bool:
@@ -25,22 +26,22 @@ def is_listening(address: str, port: int, *, timeout: float) -> bool:
 
 
 def wait_for_address(host: str, *, hosts_file: Optional[str], log: Callable[[str], None]) -> str:
-    tries = 0
+    tries, waited, is_noted = 0, 0.0, False
     while True:
         address = find_address(host, hosts_file=hosts_file)
         if address:
             return address
-        tries += 1
-        if tries == QUICK_TRIES:
+        wait = FILE_WAIT if hosts_file else compute_wait(tries)
+        tries, waited = tries + 1, waited + wait
+        if waited > NOTED_AFTER and not is_noted:
+            is_noted = True
             log(f"the head's name {host} does not resolve yet; still waiting")
-        time.sleep(compute_wait(tries) * random.uniform(0.8, 1.2))
+        time.sleep(wait * random.uniform(0.8, 1.2))
 
 
 def compute_wait(tries: int) -> float:
-    """Seconds before the next try."""
-    if tries <= QUICK_TRIES:
-        return FIRST_WAIT
-    return float(min(FIRST_WAIT * 2 ** min(tries - QUICK_TRIES, 10), LONGEST_WAIT))
+    """Seconds before the next try, after `tries` others."""
+    return float(min(FIRST_WAIT * 2 ** min(tries, 10), LONGEST_WAIT))
 
 
 def find_address(host: str, *, hosts_file: Optional[str]) -> Optional[str]:

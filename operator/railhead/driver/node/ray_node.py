@@ -26,12 +26,12 @@ DEFAULTS = {
     "RAY_TRAIN_V2_ENABLED": "1",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",  # a log is not a terminal
     "RAY_process_group_cleanup_enabled": "1",  # what a rank has started ends with it, and frees its GPU
+    "RAY_task_events_report_interval_ms": "0",  # each poll of a worker would be one; nothing reads them
     "RAY_agent_register_timeout_ms": "180000",  # for the imports of a node's agents on a busy machine
 }
 OVERRIDES = "RAY_OVERRIDE_"  # of resources and labels, from an image or envFrom: Ray would not see the pod's own
-# In seconds. A group that can be smaller need not insist on a node that was just lost.
-ELASTIC_START_TIMEOUT = "20"
 FASTEST_POLL, SLOWEST_POLL = 0.2, 2.0  # seconds
+POLLS_PER_SECOND = 100  # of single workers: each is a call from the head, for as long as the job runs
 
 
 def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod: Pod, folder: str) -> dict[str, str]:
@@ -41,7 +41,7 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
         result.setdefault(name, value)
     result.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", str(compute_poll_seconds(job.most_workers)))
     if job.is_elastic:
-        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", ELASTIC_START_TIMEOUT)
+        result.setdefault("RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S", str(compute_start_timeout(job.most_workers)))
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
     result.setdefault(WORKING_FOLDER, folder)
@@ -63,7 +63,12 @@ def plan_drain(seconds: int) -> dict[str, str]:
 
 def compute_poll_seconds(workers: int) -> float:
     """How often Ray Train's controller polls its workers: a report arrives one poll later at most."""
-    return min(max(FASTEST_POLL, workers / 500), SLOWEST_POLL)
+    return min(max(FASTEST_POLL, workers / POLLS_PER_SECOND), SLOWEST_POLL)
+
+
+def compute_start_timeout(workers: int) -> int:
+    """Seconds for an elastic group: it can be smaller, and need not insist on a node that was just lost."""
+    return 20 + workers // 10
 
 
 def build_head_command(pod: Pod, job: JobInput) -> list[str]:

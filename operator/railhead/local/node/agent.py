@@ -142,9 +142,9 @@ class Agent:
         """What a cluster's DNS would resolve for the pods here: `address name` lines, replaced atomically."""
         lines = []
         for runner in self.runners.values():
-            spec, metadata = runner.pod["spec"], runner.pod["metadata"]
+            spec = runner.pod["spec"]
             if spec.get("hostname") and spec.get("subdomain") and not runner.is_released:
-                name = f"{spec['hostname']}.{spec['subdomain']}.{metadata['namespace']}.svc"
+                name = f"{spec['hostname']}.{spec['subdomain']}"  # as a resolver in the same namespace finds it
                 lines.append(f"{runner.place.address} {name}\n")
         lines += [f"{runner.place.address} {name}\n" for name, runner in self._served()]
         if lines == self._written:

@@ -72,8 +72,10 @@ def test_environment_can_be_overridden_but_for_the_path_of_the_bundle() -> None:
     assert given == {**given}
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(1, 0.2), (100, 0.2), (500, 1.0), (5000, 2.0)])
-def test_poll_interval(workers: int, seconds: float) -> None:
+@pytest.mark.parametrize(("workers", "seconds"), [(1, 0.2), (20, 0.2), (64, 0.64), (200, 2.0), (5000, 2.0)])
+def test_a_head_polls_at_most_100_workers_per_second_or_all_of_them_every_two_seconds(
+    workers: int, seconds: float
+) -> None:
     assert compute_poll_seconds(workers) == seconds
 
 

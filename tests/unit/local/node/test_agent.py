@@ -79,7 +79,7 @@ async def test_names_lead_to_pods_that_run(agent: Agent, cluster: ModelClient) -
     runner = agent.find("team", "stays")
     assert runner is not None
     hosts = agent.folder / "hosts"
-    await until(lambda: hosts.read_text() == f"{runner.place.address} stays.jobs.team.svc\n")
+    await until(lambda: hosts.read_text() == f"{runner.place.address} stays.jobs\n")
 
 
 async def test_a_closed_agent_leaves_neither_folder_nor_objects_changed(agent: Agent, cluster: ModelClient) -> None:
