@@ -1,4 +1,4 @@
-"""The driver's look at Ray's nodes."""
+"""The driver's watch on Ray's nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.ray.pods import make_job
 from tests.unit.driver.node.test_ray_node import POD
 
 
-def test_a_pause_of_rays_control_store_does_not_stop_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_nodes_again_after_ray_gcs_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     node = {"Alive": True, "Resources": {"CPU": 1.0}}
     answers: Iterator[list[dict[str, Any]]] = iter([[node], [], [node, node]])
 

@@ -17,16 +17,16 @@ def make_node(*types: str) -> dict[str, Any]:
     return {"NodeManagerAddress": "10.0.0.3", "Resources": {"CPU": 1.0, "GPU": 1.0, **resources}}
 
 
-def test_nodes_that_have_it_are_good() -> None:
+def test_accepts_nodes_with_the_accelerator() -> None:
     assert find_wrong_accelerator(make_gpu_job("H100"), []) == ""
     assert find_wrong_accelerator(make_gpu_job("H100"), [make_node("H100"), make_node("H100", "A100-80G")]) == ""
 
 
-def test_a_job_that_asks_for_none_takes_any() -> None:
+def test_a_job_without_an_accelerator_type_accepts_any_node() -> None:
     assert find_wrong_accelerator(make_gpu_job(None), [make_node(), make_node("A100")]) == ""
 
 
-def test_the_first_wrong_node_is_named_with_what_it_has() -> None:
+def test_names_the_first_wrong_node_and_its_accelerator() -> None:
     problem = find_wrong_accelerator(make_gpu_job("H100"), [make_node("H100"), make_node("A100")])
     assert problem.startswith("scaling.acceleratorType H100: the worker pod at 10.0.0.3 has A100; choose nodes with")
     assert "worker.podTemplate.spec.nodeSelector" in problem
