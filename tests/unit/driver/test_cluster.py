@@ -15,7 +15,7 @@ from tests.ray.pods import make_job
 from tests.unit.driver.node.test_ray_node import POD
 
 
-def test_counts_nodes_again_after_ray_gcs_does_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_counting_nodes_after_the_gcs_did_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     node = {"Alive": True, "Resources": {"CPU": 1.0}}
     answers: Iterator[list[dict[str, Any]]] = iter([[node], [], [node, node]])
 

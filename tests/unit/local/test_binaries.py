@@ -68,8 +68,8 @@ def test_cache_comes_before_a_build() -> None:
 
 def test_the_default_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", "/home/alice")
-    assert str(cache_folder()).startswith("/home/alice/.cache/railhead/control-plane-")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert str(cache_folder()).startswith("/home/somebody/.cache/railhead/control-plane-")
 
 
 def test_build_comes_before_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_build_reports_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
     def open_gate() -> None:
         writer = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
-        os.write(writer, b"continue\n")
+        os.write(writer, b"go on\n")
         os.close(writer)
 
     build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=echo)

@@ -70,7 +70,7 @@ def test_down_without_a_session_is_no_error(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(KeyboardInterrupt(), 130), (SessionError("a message"), 1), (BrokenPipeError(), 1)]
+    ("error", "code"), [(KeyboardInterrupt(), 130), (SessionError("a sentence"), 1), (BrokenPipeError(), 1)]
 )
 def test_known_errors_become_exit_codes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: BaseException, code: int

@@ -74,7 +74,7 @@ def test_different_bytes_have_different_names() -> None:
     assert name == name.lower() and len(name) <= 63 and "." not in name
 
 
-def test_explains_itself_without_arguments_of_a_pod(bundle: Path) -> None:
+def test_help_explains_what_the_bundle_is(bundle: Path) -> None:
     done = run_bare(str(bundle), "--help")
     assert done.returncode == 1
     assert "this is the entry point of a TrainJob's pods" in done.stderr

@@ -201,7 +201,7 @@ def test_a_handler_whose_stream_is_closed_does_not_raise() -> None:
         logger.addHandler(logging.StreamHandler(sys.stdout))
         sys.stdout.close()
         sys.stderr.close()
-        logger.error("no stream is open")
+        logger.error("nobody reads it")
 
 
 def test_truncates_long_texts_and_keeps_other_scripts() -> None:

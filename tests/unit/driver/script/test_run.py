@@ -118,7 +118,7 @@ def test_contract_ray_finds_our_callbacks_by_name(path: str) -> None:
     assert issubclass(getattr(importlib.import_module(module), name), RayTrainCallback)
 
 
-def test_python_is_the_one_that_has_ray() -> None:
+def test_python_means_the_interpreter_that_has_ray() -> None:
     assert build_command(["python", "a"]) == [sys.executable, "a"]
     assert build_command(["/opt/python", "a"]) == ["/opt/python", "a"]
 

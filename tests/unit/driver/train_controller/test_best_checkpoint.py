@@ -91,9 +91,9 @@ def test_no_kept_checkpoint_is_better_than_the_best(order: str, all_metrics: lis
 
 
 def test_skips_a_checkpoint_without_a_known_commit() -> None:
-    ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("known", {"loss": 2})))
-    best = find_best(ranking, {"known": Commit(4, "then", 2)}, run_uri="s3://b/r?region=x")
-    assert best == CommittedCheckpoint("s3://b/r/known?region=x", 4, "then", {"loss": "2"}, 2)
+    ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("told", {"loss": 2})))
+    best = find_best(ranking, {"told": Commit(4, "then", 2)}, run_uri="s3://b/r?region=x")
+    assert best == CommittedCheckpoint("s3://b/r/told?region=x", 4, "then", {"loss": "2"}, 2)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each.kind for each in explain_deaths((DIED,), processes)] == [failure.DIED], "not killed again"
 
 
-def test_reads_the_end_of_the_processs_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_the_end_of_a_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     logs = tmp_path / "session_2026-11-22" / "logs"
     logs.mkdir(parents=True)

@@ -59,7 +59,7 @@ def test_a_node_is_lost_if_it_refuses_connections_or_is_dead_for_ray() -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_marks_nodes_dead_that_ray_considers_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marks_only_nodes_dead_that_ray_considers_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     marked: list[LostNode] = []
     monkeypatch.setattr(lost_nodes, "_unregister", marked.append)
     mark_dead_in_ray(find_lost_nodes({"a0", "b0", "c0"}))

@@ -96,7 +96,7 @@ def test_a_callback_that_raises_fails_the_run_with_its_own_message(tmp_path: Pat
         ("callbacks_here:Needs", "cannot be instantiated without arguments: TypeError"),
     ],
 )
-def test_rejects_anything_but_a_callback_with_the_field(tmp_path: Path, name: str, expected: str) -> None:
+def test_rejects_an_unusable_callback_with_the_field(tmp_path: Path, name: str, expected: str) -> None:
     with pytest.raises(JobRefused) as caught:
         add_callbacks(RunConfig(storage_path=str(tmp_path)), [name])
     assert str(caught.value).startswith(f"run.callbacks {name}: ")

@@ -63,7 +63,7 @@ def test_rejects_an_option_that_the_reader_does_not_have(format: str, given: dic
         build_options("d", format, getattr(ray.data, READERS[format]), given)
 
 
-def test_options_that_are_objects_are_made_of_their_arguments() -> None:
+def test_builds_object_options_from_their_arguments() -> None:
     built = build_options("d", "csv", ray.data.read_csv, {"parse_options": {"delimiter": ";"}, "shuffle": {"seed": 3}})
     assert built["parse_options"].delimiter == ";"
     assert built["shuffle"] == ray.data.FileShuffleConfig(seed=3)
@@ -118,7 +118,7 @@ def test_network_errors_are_temporary_and_user_errors_are_not() -> None:
         OSError("When listing: AWS Error NETWORK_CONNECTION during ListObjects"),
         ray.exceptions.WorkerCrashedError(),
         OSError(errno.ENOSPC, "No space left on device"),
-        OSError(errno.ESTALE, "odd text"),
+        OSError(errno.ESTALE, "odd words"),
     ]
     permanent = [ValueError("x"), PermissionError("x"), OSError("AWS Error ACCESS_DENIED"), SystemExit(1)]
     permanent.append(ray.exceptions.RayTaskError("f", "text", ValueError("x")))

@@ -20,8 +20,8 @@ from railhead.driver.user_code.runtime_env import (
 )
 
 
-def prepare(wanted: dict[str, Any], *folders: Path) -> dict[str, Any]:
-    return prepare_runtime_env(wanted, folders=[str(folder) for folder in folders], bundle="/opt/railhead.pyz")
+def prepare(values: dict[str, Any], *folders: Path) -> dict[str, Any]:
+    return prepare_runtime_env(values, folders=[str(folder) for folder in folders], bundle="/opt/railhead.pyz")
 
 
 def test_no_environment_stays_none() -> None:
@@ -34,8 +34,8 @@ def test_resolves_relative_paths_in_the_source_then_in_the_image(tmp_path: Path)
     source, image = tmp_path / "source", tmp_path / "image"
     for folder in (source / "both", image / "both", image / "own"):
         folder.mkdir(parents=True)
-    wanted = {"working_dir": "both", "py_modules": ["own", "s3://bucket/a.zip", str(image / "both")]}
-    assert prepare(wanted, source, image) == {
+    values = {"working_dir": "both", "py_modules": ["own", "s3://bucket/a.zip", str(image / "both")]}
+    assert prepare(values, source, image) == {
         "working_dir": str(source / "both"),
         "py_modules": [str(image / "own"), "s3://bucket/a.zip", str(image / "both")],
     }
@@ -46,14 +46,14 @@ def test_the_source_itself_can_be_the_working_dir(tmp_path: Path) -> None:
 
 
 def test_a_users_python_path_is_prepended_to_the_pods_own() -> None:
-    wanted = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
-    assert prepare(wanted)["env_vars"] == {"A": "1", "PYTHONPATH": "/mine:/other:/opt/railhead.pyz"}
-    assert wanted["env_vars"]["PYTHONPATH"] == "/mine:/other"
+    values = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
+    assert prepare(values)["env_vars"] == {"A": "1", "PYTHONPATH": "/mine:/other:/opt/railhead.pyz"}
+    assert values["env_vars"]["PYTHONPATH"] == "/mine:/other"
     assert prepare({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
+    ("values", "expected"),
     [
         ({"container": {"image": "x"}}, "spec.runtimeEnv.container: this version of Railhead has no such key"),
         ({"working_dir": "absent"}, "spec.runtimeEnv.working_dir: the head pod has no absent in /.*; set an existing"),
@@ -65,11 +65,11 @@ def test_a_users_python_path_is_prepended_to_the_pods_own() -> None:
     ],
 )
 def test_rejects_invalid_values_with_their_field(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], expected: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], expected: str
 ) -> None:
     monkeypatch.setattr(runtime_env, "_check_tools", lambda values: None)  # so that Ray validates uv
     with pytest.raises(JobRefused, match=expected):
-        prepare(wanted, tmp_path)
+        prepare(values, tmp_path)
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])

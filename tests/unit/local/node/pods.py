@@ -14,7 +14,7 @@ from tests.model.client import ModelClient
 def make_pod(name: str = "pod", *containers: Object, **spec: object) -> Object:
     """A pod of this node; by default with one container that exits at once.
 
-    Its uid is unique, as in a cluster: a container's processes are found by it, and tests run in parallel.
+    Its uid is unique, as in a cluster: a container's processes are found by it, and other tests' must not be.
     """
     return {
         "kind": "Pod",

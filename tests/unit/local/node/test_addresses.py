@@ -59,7 +59,7 @@ def test_rejects_the_255th_pod_until_one_has_ended(pool: AddressPool) -> None:
     assert pool.take() == taken[7]
 
 
-def test_reuses_the_oldest_released_address(pool: AddressPool) -> None:
+def test_does_not_reuse_a_released_address_at_once(pool: AddressPool) -> None:
     """A client of the old pod should not reach a new one."""
     first = pool.take()
     pool.give_back(first)
