@@ -1,4 +1,4 @@
-"""What is looked at before training: the module, the storage, the head's name."""
+"""Checks before training: the module, the storage, the head's name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from railhead.driver.user_code.check import check_folder, find_problem
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "expected"),
     [
         ("def f(): pass", ""),
         ("async def f(): pass", ""),
@@ -30,19 +30,19 @@ from railhead.driver.user_code.check import check_folder, find_problem
         ("def f(:", "SyntaxError: invalid syntax (user.py, line 1)"),
     ],
 )
-def test_module_of_the_source(tmp_path: Path, code: str, words: str) -> None:
+def test_checks_that_the_source_defines_the_function(tmp_path: Path, code: str, expected: str) -> None:
     (tmp_path / "user.py").write_text(code)
     problem = find_problem("user:f", source=str(tmp_path))
-    assert words in problem
-    assert bool(problem) == bool(words)
+    assert expected in problem
+    assert bool(problem) == bool(expected)
 
 
-def test_what_the_head_cannot_know_is_left_to_the_workers(tmp_path: Path) -> None:
+def test_leaves_modules_outside_the_source_to_the_workers(tmp_path: Path) -> None:
     assert find_problem("absent:f", source=str(tmp_path)) == ""
     assert find_problem("absent:f", source=None) == ""
 
 
-def test_a_folder_that_the_sources_image_lacks(tmp_path: Path) -> None:
+def test_rejects_a_folder_that_the_source_image_lacks(tmp_path: Path) -> None:
     check_folder(str(tmp_path))
     check_folder(None)
     with pytest.raises(JobRefused, match=r"^spec\.source\.image\.path: the image has no such folder") as caught:
@@ -50,7 +50,7 @@ def test_a_folder_that_the_sources_image_lacks(tmp_path: Path) -> None:
     assert caught.value.failure.reason == "SourceNotFound"
 
 
-def test_a_package_of_the_source(tmp_path: Path) -> None:
+def test_finds_a_function_in_a_package_of_the_source(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
     (tmp_path / "pkg" / "mod.py").write_text("class Trainer:\n    def fit(self): ...")
@@ -58,14 +58,14 @@ def test_a_package_of_the_source(tmp_path: Path) -> None:
     assert "has no attribute 'f'" in find_problem("pkg.mod:f", source=str(tmp_path))
 
 
-def test_storage_is_written_and_left_clean(tmp_path: Path) -> None:
+def test_storage_check_leaves_no_files(tmp_path: Path) -> None:
     storage = prepare_storage(str(tmp_path / "runs"), run_name="r")
     assert storage.run_uri == f"{tmp_path}/runs/r"
     assert storage.latest_checkpoint is None
     assert list((tmp_path / "runs" / "r").iterdir()) == []
 
 
-def test_storage_tells_the_checkpoint_to_go_on_from(tmp_path: Path) -> None:
+def test_storage_check_returns_the_latest_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     latest = {"checkpoint_dir_name": "checkpoint_7", "metrics": {}}
     snapshot = {"checkpoint_results": [latest], "latest_checkpoint_result": latest}
@@ -78,7 +78,7 @@ def test_snapshot_without_a_checkpoint(text: str) -> None:
     assert find_latest(text) is None
 
 
-def test_storage_that_is_a_file_is_refused_with_the_very_error(tmp_path: Path) -> None:
+def test_rejects_a_file_as_storage_with_the_original_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JobRefused, match=r"run\.storagePath .* NotADirectoryError"):
         prepare_storage(str(tmp_path / "file"), run_name="r")
@@ -105,9 +105,7 @@ def test_waits_for_dns_double_up_to_a_bound() -> None:
     assert compute_wait(10_000) == LONGEST_WAIT
 
 
-def test_a_full_disk_is_worth_another_try_and_nothing_is_left_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_retryable_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_full(path: Path, data: bytes) -> int:
         path.touch()
         assert data, "a full disk takes an empty file"

@@ -1,4 +1,4 @@
-"""The driver's look at Ray's nodes."""
+"""The driver's watch on Ray's nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.ray.pods import make_job
 from tests.unit.driver.node.test_ray_node import POD
 
 
-def test_a_pause_of_rays_control_store_does_not_stop_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_counting_nodes_after_the_gcs_did_not_respond(monkeypatch: pytest.MonkeyPatch) -> None:
     node = {"Alive": True, "Resources": {"CPU": 1.0}}
     answers: Iterator[list[dict[str, Any]]] = iter([[node], [], [node, node]])
 

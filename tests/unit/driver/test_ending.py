@@ -1,4 +1,4 @@
-"""What an ending counts for once SIGTERM has arrived."""
+"""How a run's ending is classified after SIGTERM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RAISED = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 0: Syste
 
 
 @pytest.mark.parametrize(
-    ("ending", "is_terminating", "wanted"),
+    ("ending", "is_terminating", "expected"),
     [
         (Success(), False, Success()),
         (Success(), True, Success()),
@@ -20,7 +20,5 @@ RAISED = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 0: Syste
         (TERMINATED, True, TERMINATED),
     ],
 )
-def test_after_sigterm_a_failure_is_the_end_itself_and_a_success_remains_one(
-    ending: Ending, is_terminating: bool, wanted: Ending
-) -> None:
-    assert conclude(ending, is_terminating=is_terminating) == wanted
+def test_sigterm_replaces_a_failure_but_not_a_success(ending: Ending, is_terminating: bool, expected: Ending) -> None:
+    assert conclude(ending, is_terminating=is_terminating) == expected

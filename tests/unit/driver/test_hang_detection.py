@@ -1,4 +1,4 @@
-"""Training that reports nothing: how long it is counted, and what is said of it."""
+"""Hang detection: how long training reports nothing, and the message about it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import Failure, FailureClass
-from railhead.driver import hang_detection as silence_module
+from railhead.driver import hang_detection as hang_module
 from railhead.driver.ending import is_premature
 from railhead.driver.hang_detection import HangDetector, describe_stacks, explain_hang, watch_for_hang
 from railhead.driver.reporting.progress import Progress
@@ -27,43 +27,45 @@ def rank(number: int, place: str, stack: str = "s", pod: str = "w") -> dict[str,
     return {"rank": number, "pod": f"{pod}{number}", "place": place, "stack": stack}
 
 
-def test_silence_is_counted_from_the_last_report_of_a_group_that_trains() -> None:
-    silence = HangDetector()
-    assert silence.count(TRAINING, now=100.0) == 0
-    assert silence.count(TRAINING, now=102.0) == 2
-    assert silence.count(TRAINING, now=104.0) == 4
-    news = replace(TRAINING, reports=4)
-    assert silence.count(news, now=105.0) == 0
-    assert silence.count(news, now=107.0) == 2
-    assert silence.count(replace(news, is_training=False), now=108.0) == 0
-    assert silence.count(news, now=110.0) == 0, "it trains again from now on"
-    assert silence.count(news, now=112.0) == 2
-    assert silence.count(replace(news, processes=("a-2",)), now=113.0) == 0, "another group"
+def test_counts_from_the_last_report_of_a_training_group() -> None:
+    detector = HangDetector()
+    assert detector.count(TRAINING, now=100.0) == 0
+    assert detector.count(TRAINING, now=102.0) == 2
+    assert detector.count(TRAINING, now=104.0) == 4
+    reported = replace(TRAINING, reports=4)
+    assert detector.count(reported, now=105.0) == 0
+    assert detector.count(reported, now=107.0) == 2
+    assert detector.count(replace(reported, is_training=False), now=108.0) == 0
+    assert detector.count(reported, now=110.0) == 0, "training resumes now"
+    assert detector.count(reported, now=112.0) == 2
+    assert detector.count(replace(reported, processes=("a-2",)), now=113.0) == 0, "another group"
 
 
-def test_a_driver_that_was_not_run_itself_has_seen_no_silence() -> None:
-    silence = HangDetector()
-    silence.count(TRAINING, now=0.0)
-    assert silence.count(TRAINING, now=36_000.0) == silence_module.LONGEST_LOOK
+def test_does_not_count_the_time_while_the_driver_was_paused() -> None:
+    detector = HangDetector()
+    detector.count(TRAINING, now=0.0)
+    assert detector.count(TRAINING, now=36_000.0) == hang_module.LONGEST_LOOK
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silence_module, "LOOK_INTERVAL", 0.01)
-    monkeypatch.setattr(silence_module, "STACKS_TIMEOUT", 0.1)
+    monkeypatch.setattr(hang_module, "LOOK_INTERVAL", 0.01)
+    monkeypatch.setattr(hang_module, "STACKS_TIMEOUT", 0.1)
 
 
 @pytest.mark.usefixtures("quick")
-def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
-    spool, endings, said = Spool(tmp_path), list[Failure](), list[str]()
+def test_uses_the_latest_deadline(tmp_path: Path) -> None:
+    spool, endings, logged = Spool(tmp_path), list[Failure](), list[str]()
     spool.write(TRAINING.to_dict())
     spool.write_deadline(None)
     watch = threading.Thread(
-        target=watch_for_hang, args=(spool,), kwargs={"deadline": 0.02, "log": said.append, "on_fatal": endings.append}
+        target=watch_for_hang,
+        args=(spool,),
+        kwargs={"deadline": 0.02, "log": logged.append, "on_fatal": endings.append},
     )
     watch.start()
     watch.join(0.3)
-    assert watch.is_alive() and not endings, "it was lifted"
+    assert watch.is_alive() and not endings, "the deadline was removed"
     spool.write_deadline(0.05)
     watch.join(10)
     [ending] = endings
@@ -72,10 +74,10 @@ def test_the_limit_is_the_one_that_was_said_last(tmp_path: Path) -> None:
     assert "controller does not respond" in ending.message
 
 
-def test_a_hang_is_handed_to_a_controller_that_responds_and_counted_anew(
+def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller takes it twice, and does not respond the third time."""
+    """The controller takes the hang twice and does not respond the third time."""
     spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[str](), [0.0]
 
     def log(text: str) -> None:
@@ -87,22 +89,22 @@ def test_a_hang_is_handed_to_a_controller_that_responds_and_counted_anew(
         if spool.has_hang() and len(taken) < 2:
             taken.append(spool.take_hang())
 
-    monkeypatch.setattr(silence_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
+    monkeypatch.setattr(hang_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
     monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
     spool.write(TRAINING.to_dict())
     watch_for_hang(spool, deadline=600, log=log, on_fatal=endings.append)
     assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in text for text in taken)
     [ending] = endings
     assert "at t.py:4 in load" in ending.message and not spool.has_hang()
-    assert now[0] > 3 * 600, "each time the whole limit"
+    assert now[0] > 3 * 600, "the full deadline each time"
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -> None:
-    spool, endings, said = Spool(tmp_path), list[Failure](), threading.Event()
+def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path) -> None:
+    spool, endings, is_done = Spool(tmp_path), list[Failure](), threading.Event()
 
     def log(text: str) -> None:
-        if "has reported nothing" in text and not said.is_set():
+        if "has reported nothing" in text and not is_done.is_set():
             spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
             spool.write_deadline(None)
 
@@ -116,13 +118,13 @@ def test_a_report_while_the_stacks_are_taken_saves_the_attempt(tmp_path: Path) -
     watch.start()
     watch.join(0.5)
     assert watch.is_alive() and not endings
-    said.set()  # and now the thread ends
+    is_done.set()  # now the thread ends
     spool.write_deadline(0.01)
     watch.join(10)
     assert not watch.is_alive()
 
 
-def test_the_message_names_the_few_before_the_many() -> None:
+def test_the_message_names_the_smallest_groups_of_ranks_first() -> None:
     waits = [rank(number, "at t.py:9 in step, inside torch") for number in (0, 2, 3, 5)]
     message = explain_hang([*waits, rank(1, "at t.py:4 in load"), rank(4, "", "")], limit=600)
     assert message.startswith(
@@ -143,7 +145,7 @@ def test_equal_stacks_are_shown_once() -> None:
     assert describe_stacks(None) == []
 
 
-def test_the_stacks_tell_where_the_training_thread_is() -> None:
+def test_stacks_show_the_place_of_the_training_thread() -> None:
     reached, release = threading.Event(), threading.Event()
 
     def train_func() -> None:
@@ -154,17 +156,17 @@ def test_the_stacks_tell_where_the_training_thread_is() -> None:
     thread.start()
     try:
         assert reached.wait(10)
-        told = read_stacks()
+        found = read_stacks()
     finally:
         release.set()
         thread.join()
-    assert told["place"].startswith("at test_hang_detection.py:")
-    assert told["place"].endswith("in train_func, inside threading")
-    assert told["stack"].startswith("TrainingThread(train_func)\n")
-    assert "release.wait()" in told["stack"]
+    assert found["place"].startswith("at test_hang_detection.py:")
+    assert found["place"].endswith("in train_func, inside threading")
+    assert found["stack"].startswith("TrainingThread(train_func)\n")
+    assert "release.wait()" in found["stack"]
 
 
-def test_whose_code_a_file_is() -> None:
+def test_finds_the_package_of_a_file() -> None:
     assert find_package("/x/lib/python3.11/site-packages/torch/nn/modules/linear.py") == "torch"
     assert find_package("/x/dist-packages/six.py") == "six"
     assert find_package("/var/lib/railhead.pyz/railhead/driver/rank/train_func.py") == "railhead"

@@ -8,12 +8,12 @@ import signal
 from railhead.driver.head import receive_sigterm
 
 
-def test_rays_alarm_does_not_end_the_wait_for_the_last_checkpoint() -> None:
+def test_sigterm_cancels_rays_alarm() -> None:
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     try:
         signal.alarm(60)
         receive_sigterm(signals)
-        assert signal.alarm(0) == 0, "none is left"
+        assert signal.alarm(0) == 0, "the alarm is cancelled"
     finally:
         signal.alarm(0)
     assert signals.get_nowait()

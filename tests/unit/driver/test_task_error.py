@@ -1,4 +1,4 @@
-"""What Ray brings from a task of Ray Data becomes one sentence with the user's own words."""
+"""An error of a Ray Data task becomes one sentence with the user's own message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ To change retry attempts, backoff, or which errors are retried, configure `ray.d
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             RAISED_IN_MAP,
@@ -57,11 +57,11 @@ To change retry attempts, backoff, or which errors are retried, configure `ray.d
     ],
     ids=["map function", "corrupt file", "not a traceback", "nothing"],
 )
-def test_the_cause_is_said_without_the_way_that_it_took(text: str, said: str) -> None:
-    assert describe_task_error(text) == said
+def test_reports_the_cause_without_rays_traceback(text: str, message: str) -> None:
+    assert describe_task_error(text) == message
 
 
-def test_a_task_error_is_known_by_rays_class() -> None:
+def test_recognizes_a_task_error_by_rays_class() -> None:
     kind = type("RayTaskError(ValueError)", (type("RayTaskError", (Exception,), {}), ValueError), {})
     assert is_task_error(kind("x"))
     assert not is_task_error(ValueError("x"))

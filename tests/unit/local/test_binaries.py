@@ -1,4 +1,4 @@
-"""Where the control plane's programs come from, and in which order."""
+"""Where the control plane's programs come from, in order of preference."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(binaries, "find_go", lambda: None)
-    monkeypatch.setattr(releases, "_fetch", refuse)
+    monkeypatch.setattr(releases, "_fetch", reject)
 
 
-def refuse(url: str) -> bytes:
+def reject(url: str) -> bytes:
     raise OSError(f"no network for {url}")
 
 
@@ -55,7 +55,7 @@ def test_assets_come_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert resolve(print) == assets
 
 
-def test_incomplete_assets_are_refused_in_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rejects_incomplete_assets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     with pytest.raises(NoControlPlane, match=r"KUBEBUILDER_ASSETS=.* lacks .*unset it"):
         resolve(print)
@@ -66,7 +66,7 @@ def test_cache_comes_before_a_build() -> None:
     assert resolve(print) == cache
 
 
-def test_cache_lies_in_the_users_folder_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/somebody")
     assert str(cache_folder()).startswith("/home/somebody/.cache/railhead/control-plane-")
@@ -83,27 +83,29 @@ def test_build_comes_before_the_download(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_two_processes_do_not_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The second one waits, and takes what the first one has made."""
+    """The second one waits and uses the programs of the first."""
     cache_folder().parent.mkdir(parents=True)
-    said: list[str] = []
+    printed: list[str] = []
     with Path(f"{cache_folder()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
         def echo(text: str) -> None:
-            said.append(text)
+            printed.append(text)
             make_programs(cache_folder())
             fcntl.flock(lock, fcntl.LOCK_UN)
 
         assert resolve(echo) == cache_folder()
-    assert said == ["waiting for another process that is making the control plane's programs"]
+    assert printed == ["waiting for another process that is making the control plane's programs"]
 
 
-def test_everything_that_was_tried_is_said() -> None:
+def test_the_error_lists_every_attempt() -> None:
     with pytest.raises(NoControlPlane, match=r"no Go 1\.26 or newer \(install Go.*release binaries"):
         resolve(print)
 
 
-def test_failed_build_names_its_log_and_the_download_is_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_build_names_its_log_and_falls_back_to_the_download(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     go = make_program(tmp_path / "go", "#!/bin/sh\necho no such module\nexit 3\n")
     monkeypatch.setattr(binaries, "find_go", lambda: [str(go)])
     with pytest.raises(NoControlPlane, match=r"exit code 3\); see .*\.log; the release binaries could not be"):
@@ -123,26 +125,26 @@ def test_go_must_be_new_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
     assert find_go() == ([str(go)] if is_good else None)
 
 
-def test_go_of_the_wheel_is_found_beside_the_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_finds_the_wheels_go_next_to_the_interpreter(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     go = make_program(tmp_path / "venv" / "bin" / "go", "#!/bin/sh\necho go1.26.4\n")
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setattr(sys, "executable", str(go.with_name("python")))
     assert find_go() == [str(go)]
 
 
-def test_build_makes_all_programs_and_leaves_nothing_else(tmp_path: Path) -> None:
-    """With a Go that only looks at what it was asked for."""
+def test_build_creates_all_programs_and_nothing_else(tmp_path: Path) -> None:
+    """With a fake Go that records its arguments."""
     text = '#!/bin/sh\nset -e\ntest -f go.mod\ntest -f go.sum\ntest -f main.go\necho "$@" >>"$LOG"\n'
     text += 'while [ "$1" != -o ]; do shift; done\necho "#!/bin/sh" >"$2"\nchmod +x "$2"\n'
-    go = make_program(tmp_path / "go", text.replace("$LOG", str(tmp_path / "asked")))
+    go = make_program(tmp_path / "go", text.replace("$LOG", str(tmp_path / "arguments")))
     target = tmp_path / "cache" / "programs"
     build.build([str(go)], target, kubernetes="1.36.3", echo=lambda text: None)
     assert binaries.has_programs(target)
     assert sorted(p.name for p in target.parent.iterdir()) == ["programs", "programs.log"]
-    asked = (tmp_path / "asked").read_text()
-    assert "-trimpath" in asked
-    assert "version.gitVersion=v1.36.3" in asked
-    assert "-mod=readonly" in asked
+    arguments = (tmp_path / "arguments").read_text()
+    assert "-trimpath" in arguments
+    assert "version.gitVersion=v1.36.3" in arguments
+    assert "-mod=readonly" in arguments
 
 
 def test_interrupted_build_leaves_no_process_and_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -163,7 +165,7 @@ def test_interrupted_build_leaves_no_process_and_no_folder(monkeypatch: pytest.M
 
 
 def wait_gone(pid: int) -> None:
-    """Raises ProcessLookupError at once, or after the orphan that was killed has been reaped."""
+    """Raise ProcessLookupError at once, or once the killed orphan has been reaped."""
     import select
 
     pidfd = os.pidfd_open(pid)
@@ -177,19 +179,19 @@ def wait_gone(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def test_build_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_build_reports_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     subprocess.run(["mkfifo", str(gate)], check=True)
     go = make_program(
         tmp_path / "go", f'#!/bin/sh\nread line <{gate}\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n'
     )
     monkeypatch.setattr(build, "SAY_EVERY_SECONDS", 0.05)
-    said: list[str] = []
+    printed: list[str] = []
 
     def echo(text: str) -> None:
-        said.append(text)
+        printed.append(text)
         if "still building" in text:
-            with contextlib.suppress(OSError):  # not reading yet, or no more
+            with contextlib.suppress(OSError):  # not reading yet, or no longer
                 open_gate()
 
     def open_gate() -> None:
@@ -198,8 +200,8 @@ def test_build_says_that_it_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         os.close(writer)
 
     build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=echo)
-    assert any("still building etcd" in text for text in said)
-    assert any("kube built in" in text for text in said)
+    assert any("still building etcd" in text for text in printed)
+    assert any("kube built in" in text for text in printed)
 
 
 def fake_site(tamper: str = "") -> Callable[[str], bytes]:
@@ -223,7 +225,7 @@ def fake_site(tamper: str = "") -> Callable[[str], bytes]:
     return fetch
 
 
-def test_release_binaries_are_taken_when_there_is_no_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_downloads_release_binaries_without_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(releases, "_fetch", fake_site())
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     folder = resolve(print)
@@ -233,7 +235,7 @@ def test_release_binaries_are_taken_when_there_is_no_go(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("tamper", ["kube-scheduler", "kubectl", "etcd"])
-def test_file_with_another_checksum_is_not_kept(monkeypatch: pytest.MonkeyPatch, tamper: str) -> None:
+def test_does_not_keep_a_file_with_a_wrong_checksum(monkeypatch: pytest.MonkeyPatch, tamper: str) -> None:
     monkeypatch.setattr(releases, "_fetch", fake_site(tamper))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(NoControlPlane, match=f"checksum of .*{tamper}.* does not match"):
@@ -241,7 +243,7 @@ def test_file_with_another_checksum_is_not_kept(monkeypatch: pytest.MonkeyPatch,
     assert not cache_folder().exists()
 
 
-def test_machine_without_releases_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_a_machine_without_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(NoControlPlane, match="no release for riscv64"):
         resolve(print)

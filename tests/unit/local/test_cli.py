@@ -1,4 +1,4 @@
-"""The command line: exit codes, and sentences instead of tracebacks."""
+"""The command line: exit codes, and messages instead of tracebacks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments", [[], ["local"], ["local", "run"], ["local", "up", "--gpus", "-1"], ["local", "up", "--gpus", "many"]]
 )
-def test_bad_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejects_bad_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 2
@@ -46,25 +46,25 @@ def test_bad_usage_is_refused(arguments: list[str], capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     "command", [["operator"], ["version"], ["local", "up"], ["local", "down"], ["local", "status"], ["local", "run"]]
 )
-def test_every_command_explains_itself(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_has_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main([*command, "--help"])
     assert exit_.value.code == 0
     assert "usage: railhead" in capsys.readouterr().out
 
 
-def test_file_is_looked_at_before_anything_is_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reads_the_file_before_it_starts_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "run", "-f", str(tmp_path / "none.yaml"), "--dir", str(tmp_path / "s")]) == 1
     assert "none.yaml cannot be read" in capsys.readouterr().err
     assert not (tmp_path / "s").exists()
 
 
-def test_status_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_without_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "status", "--dir", str(tmp_path)]) == 1
     assert "not up" in capsys.readouterr().out
 
 
-def test_down_of_nothing_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_down_without_a_session_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["local", "down", "--dir", str(tmp_path)]) == 0
     assert "no session is running" in capsys.readouterr().out
 
@@ -99,12 +99,12 @@ def test_cleaning_up_is_not_interrupted() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_versions_that_belong_together(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_lists_compatible_versions(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
-    said = capsys.readouterr().out
-    assert re.search(rf"^railhead +{re.escape(__version__)}$", said, re.MULTILINE)
-    assert re.search(r"^Ray +2\.52 or newer .*scaling\.minWorkers 2\.55", said, re.MULTILINE)
-    assert re.search(rf"^driver +ConfigMap {bundle_name(build_bundle())}$", said, re.MULTILINE)
+    output = capsys.readouterr().out
+    assert re.search(rf"^railhead +{re.escape(__version__)}$", output, re.MULTILINE)
+    assert re.search(r"^Ray +2\.52 or newer .*scaling\.minWorkers 2\.55", output, re.MULTILINE)
+    assert re.search(rf"^driver +ConfigMap {bundle_name(build_bundle())}$", output, re.MULTILINE)
     assert re.search(
-        rf"^CRD +trainjobs\.railhead\.dev v1alpha1, of Railhead {re.escape(__version__)}", said, re.MULTILINE
+        rf"^CRD +trainjobs\.railhead\.dev v1alpha1, of Railhead {re.escape(__version__)}", output, re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""What is installed into a local cluster: the same files as elsewhere, without what runs as a process."""
+"""What is installed into a local cluster: the same files as elsewhere, without those that run as a process."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from railhead.local.install import (
 )
 
 
-def test_what_is_not_python_belongs_to_the_package() -> None:
+def test_the_package_includes_the_manifests() -> None:
     kinds = {document["kind"] for document in load_manifests()}
     assert {"CustomResourceDefinition", "ClusterRole", "Deployment"} <= kinds
 
 
-def test_incomplete_package_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_reports_an_incomplete_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("railhead.__file__", str(tmp_path / "railhead" / "__init__.py"))
     with pytest.raises(MissingAsset, match=r"data/install.yaml is missing; reinstall Railhead"):
         find_manifests()
 
 
-def test_operator_itself_is_not_installed_but_its_role_is() -> None:
+def test_installs_the_operators_role_but_not_its_deployment() -> None:
     documents = load_manifests()
     kinds = [d["kind"] for d in select_installed(documents)]
     assert kinds[0] == "Namespace"
@@ -40,13 +40,13 @@ def test_operator_itself_is_not_installed_but_its_role_is() -> None:
     assert not {"Deployment", "Service"} & set(kinds)
 
 
-def test_service_account_of_the_manifests_is_used() -> None:
+def test_uses_the_service_account_of_the_manifests() -> None:
     documents = load_manifests()
     bound = next(d for d in documents if d["kind"] == "ClusterRoleBinding")["subjects"][0]["name"]
     assert service_account_name(documents) == bound
 
 
-def test_node_may_touch_volumes_and_nothing_more() -> None:
+def test_the_nodes_role_covers_only_volumes() -> None:
     role, binding = build_node_role("local")
     assert {r for rule in role["rules"] for r in rule["resources"]} == {
         "persistentvolumeclaims",
@@ -56,7 +56,7 @@ def test_node_may_touch_volumes_and_nothing_more() -> None:
     assert binding["subjects"][0]["name"] == "system:node:local"
 
 
-def test_kubectl_that_refuses_is_quoted(tmp_path: Path) -> None:
+def test_quotes_kubectls_error(tmp_path: Path) -> None:
     program = tmp_path / "kubectl"
     program.write_text("#!/bin/sh\necho 'the field is bad' >&2\nexit 1\n")
     program.chmod(0o755)
@@ -64,7 +64,7 @@ def test_kubectl_that_refuses_is_quoted(tmp_path: Path) -> None:
         Kubectl(program, tmp_path / "kubeconfig")("apply", "-f", "-")
 
 
-def test_each_identity_is_who_it_should_be(tmp_path: Path) -> None:
+def test_each_certificate_has_its_subject(tmp_path: Path) -> None:
     write_identities(tmp_path, server="https://127.0.0.1:1", node="local")
     ca = x509.load_pem_x509_certificate((tmp_path / "pki" / "ca.crt").read_bytes())
     subjects = {}
@@ -79,7 +79,7 @@ def test_each_identity_is_who_it_should_be(tmp_path: Path) -> None:
     assert "CN=system:kube-scheduler" in subjects["kube-scheduler"]
 
 
-def test_keys_are_readable_by_the_owner_only(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_keys(tmp_path: Path) -> None:
     write_identities(tmp_path, server="https://127.0.0.1:1", node="local")
     secrets = [*(tmp_path / "pki").glob("*.key"), *tmp_path.glob("*.kubeconfig")]
     assert secrets

@@ -1,4 +1,4 @@
-"""The one TrainJob of a file, or a sentence why there is none."""
+"""The only TrainJob of a file, or an error that explains its absence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.local.jobs import BadFile, JobName, find_job
 
 JOB = "apiVersion: railhead.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: digits}\n"
 OTHERS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n---\n# nothing\n---\n"
-# Another project's kind of the same name is not ours.
+# Another project's kind with the same name is not ours.
 FOREIGN = "apiVersion: trainer.example.org/v1\nkind: TrainJob\nmetadata: {name: other}\n---\n"
 
 
@@ -20,7 +20,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_job_is_found_among_other_documents(tmp_path: Path) -> None:
+def test_finds_the_job_among_other_documents(tmp_path: Path) -> None:
     assert find_job(write(tmp_path, OTHERS + FOREIGN + JOB)) == JobName("default", "digits")
 
 
@@ -40,11 +40,11 @@ def test_namespace_is_taken_from_the_job(tmp_path: Path) -> None:
         ("a: [", "is not YAML"),
     ],
 )
-def test_bad_files_are_refused_in_words(tmp_path: Path, text: str, message: str) -> None:
+def test_rejects_bad_files_with_a_clear_message(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(BadFile, match=message):
         find_job(write(tmp_path, text))
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
+def test_names_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"none\.yaml cannot be read: No such file"):
         find_job(tmp_path / "none.yaml")

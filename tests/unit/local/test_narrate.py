@@ -1,4 +1,4 @@
-"""What is said about a job that changes."""
+"""The lines printed about a job that changes."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def checkpoint(index: int) -> dict[str, Any]:
         ),
     ],
 )
-def test_changes_of_a_job(old: dict[str, Any], new: dict[str, Any], lines: list[str]) -> None:
+def test_describes_changes_of_a_job(old: dict[str, Any], new: dict[str, Any], lines: list[str]) -> None:
     assert describe_job_change(old, new) == lines
 
 
-def test_usual_metrics_come_first_and_numbers_are_short() -> None:
+def test_common_metrics_come_first_and_numbers_are_short() -> None:
     assert describe_metrics(METRICS) == "epoch 3, loss 0.1235, alpha 2, zeta x"
 
 
@@ -75,7 +75,7 @@ def test_success_shows_checkpoint_and_metrics() -> None:
     assert "accuracy 0.97" in text
 
 
-def test_failure_shows_the_very_error() -> None:
+def test_failure_shows_the_original_error() -> None:
     failure = {"class": "Application", "reason": "TrainFuncRaised", "message": "ValueError: bad\nat line 3", "pod": "h"}
     ending = decide_ending(job(conditions=[condition("Failed"), condition("Stalled")], failure=failure))
     assert ending is not None
@@ -91,7 +91,7 @@ def test_failure_without_details_shows_the_condition() -> None:
 
 
 @pytest.mark.parametrize("status", [{}, {"phase": "Succeeded"}, {"phase": "Running"}, {"conditions": "absurd"}])
-def test_no_ending_without_its_condition(status: dict[str, Any]) -> None:
+def test_a_job_ends_only_by_a_condition(status: dict[str, Any]) -> None:
     assert decide_ending(job(**status)) is None
 
 
@@ -110,5 +110,5 @@ def pod(phase: str = "", *, is_deleting: bool = False) -> dict[str, Any]:
         (pod("Running"), None, ["pod p is gone"]),
     ],
 )
-def test_changes_of_a_pod(old: dict[str, Any] | None, new: dict[str, Any] | None, lines: list[str]) -> None:
+def test_describes_changes_of_a_pod(old: dict[str, Any] | None, new: dict[str, Any] | None, lines: list[str]) -> None:
     assert describe_pod_change(old, new) == lines

@@ -1,4 +1,4 @@
-"""Processes are known by pid and start time, by mark, by private folder; and they end."""
+"""Processes are found by pid and start time, by mark, or by private folder, and terminated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STUBBORN = [
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)",
 ]
 
-# Daemonises itself: another session, and no parent that is known; the one between is waited for.
+# Daemonizes itself: a new session without a known parent; waits for the process in between.
 DAEMON = """
 import os, time
 between = os.fork()
@@ -43,7 +43,7 @@ time.sleep(600)
 
 @pytest.fixture
 def mark() -> Iterator[str]:
-    """A mark of this test alone; whatever still has it at the end is killed."""
+    """A mark of this test only; processes that still have it at the end are killed."""
     value = f"test-{uuid.uuid4()}"
     yield value
     end_marked(MARKER, value)
@@ -78,7 +78,7 @@ def test_reused_pid_is_not_killed(mark: str, tmp_path: Path) -> None:
     process.wait()
 
 
-def test_end_kills_who_does_not_listen(mark: str, tmp_path: Path) -> None:
+def test_end_kills_a_process_that_ignores_sigterm(mark: str, tmp_path: Path) -> None:
     process = subprocess.Popen(STUBBORN, stdout=subprocess.PIPE, env={**os.environ, MARKER: mark})
     assert process.stdout is not None
     process.stdout.readline()
@@ -89,7 +89,7 @@ def test_end_kills_who_does_not_listen(mark: str, tmp_path: Path) -> None:
     process.stdout.close()
 
 
-def test_marked_finds_what_has_daemonised_itself(mark: str, tmp_path: Path) -> None:
+def test_marked_finds_daemons(mark: str, tmp_path: Path) -> None:
     process = start([sys.executable, "-c", DAEMON], mark=mark, folder=tmp_path)
     process.wait()
     assert len(marked(MARKER, mark)) == 1
@@ -97,21 +97,21 @@ def test_marked_finds_what_has_daemonised_itself(mark: str, tmp_path: Path) -> N
     assert marked(MARKER, mark) == []
 
 
-def test_who_hides_its_environment_is_found_by_its_folder(mark: str, tmp_path: Path) -> None:
+def test_finds_a_process_without_environment_by_its_folder(mark: str, tmp_path: Path) -> None:
     inner = tmp_path / "pod" / "1"
     inner.mkdir(parents=True)
     process = spawn(SLEEP, log=tmp_path / "log", cwd=inner, env={})
     try:
         assert marked(MARKER, mark) == []
         assert [i.pid for i in marked(MARKER, mark, folder=tmp_path / "pod")] == [process.pid]
-        inner.rmdir()  # a folder that was removed under it changes nothing
+        inner.rmdir()  # removing its folder changes nothing
         assert end_marked(MARKER, mark, folder=tmp_path / "pod") == 1
     finally:
         process.kill()
         process.wait()
 
 
-def test_who_hides_its_environment_is_found_by_its_session(mark: str, tmp_path: Path) -> None:
+def test_finds_a_process_without_environment_by_its_session(mark: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", PARENT_OF_HIDER],
         stdout=subprocess.PIPE,
@@ -126,7 +126,7 @@ def test_who_hides_its_environment_is_found_by_its_session(mark: str, tmp_path: 
     process.stdout.close()
 
 
-def test_a_folder_with_the_same_beginning_is_another_folder(mark: str, tmp_path: Path) -> None:
+def test_a_folder_with_the_same_prefix_is_another_folder(mark: str, tmp_path: Path) -> None:
     (tmp_path / "pod-other").mkdir()
     process = spawn(SLEEP, log=tmp_path / "log", cwd=tmp_path / "pod-other", env={})
     try:
@@ -137,7 +137,7 @@ def test_a_folder_with_the_same_beginning_is_another_folder(mark: str, tmp_path:
 
 
 def test_child_dies_with_its_parent(mark: str, tmp_path: Path) -> None:
-    """Even when the parent is killed and can do nothing about it."""
+    """Even if the parent is killed and cannot clean up."""
     script = (
         "import sys, time; from pathlib import Path; from railhead.local.processes import spawn\n"
         f"spawn({SLEEP!r}, log=Path({str(tmp_path / 'child.log')!r}))\n"

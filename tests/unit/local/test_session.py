@@ -1,4 +1,4 @@
-"""The session's state survives what may happen to its file; its end survives crashes."""
+"""A damaged state file counts as stopped, and `down` cleans up after crashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from railhead.local.session import (
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
-def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_state_round_trips(tmp_path: Path) -> None:
     session = Session(tmp_path)
     state = State(READY, "", "https://127.0.0.1:1", 4, {SUPERVISOR: Identity(7, "42"), "etcd": Identity(8, "43")})
     session.write_state(state)
@@ -36,7 +36,7 @@ def test_unreadable_state_counts_as_stopped(text: str) -> None:
     assert parse_state(text).phase == STOPPED
 
 
-def test_no_folder_is_not_up(tmp_path: Path) -> None:
+def test_a_session_without_a_folder_is_not_up(tmp_path: Path) -> None:
     session = Session(tmp_path / "none")
     assert not session.is_up()
     assert session.down() == 0
@@ -56,14 +56,14 @@ def test_session_is_up_only_while_its_supervisor_lives(tmp_path: Path) -> None:
     assert not session.is_up()
 
 
-def test_pid_of_somebody_else_is_not_our_supervisor(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_our_supervisor(tmp_path: Path) -> None:
     session = Session(tmp_path)
     session.write_state(State(READY, processes={SUPERVISOR: Identity(os.getpid(), "1")}))
     assert not session.is_up()
-    session.down()  # and is not killed: we are still here
+    session.down()  # must not kill it: it is this process
 
 
-def test_down_ends_what_a_crashed_session_has_left(tmp_path: Path) -> None:
+def test_down_kills_processes_of_a_crashed_session(tmp_path: Path) -> None:
     session, other = Session(tmp_path / "one"), Session(tmp_path / "two")
     for each in (session, other):
         each.node.mkdir(parents=True)
@@ -92,12 +92,12 @@ def test_down_removes_the_agents_temporary_folder_and_nothing_else(tmp_path: Pat
     assert not temp.exists()
 
 
-def test_up_says_why_the_supervisor_ended(tmp_path: Path) -> None:
+def test_up_reports_why_the_supervisor_ended(tmp_path: Path) -> None:
     """Here it finds no programs to start."""
     session = Session(tmp_path / "session")
-    said: list[str] = []
+    printed: list[str] = []
     with pytest.raises(SessionError, match="logs"):
-        session.up(Capacity(1, 1 << 30), binaries=tmp_path / "none", echo=said.append, is_ours_only=True)
+        session.up(Capacity(1, 1 << 30), binaries=tmp_path / "none", echo=printed.append, is_ours_only=True)
     assert not session.is_up()
 
 

@@ -1,4 +1,4 @@
-"""The bundle: the same sources give the same bytes and name, and a bare Python can begin to run it."""
+"""The bundle: the same sources give the same bytes and name, and a bare Python can start it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railhead.resources.bundle import BUNDLE_FILE, build_bundle, build_bundle_co
 from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
-INSIDE_OF_RAY = {
+INSIDE_RAY = {
     "railhead.driver.train_controller.callback",
     "railhead.driver.train_controller.end_notice",
     "railhead.driver.train_controller.fence",
@@ -68,29 +68,29 @@ def test_the_same_sources_give_the_same_bytes_and_name() -> None:
     assert bundle_name(again) == bundle_name(build_bundle())
 
 
-def test_other_bytes_have_another_name() -> None:
+def test_different_bytes_have_different_names() -> None:
     name = bundle_name(build_bundle())
     assert name != bundle_name(build_bundle() + b" ")
     assert name == name.lower() and len(name) <= 63 and "." not in name
 
 
-def test_it_tells_a_stranger_what_it_is(bundle: Path) -> None:
+def test_help_explains_what_the_bundle_is(bundle: Path) -> None:
     done = run_bare(str(bundle), "--help")
     assert done.returncode == 1
     assert "this is the entry point of a TrainJob's pods" in done.stderr
 
 
-def test_a_pod_begins_with_nothing_installed(bundle: Path) -> None:
-    """Only what runs inside of Ray imports it on top: an image without Ray is told so in a sentence."""
+def test_a_pod_starts_without_installed_packages(bundle: Path) -> None:
+    """Only modules that run inside Ray import it on top, so that an image without Ray gets a clear message."""
     done = run_bare("-c", IMPORT_ALL, str(bundle))
     assert done.returncode == 0, done.stderr
     found = dict([*line.split(), ""][:2] for line in done.stdout.splitlines())
-    assert {name for name, missing in found.items() if missing} <= INSIDE_OF_RAY
+    assert {name for name, missing in found.items() if missing} <= INSIDE_RAY
     assert set(found.values()) <= {"", "ray"}
     assert {"railhead.driver.head", "railhead.driver.worker", "railhead.contract.job_input"} <= found.keys()
 
 
-def test_it_carries_contract_and_driver_and_nothing_else() -> None:
+def test_contains_only_contract_and_driver() -> None:
     files = read_files()
     inside = {name for name in files if name.startswith(("railhead/contract/", "railhead/driver/"))}
     assert set(files) - inside == {"__main__.py", "sitecustomize.py", "railhead/__init__.py"}
@@ -100,7 +100,7 @@ def test_it_carries_contract_and_driver_and_nothing_else() -> None:
     }
 
 
-def test_every_process_of_ray_finds_the_users_code_last_and_the_images_own_sitecustomize_runs(
+def test_ray_processes_import_the_users_code_last_and_run_the_images_sitecustomize(
     bundle: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "site").mkdir()
@@ -119,12 +119,12 @@ def test_every_process_of_ray_finds_the_users_code_last_and_the_images_own_sitec
     assert done.stdout.split("\n")[:2] == ["of the image", "of the user"], done.stderr
 
 
-def test_its_syntax_is_that_of_the_oldest_python_in_images() -> None:
+def test_its_syntax_suits_the_oldest_supported_python() -> None:
     for name, text in read_files().items():
         ast.parse(text, filename=name, feature_version=(3, 9))
 
 
-def test_config_map_is_immutable_belongs_to_no_job_and_holds_the_bytes() -> None:
+def test_config_map_is_immutable_without_owner_and_holds_the_bytes() -> None:
     bundle = build_bundle()
     settings = dataclasses.replace(SETTINGS, bundle=bundle, bundle_name=bundle_name(bundle))
     made = build_bundle_config_map(settings, namespace="team")

@@ -1,4 +1,4 @@
-"""A template laid over another: by name where lists have names, whole where two in one would be refused."""
+"""A template merged over another: lists with names by name; alternatives are replaced, as both would be rejected."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ templates = st.dictionaries(keys, trees, max_size=4)
 
 
 @given(templates, templates)
-def test_neither_template_is_changed_nor_are_they_by_the_next_merge(base: dict[str, Any], over: dict[str, Any]) -> None:
+def test_merges_do_not_change_their_inputs(base: dict[str, Any], over: dict[str, Any]) -> None:
     kept = copy.deepcopy((base, over))
     merge(merge(base, over), over)
     assert (base, over) == kept
 
 
 @given(templates)
-def test_nothing_over_a_template_is_the_template(template: dict[str, Any]) -> None:
+def test_an_empty_template_changes_nothing(template: dict[str, Any]) -> None:
     assert merge(template, {}) == template
     assert merge({}, template) == template
 
 
 @given(templates, templates)
-def test_what_the_upper_one_says_of_plain_values_holds(base: dict[str, Any], over: dict[str, Any]) -> None:
+def test_plain_values_of_the_upper_template_win(base: dict[str, Any], over: dict[str, Any]) -> None:
     merged = merge(base, over)
     assert merged.keys() == base.keys() | over.keys()
     assert all(merged[key] == value for key, value in over.items() if not isinstance(value, dict | list))
@@ -52,21 +52,19 @@ def test_what_the_upper_one_says_of_plain_values_holds(base: dict[str, Any], ove
         ("volumeMounts", {"mountPath": "/x", "name": "a", "readOnly": True}, {"mountPath": "/x", "name": "b"}),
     ],
 )
-def test_what_may_be_only_one_of_several_things_is_replaced_whole(
-    key: str, base: dict[str, Any], over: dict[str, Any]
-) -> None:
+def test_replaces_items_that_hold_alternatives(key: str, base: dict[str, Any], over: dict[str, Any]) -> None:
     others = [{"name": "before", "mountPath": "/before"}, {"name": "after", "mountPath": "/after"}]
     merged = merge({key: [others[0], base, others[1]]}, {key: [over]})
     assert merged == {key: [others[0], over, others[1]]}
 
 
-def test_a_probe_is_replaced_whole() -> None:
+def test_replaces_a_probe() -> None:
     base = {"livenessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 3}}
     over = {"livenessProbe": {"httpGet": {"port": 80}}}
     assert merge(base, over) == over
 
 
-def test_containers_are_merged_by_name_in_the_order_of_the_lower_one() -> None:
+def test_merges_containers_by_name_in_the_order_of_the_lower_template() -> None:
     base = {"containers": [{"name": "ray", "image": "i", "resources": {"limits": {"cpu": "1"}}}, {"name": "other"}]}
     over = {"containers": [{"name": "new"}, {"name": "ray", "resources": {"limits": {"memory": "1Gi"}}}]}
     assert merge(base, over)["containers"] == [
@@ -77,7 +75,7 @@ def test_containers_are_merged_by_name_in_the_order_of_the_lower_one() -> None:
 
 
 @pytest.mark.parametrize("key", sorted(APPENDED))
-def test_what_has_no_name_is_appended(key: str) -> None:
+def test_appends_items_without_a_name(key: str) -> None:
     assert merge({key: [{"key": "a"}]}, {key: [{"key": "a"}, {"key": "b"}]})[key] == [
         {"key": "a"},
         {"key": "a"},
@@ -85,6 +83,6 @@ def test_what_has_no_name_is_appended(key: str) -> None:
     ]
 
 
-def test_a_list_of_any_other_kind_is_replaced() -> None:
+def test_replaces_any_other_list() -> None:
     base = {"capabilities": {"drop": ["ALL"]}}
     assert merge(base, {"capabilities": {"drop": ["NET_RAW"]}}) == {"capabilities": {"drop": ["NET_RAW"]}}

@@ -1,4 +1,4 @@
-"""A job's NetworkPolicy: its own pods of every role and attempt, and nobody else's."""
+"""A job's NetworkPolicy: its own pods of every role and attempt, and no others."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
 
 
 def selects(policy: dict[str, object], labels: dict[str, str]) -> bool:
-    wanted = policy["matchLabels"]
-    assert isinstance(wanted, dict)
-    return wanted.items() <= labels.items()
+    selector = policy["matchLabels"]
+    assert isinstance(selector, dict)
+    return selector.items() <= labels.items()
 
 
 def test_only_the_jobs_own_pods_reach_each_other() -> None:
@@ -30,24 +30,24 @@ def test_only_the_jobs_own_pods_reach_each_other() -> None:
         worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=attempt, slot=0, round_=0)
         assert selects(spec["podSelector"], worker["metadata"]["labels"])
         assert selects(peer["podSelector"], worker["metadata"]["labels"])
-    stranger = build_worker_pod(OTHER, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
-    assert not selects(spec["podSelector"], stranger["metadata"]["labels"])
-    assert not selects(peer["podSelector"], stranger["metadata"]["labels"])
+    other = build_worker_pod(OTHER, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
+    assert not selects(spec["podSelector"], other["metadata"]["labels"])
+    assert not selects(peer["podSelector"], other["metadata"]["labels"])
 
 
-def test_the_ways_out_are_open() -> None:
+def test_egress_is_not_restricted() -> None:
     assert build_network_policy(JOB)["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_it_goes_with_the_job() -> None:
+def test_the_job_owns_it() -> None:
     metadata = build_network_policy(JOB)["metadata"]
     assert (metadata["namespace"], metadata["name"]) == ("team", names.network_policy_name("digits", UID))
     [owner] = metadata["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("TrainJob", UID)
 
 
-def test_it_is_made_before_the_pods_when_it_is_asked_for() -> None:
+def test_it_is_created_before_the_pods_if_enabled() -> None:
     observed = make_observed()
-    asked = replace(observed, settings=replace(observed.settings, has_network_policies=True))
+    enabled = replace(observed, settings=replace(observed.settings, has_network_policies=True))
     assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed), attempt=1)}
-    assert [child.kind for child in prerequisites(to_job(asked), attempt=1)].count("NetworkPolicy") == 1
+    assert [child.kind for child in prerequisites(to_job(enabled), attempt=1)].count("NetworkPolicy") == 1

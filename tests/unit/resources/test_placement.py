@@ -1,4 +1,4 @@
-"""Where worker pods run: the strategies, the label selector, and the user's own affinity beside them."""
+"""Where worker pods run: the strategies, the label selector, and the user's own affinity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
 
 def spec_of(role: str = "worker", *, template: Object | None = None, **scaling: Any) -> Object:
-    """A pod's spec; `template` is a PodSpec of the user's."""
+    """A pod's spec; `template` is the user's PodSpec."""
     changes: Object = {"scaling": {"numWorkers": 2, **scaling}}
     if template is not None:
         changes["worker"] = {"podTemplate": {"spec": template}}
@@ -31,7 +31,7 @@ def test_pack_prefers_nodes_and_zones_of_the_jobs_other_workers() -> None:
     assert set(found) == {"podAffinity"} and set(found["podAffinity"]) == {PREFERRED}
 
 
-def test_spread_asks_for_it_as_far_as_there_are_nodes() -> None:
+def test_spread_schedules_anyway_if_nodes_are_missing() -> None:
     found = spec_of(placementStrategy="SPREAD")
     [constraint] = found["topologySpreadConstraints"]
     assert (constraint["topologyKey"], constraint["whenUnsatisfiable"], constraint["maxSkew"]) == (
@@ -42,19 +42,19 @@ def test_spread_asks_for_it_as_far_as_there_are_nodes() -> None:
     assert "affinity" not in found
 
 
-def test_strict_spread_is_a_condition() -> None:
+def test_strict_spread_requires_anti_affinity() -> None:
     found = spec_of(placementStrategy="STRICT_SPREAD")["affinity"]
     [term] = found["podAntiAffinity"][REQUIRED]
     assert term["topologyKey"] == HOST
 
 
-def test_one_pod_needs_no_place() -> None:
+def test_a_single_pod_has_no_constraints() -> None:
     found = spec_of(placementStrategy="STRICT_PACK", workersPerPod=2)
     assert "affinity" not in found and "topologySpreadConstraints" not in found
 
 
 @pytest.mark.parametrize("strategy", ["PACK", "SPREAD", "STRICT_SPREAD"])
-def test_a_strategy_is_about_the_workers_of_this_attempt(strategy: str) -> None:
+def test_a_strategy_selects_the_workers_of_this_attempt(strategy: str) -> None:
     pod = build("worker", attempt=4, scaling={"numWorkers": 2, "placementStrategy": strategy})
     selectors = find_selectors(pod["spec"])
     assert selectors
@@ -74,7 +74,7 @@ def find_selectors(node: Any) -> list[Object]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_head_goes_anywhere(strategy: str) -> None:
+def test_the_head_has_no_constraints(strategy: str) -> None:
     per_pod = 2 if strategy == "STRICT_PACK" else 1
     found = spec_of("head", placementStrategy=strategy, workersPerPod=per_pod, rayLabelSelector={"pool": "a"})
     assert "affinity" not in found and "topologySpreadConstraints" not in found
@@ -92,20 +92,20 @@ def test_the_head_goes_anywhere(strategy: str) -> None:
         ("!inside", "NotIn", ["inside"]),
     ],
 )
-def test_a_selector_in_kubernetes_words(text: str, operator: str, values: list[str]) -> None:
+def test_translates_a_label_selector_to_node_affinity(text: str, operator: str, values: list[str]) -> None:
     assert parse_selector(text) == (operator, values)
     affinity = spec_of(rayLabelSelector={"pool": text})["affinity"]["nodeAffinity"]
     expression = {"key": "pool", "operator": operator, "values": values}
     assert affinity == {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
-def test_ray_is_told_of_labels_with_one_value() -> None:
+def test_ray_receives_labels_with_one_value() -> None:
     selector = {"a": "x", "b": "in(y)", "c": "in(x, y)", "d": "!x", "e": "!in(x)"}
     assert find_ray_labels(selector) == {"a": "x", "b": "y"}
     assert find_ray_labels(None) == {}
 
 
-def test_the_selector_holds_in_each_of_the_users_terms() -> None:
+def test_adds_the_selector_to_each_of_the_users_terms() -> None:
     mine = {"key": "disk", "operator": "In", "values": ["ssd"]}
     terms = [{"matchExpressions": [mine]}, {"matchFields": [{"key": "metadata.name"}]}, {}]
     template = {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}, PREFERRED: [{"weight": 1}]}}}
@@ -120,12 +120,12 @@ def test_the_selector_holds_in_each_of_the_users_terms() -> None:
 
 
 @pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_a_preference_of_ours_gives_way_to_the_users(kind: str) -> None:
+def test_the_users_preference_replaces_ours(kind: str) -> None:
     template = {"affinity": {kind: {PREFERRED: [{"weight": 1}]}}}
     assert spec_of(template=template)["affinity"] == template["affinity"]
 
 
-def test_a_condition_of_ours_stands_beside_the_users() -> None:
+def test_our_requirement_is_added_to_the_users() -> None:
     mine = {"topologyKey": "rack"}
     template = {"affinity": {"podAntiAffinity": {REQUIRED: [mine]}, "podAffinity": {PREFERRED: []}}}
     found = spec_of(template=template, placementStrategy="STRICT_SPREAD")["affinity"]
@@ -154,7 +154,7 @@ odd = st.recursive(
     constraints=odd,
     strategy=st.sampled_from(["PACK", "SPREAD", "STRICT_SPREAD"]),
 )
-def test_whatever_a_template_holds_a_pod_is_built(affinity: Any, constraints: Any, strategy: str) -> None:
-    """What makes no sense is the API server's to refuse, with the pod's own field."""
+def test_builds_a_pod_from_any_template(affinity: Any, constraints: Any, strategy: str) -> None:
+    """The API server rejects invalid values, with the pod's own field."""
     template = {"affinity": affinity, "topologySpreadConstraints": constraints}
     assert spec_of(template=template, placementStrategy=strategy, rayLabelSelector={"pool": "a"})["containers"]

@@ -1,4 +1,4 @@
-"""Head and worker pods of several specs: who they are, what they may, what they are given, whose word is the last."""
+"""Head and worker pods of several specs: identity, security, environment, volumes and grace periods."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def mounts(pod: Object) -> dict[str, str]:
 
 @all_pods
 @both_roles
-def test_the_same_job_gives_the_same_bytes(role: str, spec: str) -> None:
+def test_pods_of_the_same_job_are_identical(role: str, spec: str) -> None:
     assert json.dumps(build(role, **SPECS[spec])) == json.dumps(build(role, **SPECS[spec]))
 
 
 @all_pods
-def test_names_and_labels_say_which_pod_of_which_job(spec: str) -> None:
+def test_names_and_labels_identify_job_attempt_and_slot(spec: str) -> None:
     head, worker = (build(role, **SPECS[spec])["metadata"] for role in ROLES)
     job = {names.LABEL_JOB_NAME: "digits", names.LABEL_JOB_UID: UID, names.LABEL_ATTEMPT: "2"}
     assert (head["name"], worker["name"]) == ("digits-0f1e2d-2-head", "digits-0f1e2d-2-w3-1")
@@ -107,7 +107,7 @@ def test_the_job_owns_its_pods_and_controls_them(role: str, spec: str) -> None:
 
 @all_pods
 @both_roles
-def test_pods_have_no_right_that_they_do_not_need(role: str, spec: str) -> None:
+def test_pods_have_a_restricted_security_context(role: str, spec: str) -> None:
     pod = build(role, **SPECS[spec])
     security = pod["spec"]["securityContext"]
     assert security["runAsNonRoot"] is True and security["runAsUser"] != 0
@@ -151,26 +151,26 @@ def test_the_entry_point_is_the_bundle_in_the_users_image(role: str, spec: str) 
 
 @all_pods
 @both_roles
-def test_environment_says_where_everything_is(role: str, spec: str) -> None:
+def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> None:
     pod = build(role, **SPECS[spec])
-    said, there = env(pod), mounts(pod)
-    assert said["RAILHEAD_ATTEMPT"] == "2"
-    assert said["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.digits-0f1e2d"
-    assert said["RAILHEAD_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
-    assert there[said["RAILHEAD_INPUT"]] == "railhead-input"
-    assert there[said["RAILHEAD_TEMP"]] == there[said["HOME"]] == "railhead-temp"
-    assert there[said["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"
-    assert said["RAY_AUTH_MODE"] == "token"
+    variables, mounted = env(pod), mounts(pod)
+    assert variables["RAILHEAD_ATTEMPT"] == "2"
+    assert variables["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.digits-0f1e2d"
+    assert variables["RAILHEAD_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    assert mounted[variables["RAILHEAD_INPUT"]] == "railhead-input"
+    assert mounted[variables["RAILHEAD_TEMP"]] == mounted[variables["HOME"]] == "railhead-temp"
+    assert mounted[variables["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"
+    assert variables["RAY_AUTH_MODE"] == "token"
     sees_gpus = role == "worker" and spec == "gpus"
     hidden = (None, None) if sees_gpus else ("void", "")
-    assert (said.get("NVIDIA_VISIBLE_DEVICES"), said.get("CUDA_VISIBLE_DEVICES")) == hidden
-    assert said.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
+    assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == hidden
+    assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
     best = {"name": "a/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
     known = [best, {"name": "c7", "index": 7, "time": "", "attempt": 2}]
-    assert json.loads(said.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
+    assert json.loads(variables.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 
-def test_only_a_head_is_told_how_long_training_may_be_silent() -> None:
+def test_only_a_head_receives_the_progress_deadline() -> None:
     assert env(build("head", progressDeadlineSeconds=600))["RAILHEAD_PROGRESS_DEADLINE"] == "600"
     assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("worker", progressDeadlineSeconds=600))
     assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("head"))
@@ -195,19 +195,19 @@ def test_every_mount_has_its_volume_and_every_volume_its_mount(role: str, spec: 
 @both_roles
 def test_volumes_of_input_auth_shm_and_storage(role: str) -> None:
     pod = build(role, **SPECS["volume"])
-    there = volumes(pod)
-    assert there["railhead-input"]["configMap"]["name"] == names.input_name("digits", UID)
-    assert {item["key"] for item in there["railhead-input"]["configMap"]["items"]} == {"job.json", "report-ca.crt"}
-    assert there["railhead-auth"] == {"secret": {"secretName": names.secret_name("digits", UID), "defaultMode": 0o440}}
+    found = volumes(pod)
+    assert found["railhead-input"]["configMap"]["name"] == names.input_name("digits", UID)
+    assert {item["key"] for item in found["railhead-input"]["configMap"]["items"]} == {"job.json", "report-ca.crt"}
+    assert found["railhead-auth"] == {"secret": {"secretName": names.secret_name("digits", UID), "defaultMode": 0o440}}
     shared = getattr(compute_sizes(make_spec()), role).shared_memory
-    assert there[mounts(pod)["/dev/shm"]] == {"emptyDir": {"medium": "Memory", "sizeLimit": shared}}
-    assert there[mounts(pod)["/mnt/runs"]] == CLAIM
+    assert found[mounts(pod)["/dev/shm"]] == {"emptyDir": {"medium": "Memory", "sizeLimit": shared}}
+    assert found[mounts(pod)["/mnt/runs"]] == CLAIM
     assert env(pod)["RAILHEAD_STORAGE"] == "/mnt/runs"
     assert "railhead-storage" not in volumes(build(role))
 
 
 @both_roles
-def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> None:
+def test_mounts_inline_code_a_config_map_or_an_image(role: str) -> None:
     inline, config_map = build(role, **SPECS["inline"]), build(role, **SPECS["config-map"])
     items = [{"key": "source.more.py", "path": "more.py"}, {"key": "source.train.py", "path": "train.py"}]
     assert volumes(inline)["railhead-source"]["configMap"]["items"] == items
@@ -224,7 +224,7 @@ def test_code_comes_inline_or_from_a_config_map_or_in_the_image(role: str) -> No
     assert "RAILHEAD_SOURCE" not in env(build(role))
 
 
-def test_a_worker_pod_has_the_time_to_drain_whatever_a_template_says() -> None:
+def test_a_worker_pod_has_time_to_drain_even_if_a_template_sets_less() -> None:
     def grace(role: str, seconds: int | None, template: int | None) -> int:
         worker = {"drainSeconds": seconds} if seconds else {}
         spec = {"spec": {"terminationGracePeriodSeconds": template}} if template is not None else {}

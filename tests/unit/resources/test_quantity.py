@@ -1,4 +1,4 @@
-"""Quantities are exact: what is formatted is read back as the same number, and no word means another one."""
+"""Quantities are exact: a formatted number parses to the same number, and invalid text is rejected."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ amounts = st.decimals(min_value=0, max_value=10**12, places=6)
 
 
 @given(millis)
-def test_cpus_are_read_back_as_they_were(value: Decimal) -> None:
+def test_cpus_round_trip(value: Decimal) -> None:
     assert parse_quantity(format_cpu(value)) == value
 
 
 @given(sizes)
-def test_bytes_are_read_back_as_they_were(value: Decimal) -> None:
+def test_bytes_round_trip(value: Decimal) -> None:
     assert parse_quantity(format_bytes(value)) == value
 
 
 @given(st.sampled_from(["cpu", "memory", "ephemeral-storage", "nvidia.com/gpu"]), amounts)
-def test_what_does_not_fit_is_rounded_up_by_less_than_a_unit(name: str, value: Decimal) -> None:
+def test_rounds_up_by_less_than_a_unit(name: str, value: Decimal) -> None:
     unit = Decimal("0.001") if name == "cpu" else Decimal(1)
     assert 0 <= parse_quantity(format_resource(name, value)) - value < unit
 
@@ -42,23 +42,23 @@ def test_a_suffix_multiplies(number: int, suffix: str) -> None:
     ("text", "number"),
     [("500m", "0.5"), ("1.5Gi", "1610612736"), ("2k", "2000"), ("0.25", "0.25"), ("1Ti", str(2**40)), ("007", "7")],
 )
-def test_words_of_kubernetes(text: str, number: str) -> None:
+def test_parses_quantities_of_kubernetes(text: str, number: str) -> None:
     assert parse_quantity(text) == Decimal(number)
 
 
 @pytest.mark.parametrize(("value", "text"), [("2", "2"), ("0.5", "500m"), ("1.0001", "1001m"), ("0", "0")])
-def test_cpus_are_whole_or_in_millis(value: str, text: str) -> None:
+def test_formats_cpus_as_integers_or_millis(value: str, text: str) -> None:
     assert format_cpu(Decimal(value)) == text
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(2**30, "1Gi"), (1536 * 2**20, "1536Mi"), (1024, "1Ki"), (1000, "1000"), (0, "0")]
 )
-def test_bytes_have_the_greatest_unit_that_holds_them(count: int, text: str) -> None:
+def test_formats_bytes_in_the_largest_exact_unit(count: int, text: str) -> None:
     assert format_bytes(Decimal(count)) == text
 
 
 @pytest.mark.parametrize("text", ["", "Gi", "-1", "+1", "1 Gi", "1GiB", "1gi", "1e3", ".5", "1.", "NaN", "1\n", "٣"])
-def test_what_is_no_quantity_is_refused_and_quoted(text: str) -> None:
+def test_rejects_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         parse_quantity(text)

@@ -1,4 +1,4 @@
-"""The job's other children: what they hold, and that they belong to it."""
+"""The job's other children: their content and their owner."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.builders import SETTINGS, UID, make_spec
 JOB = JobRef("team", "digits", UID)
 
 
-def test_children_have_names_labels_and_owner_of_the_job() -> None:
+def test_children_have_the_jobs_names_labels_and_owner() -> None:
     made = [build_secret(JOB), build_service(JOB), build_input(JOB, make_spec(), settings=SETTINGS)]
     assert [(m["kind"], m["metadata"]["name"]) for m in made] == [
         ("Secret", names.secret_name("digits", UID)),
@@ -37,13 +37,13 @@ def test_children_have_names_labels_and_owner_of_the_job() -> None:
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("TrainJob", UID, True)
 
 
-def test_the_secret_waits_for_its_token_and_never_changes_then() -> None:
+def test_the_secret_is_immutable_and_has_a_placeholder_for_its_token() -> None:
     secret = build_secret(JOB)
     assert secret["stringData"] == {"token": TOKEN_TO_BE_GENERATED}
     assert secret["immutable"] is True
 
 
-def test_the_service_names_heads_of_this_job_before_they_are_ready() -> None:
+def test_the_service_selects_heads_of_this_job_before_they_are_ready() -> None:
     spec = build_service(JOB)["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
     head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2)
@@ -63,7 +63,7 @@ def test_input_holds_the_job_the_ca_and_the_code() -> None:
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
 
 
-def test_a_framework_is_told_with_a_train_func_only() -> None:
+def test_the_input_has_a_framework_only_with_a_train_func() -> None:
     assert build_job_input(JOB, make_spec()).framework == "Torch"
     built = build_job_input(JOB, make_spec(trainer={"build": "train:make", "trainLoopConfig": {"lr": 1}}))
     assert (built.framework, built.train_func, built.build) == ("", "", "train:make")
@@ -72,7 +72,7 @@ def test_a_framework_is_told_with_a_train_func_only() -> None:
     assert (script.framework, script.train_func, script.entrypoint) == ("", "", ["python", "train.py"])
 
 
-def test_input_is_the_spec_in_rays_words() -> None:
+def test_input_is_the_spec_in_rays_terms() -> None:
     scaling: dict[str, Any] = {
         "numWorkers": 8,
         "workersPerPod": 4,
@@ -90,8 +90,8 @@ def test_input_is_the_spec_in_rays_words() -> None:
             "logLevel": "DEBUG",
         },
     )
-    said = build_job_input(JOB, spec)
-    assert said.scaling == {
+    built = build_job_input(JOB, spec)
+    assert built.scaling == {
         "numWorkers": 8,
         "useGPU": True,
         "resourcesPerWorker": {"CPU": 0.5, "GPU": 1.0, WORKER_SLOT: 1.0},
@@ -99,11 +99,11 @@ def test_input_is_the_spec_in_rays_words() -> None:
         "acceleratorType": "H100",
         "rayLabelSelector": {"pool": "a"},
     }
-    assert said.worker_pods == 2
-    assert said.train_loop_config == {"lr": 0.1}
-    assert said.backend == {"name": "gloo", "timeoutSeconds": 9}
-    assert (said.checkpoint, said.max_failures, said.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
-    assert said.ray_node["worker"] == compute_sizes(spec).worker.ray.to_dict()
+    assert built.worker_pods == 2
+    assert built.train_loop_config == {"lr": 0.1}
+    assert built.backend == {"name": "gloo", "timeoutSeconds": 9}
+    assert (built.checkpoint, built.max_failures, built.log_level) == ({"numToKeep": 2}, 3, "DEBUG")
+    assert built.ray_node["worker"] == compute_sizes(spec).worker.ray.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -113,13 +113,13 @@ def test_input_is_the_spec_in_rays_words() -> None:
         ({"storagePath": "s3://b/p", "name": "mine"}, "mine", "s3://b/p"),
     ],
 )
-def test_a_path_is_left_to_the_environment_and_a_uri_is_said(run: dict[str, Any], name: str, path: str | None) -> None:
-    """A local node rewrites paths, which it could not do within a file."""
-    said = build_job_input(JOB, make_spec(run=run))
-    assert (said.run_name, said.storage_path) == (name, path)
+def test_the_input_has_a_storage_uri_but_no_path(run: dict[str, Any], name: str, path: str | None) -> None:
+    """A local node rewrites paths in the environment, but cannot do so inside a file."""
+    built = build_job_input(JOB, make_spec(run=run))
+    assert (built.run_name, built.storage_path) == (name, path)
 
 
-def test_datasets_are_said_and_their_paths_left_to_the_heads_environment() -> None:
+def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
     spec = make_spec(
         datasets={
             "train": {"format": "csv", "uri": "/data/train", "options": {"shuffle": "files"}},

@@ -1,4 +1,4 @@
-"""What a pod asks Kubernetes for, and what Ray is told of it, are one account."""
+"""A pod's resource requests and the resources that Ray receives agree."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def extra_of(raw: dict[str, Any]) -> dict[str, str]:
-    """Of a worker pod, with what datasets bring along."""
+    """Extra resources of a worker pod, including those for datasets."""
     return {**({"cpu": "1"} if "datasets" in raw else {}), **raw["worker"]["extraResources"]}
 
 
@@ -69,7 +69,7 @@ def number(quantities: Any, name: str) -> Any:
 
 @settings(deadline=None)
 @given(raw_specs())
-def test_what_ray_is_told_and_its_overhead_are_what_the_pod_asks_for(raw: dict[str, Any]) -> None:
+def test_rays_resources_and_the_overhead_add_up_to_the_requests(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
     overhead = raw["worker"]["overhead"]
     assert worker.ray.cpus == math.ceil(number(worker.requests, "cpu") - number(overhead, "cpu"))
@@ -103,8 +103,8 @@ def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
 
 @settings(deadline=None)
 @given(raw_specs())
-def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, Any]) -> None:
-    """As many bundles per node as the strategy has, each with its resources and labels, and no room for one more."""
+def test_rays_placement_group_fits_the_pods(raw: dict[str, Any]) -> None:
+    """A node holds exactly the strategy's number of bundles, with their resources and labels."""
     spec = make_spec(**raw)
     sizes, scaling = compute_sizes(spec), spec.scaling
     node = sizes.worker.ray
@@ -114,41 +114,41 @@ def test_the_pods_are_nodes_on_which_rays_placement_group_fits(raw: dict[str, An
     pods = scaling.most_workers // scaling.workers_per_pod
     assert scaling.placement_strategy != "STRICT_PACK" or math.floor(per_node + 1e-6) == scaling.num_workers
     assert scaling.placement_strategy != "STRICT_SPREAD" or pods == scaling.num_workers
-    told = build_job_input(JobRef("team", "digits", UID), spec).scaling["rayLabelSelector"]
-    assert told == node.labels
-    for key, value in told.items():
+    ray_labels = build_job_input(JobRef("team", "digits", UID), spec).scaling["rayLabelSelector"]
+    assert ray_labels == node.labels
+    for key, value in ray_labels.items():
         assert parse_selector((scaling.ray_label_selector or {})[key]) == ("In", [value])
 
 
 @settings(deadline=None)
 @given(raw_specs())
-def test_ray_data_has_a_whole_cpu_exactly_where_the_extra_one_suffices(raw: dict[str, Any]) -> None:
-    """The rule by which the API server refuses the others, `api.datasets.CPU_FOR_TASKS`, in its own terms."""
+def test_ray_data_has_a_full_cpu_exactly_if_the_extra_one_suffices(raw: dict[str, Any]) -> None:
+    """The validation rule `api.datasets.CPU_FOR_TASKS` of the CRD, in its own terms."""
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
-    taken = count * one_worker(raw, "cpu")
+    used = count * one_worker(raw, "cpu")
     extra = number(extra_of(raw), "cpu")
-    millis_left = int((taken + extra) * 1000 + 999) // 1000 * 1000 - int(taken * 1000)
-    assert (millis_left >= 1000) == (sizes.worker.ray.cpus - taken >= 1)
+    millis_left = int((used + extra) * 1000 + 999) // 1000 * 1000 - int(used * 1000)
+    assert (millis_left >= 1000) == (sizes.worker.ray.cpus - used >= 1)
     if "cpu" not in raw["worker"]["extraResources"]:
         assert (millis_left >= 1000) == ("datasets" in raw)
 
 
-def test_datasets_make_the_pods_larger_unless_the_job_says_otherwise() -> None:
+def test_datasets_raise_the_sizes_unless_the_job_sets_them() -> None:
     datasets = {"train": {"function": "data:build"}}
     sizes = compute_sizes(make_spec(datasets=datasets))
     assert (sizes.worker.ray.cpus, sizes.worker.requests["cpu"]) == (2, "2")
     assert (sizes.worker.ray.object_store_bytes, sizes.worker.requests["memory"]) == (1024 * MIB, "5Gi")
     assert sizes.head.requests == {"cpu": "2", "memory": "8Gi"}
     assert (sizes.head.ray.cpus, sizes.per_worker["CPU"]) == (0, 1.0)
-    said = {"extraResources": {"cpu": "3", "memory": "1Gi"}, "objectStore": "2Gi"}
-    sizes = compute_sizes(make_spec(datasets=datasets, worker=said, head={"resources": {"memory": "4Gi"}}))
+    worker = {"extraResources": {"cpu": "3", "memory": "1Gi"}, "objectStore": "2Gi"}
+    sizes = compute_sizes(make_spec(datasets=datasets, worker=worker, head={"resources": {"memory": "4Gi"}}))
     assert (sizes.worker.ray.cpus, sizes.worker.requests["memory"]) == (4, "7Gi")
     assert sizes.head.requests == {"cpu": "2", "memory": "4Gi"}
 
 
 @settings(deadline=None)
 @given(raw_specs())
-def test_limits_are_the_requests_without_cpu(raw: dict[str, Any]) -> None:
+def test_limits_are_the_requests_except_cpu(raw: dict[str, Any]) -> None:
     sizes = compute_sizes(make_spec(**raw))
     for size in (sizes.head, sizes.worker):
         assert size.limits == {name: text for name, text in size.requests.items() if name != "cpu"}
@@ -161,7 +161,7 @@ def test_the_head_never_trains() -> None:
     assert (sizes.head.ray.cpus, sizes.head.ray.gpus, sizes.head.ray.resources) == (0, 0, {})
 
 
-def test_use_gpu_is_one_gpu_each_and_without_it_there_is_none() -> None:
+def test_use_gpu_gives_each_worker_one_gpu() -> None:
     with_gpus = compute_sizes(make_spec(scaling={"numWorkers": 8, "workersPerPod": 4, "useGPU": True}))
     assert (with_gpus.worker.requests[GPU], with_gpus.per_worker["GPU"]) == ("4", 1.0)
     without = compute_sizes(make_spec())
@@ -169,9 +169,9 @@ def test_use_gpu_is_one_gpu_each_and_without_it_there_is_none() -> None:
     assert "GPU" not in without.per_worker
 
 
-@pytest.mark.parametrize(("wanted", "bytes_"), [("1Mi", 80 * MIB), ("80Mi", 80 * MIB), ("1Gi", 1024 * MIB)])
-def test_the_object_store_is_no_smaller_than_ray_takes(wanted: str, bytes_: int) -> None:
-    assert compute_sizes(make_spec(worker={"objectStore": wanted})).worker.ray.object_store_bytes == bytes_
+@pytest.mark.parametrize(("requested", "bytes_"), [("1Mi", 80 * MIB), ("80Mi", 80 * MIB), ("1Gi", 1024 * MIB)])
+def test_the_object_store_has_rays_minimum_size(requested: str, bytes_: int) -> None:
+    assert compute_sizes(make_spec(worker={"objectStore": requested})).worker.ray.object_store_bytes == bytes_
 
 
 @pytest.mark.parametrize(

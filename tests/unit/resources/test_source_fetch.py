@@ -1,4 +1,4 @@
-"""The init container that fetches code: it may no more than the main one, and only it sees the credentials."""
+"""The init container that fetches code: no more rights than the main one, and the only one with credentials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fetcher(pod: Object) -> Object:
 
 
 @both_roles
-def test_the_code_is_in_a_volume_that_only_the_init_container_writes(role: str) -> None:
+def test_only_the_init_container_can_write_the_code(role: str) -> None:
     pod = build_git(role)
     assert volumes(pod)["railhead-source"] == {"emptyDir": {}}
     [written] = [m for m in fetcher(pod)["volumeMounts"] if m["name"] == "railhead-source"]
@@ -40,9 +40,9 @@ def test_the_code_is_in_a_volume_that_only_the_init_container_writes(role: str) 
 @both_roles
 def test_only_the_init_container_sees_the_credentials_and_their_copies(role: str) -> None:
     pod = build_git(role)
-    given = {m["name"] for m in fetcher(pod)["volumeMounts"]}
+    mounted = {m["name"] for m in fetcher(pod)["volumeMounts"]}
     assert volumes(pod)["railhead-git"]["secret"]["secretName"] == "keys"
-    assert {"railhead-git", "railhead-fetch"} <= given
+    assert {"railhead-git", "railhead-fetch"} <= mounted
     assert not {"railhead-git", "railhead-fetch"} & set(mounts(pod).values())
     assert "keys" not in json.dumps(ray(pod))
     assert "railhead-git" not in volumes(build(role, source={"git": {k: GIT[k] for k in ("repository", "revision")}}))
@@ -61,7 +61,7 @@ def test_it_sees_no_token_and_none_of_the_jobs_secrets(role: str) -> None:
 
 
 @both_roles
-def test_it_has_the_main_containers_security_also_when_a_template_changes_that(role: str) -> None:
+def test_it_has_the_main_containers_security_context_even_if_a_template_changes_it(role: str) -> None:
     pod = build_git(role)
     assert fetcher(pod)["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     over = {"name": "ray", "securityContext": {"runAsUser": 7, "readOnlyRootFilesystem": True}}
@@ -70,7 +70,7 @@ def test_it_has_the_main_containers_security_also_when_a_template_changes_that(r
     assert fetcher(pod)["securityContext"]["runAsUser"] == 7
 
 
-def test_it_asks_for_as_much_as_the_main_container_but_for_devices() -> None:
+def test_it_requests_the_main_containers_resources_except_devices() -> None:
     pod = build_git("worker", scaling={"numWorkers": 2, "useGPU": True})
     main, own = ray(pod)["resources"], fetcher(pod)["resources"]
     assert main["limits"]["nvidia.com/gpu"] == "1"
@@ -79,14 +79,14 @@ def test_it_asks_for_as_much_as_the_main_container_but_for_devices() -> None:
     assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"} in fetcher(pod)["env"]
 
 
-def test_its_image_is_the_jobs_or_one_of_its_own() -> None:
+def test_its_image_is_the_jobs_or_its_own() -> None:
     assert fetcher(build_git("head", imagePullPolicy="Always"))["image"] == "example/train:1"
     assert fetcher(build_git("head", imagePullPolicy="Always"))["imagePullPolicy"] == "Always"
     container = fetcher(build_git("head", git={"image": "git:1"}))
     assert (container["image"], container["command"][-1]) == ("git:1", "fetch")
 
 
-def test_it_comes_after_the_templates_own_and_takes_its_name() -> None:
+def test_it_runs_after_the_templates_init_containers_and_owns_its_name() -> None:
     own = [{"name": "railhead-source", "image": "other"}, {"name": "net", "image": "net:1", "restartPolicy": "Always"}]
     pod = build_git("worker", podTemplate={"spec": {"initContainers": own}})
     assert [c["name"] for c in pod["spec"]["initContainers"]] == ["net", "railhead-source"]
@@ -94,6 +94,6 @@ def test_it_comes_after_the_templates_own_and_takes_its_name() -> None:
     assert "initContainers" not in build("worker")["spec"]
 
 
-def test_the_input_says_what_to_fetch() -> None:
+def test_the_input_holds_the_commit_to_fetch() -> None:
     made = build_input(JOB, make_spec(source={"git": GIT}), settings=SETTINGS)
     assert JobInput.from_json(made["data"]["job.json"]).git == GIT

@@ -1,4 +1,4 @@
-"""How long pods stay on a node that does not respond: a head for a minute, unless its template says otherwise."""
+"""How long pods stay on a node that does not respond: a head for a minute, unless its template sets another time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWN = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeco
 NOT_READY, UNREACHABLE = KEYS
 
 
-def test_only_heads_have_them() -> None:
+def test_only_heads_have_tolerations() -> None:
     assert build("head")["spec"]["tolerations"] == OWN
     assert "tolerations" not in build("worker")["spec"], "Kubernetes' own five minutes"
 
@@ -31,11 +31,11 @@ def test_only_heads_have_them() -> None:
         (["nonsense"], OWN),
     ],
 )
-def test_a_template_that_names_a_taint_replaces_the_time_for_it(given: list[Any], added: list[Any]) -> None:
+def test_a_templates_toleration_replaces_ours_for_the_same_taint(given: list[Any], added: list[Any]) -> None:
     assert add_head_tolerations(given) == [*given, *added]
 
 
-def test_both_templates_count() -> None:
+def test_reads_the_jobs_template_too() -> None:
     toleration = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     job: dict[str, Any] = {"podTemplate": {"spec": {"tolerations": [toleration]}}}
     assert build("head", **job)["spec"]["tolerations"] == [toleration, OWN[1]]

@@ -1,4 +1,4 @@
-"""Fetching a commit with the real git, from a real git server that asks for a password."""
+"""Fetching a commit with the real git, from a real git server that requires a password."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from railhead.resources.bundle import build_bundle
 from tests.git_server import GitServer, make_repository, run_git
 
 PASSWORD = "pass word'$(id)"
-NOBODY = "0" * 40
+UNKNOWN = "0" * 40
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
@@ -39,8 +39,8 @@ class Place:
     folder: Path
 
     def commit(self, **changes: Any) -> FetchedCommit:
-        whole = FetchedCommit(repository=self.server.url("code"), revision=self.commits[0])
-        return replace(whole, **changes)
+        commit = FetchedCommit(repository=self.server.url("code"), revision=self.commits[0])
+        return replace(commit, **changes)
 
     def fetch(self, **changes: Any) -> None:
         fetch_commit(self.git, self.commit(**changes), self.folder)
@@ -70,7 +70,7 @@ def place(tmp_path: Path, bundle: str) -> Iterator[Place]:
     server.stop()
 
 
-def test_a_commit_that_no_branch_ends_with_is_checked_out(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
+def test_checks_out_a_commit_that_is_no_branch_head(place: Place, capfd: pytest.CaptureFixture[str]) -> None:
     place.fetch(path="pkg")
     assert (place.folder / "train.py").read_text() == "first"
     assert run_git(place.folder, "rev-parse", "HEAD") == place.commits[0]
@@ -81,21 +81,21 @@ def test_a_commit_that_no_branch_ends_with_is_checked_out(place: Place, capfd: p
     assert not [p for p in kept if b"pass word" in p.read_bytes()]
 
 
-def test_files_of_lfs_stay_pointers(place: Place) -> None:
+def test_lfs_files_stay_pointers(place: Place) -> None:
     place.fetch()
     assert (place.folder / "big.bin").read_text() == LFS
 
 
-def test_a_server_that_gives_no_commit_by_its_hash_is_asked_for_everything(place: Place) -> None:
+def test_fetches_everything_if_the_server_serves_no_commit_by_hash(place: Place) -> None:
     place.server.is_old = True
     place.fetch()
     assert (place.folder / "train.py").read_text() == "first"
     with pytest.raises(FetchProblem, match="has no commit 0000") as caught:
-        place.fetch(revision=NOBODY)
+        place.fetch(revision=UNKNOWN)
     assert caught.value.failure.reason == "CommitNotFound"
 
 
-def test_a_repository_with_long_hashes(place: Place) -> None:
+def test_fetches_from_a_sha256_repository(place: Place) -> None:
     root = place.server.root
     [commit] = make_repository(root / "long", {"train.py": "long"}, options=("--object-format=sha256",))
     assert len(commit) == 64
@@ -105,15 +105,15 @@ def test_a_repository_with_long_hashes(place: Place) -> None:
         place.fetch(repository=place.server.url("long"))
 
 
-def test_what_is_there_already_is_made_anew(place: Place) -> None:
-    """A kubelet that was restarted may run an init container again."""
+def test_replaces_an_existing_checkout(place: Place) -> None:
+    """A restarted kubelet may run an init container again."""
     place.fetch()
     (place.folder / "train.py").write_text("changed")
     place.fetch()
     assert (place.folder / "train.py").read_text() == "first"
 
 
-def test_submodules_hooks_and_the_images_own_settings_are_left_out(place: Place, tmp_path: Path) -> None:
+def test_ignores_submodules_hooks_and_the_images_git_config(place: Place, tmp_path: Path) -> None:
     root = place.server.root
     [inner] = make_repository(root / "inner", {"inner.py": ""})
     run_git(root / "code", "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(root / "inner"), "sub")
@@ -134,19 +134,19 @@ def test_submodules_hooks_and_the_images_own_settings_are_left_out(place: Place,
     assert inner != commit
 
 
-def test_a_server_that_fails_for_a_moment_is_asked_again(place: Place) -> None:
+def test_retries_a_server_that_fails_temporarily(place: Place) -> None:
     place.server.broken = 2
     fetch_commit(replace(place.git, waits=(0.0, 0.0, 0.0)), place.commit(), place.folder)
     assert (place.folder / "train.py").read_text() == "first"
 
 
 @pytest.mark.parametrize(
-    ("case", "outcome", "reason", "words"),
+    ("case", "outcome", "reason", "expected"),
     [
         ("wrong password", "Configuration", "RepositoryRefused", "spec.source.git.secretName: the server of https:"),
         ("no password", "Configuration", "RepositoryRefused", "denies access"),
         ("untrusted", "Configuration", "CertificateRefused", "to the Secret as ca.crt"),
-        ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{NOBODY}"),
+        ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{UNKNOWN}"),
         ("no folder", "Configuration", "PathNotFound", "spec.source.git.path: commit .* has no folder nowhere"),
         ("a file", "Configuration", "PathNotFound", "has no folder train.py"),
         ("no repository", "Configuration", "RepositoryNotFound", "spec.source.git.repository: there is no repository"),
@@ -157,11 +157,9 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(place: Place) -> None:
         ("program", "Configuration", "RepositoryRefused", "a protocol other than"),
     ],
 )
-def test_what_goes_wrong_is_said_in_words_and_has_its_class(
-    place: Place, case: str, outcome: str, reason: str, words: str
-) -> None:
+def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, reason: str, expected: str) -> None:
     changes: dict[str, Any] = {
-        "no commit": {"revision": NOBODY},
+        "no commit": {"revision": UNKNOWN},
         "no folder": {"path": "nowhere"},
         "a file": {"path": "train.py"},
         "no repository": {"repository": place.server.url("nothing")},
@@ -181,13 +179,13 @@ def test_what_goes_wrong_is_said_in_words_and_has_its_class(
         git = replace(git, environment={"PATH": "/nowhere"})
     elif case == "server fails":
         place.server.broken = 9
-    with pytest.raises(FetchProblem, match=words) as caught:
+    with pytest.raises(FetchProblem, match=expected) as caught:
         fetch_commit(git, place.commit(**changes), place.folder)
     assert (caught.value.failure.class_, caught.value.failure.reason) == (outcome, reason)
     assert "guess" not in str(caught.value)
 
 
-GIT_SAYS = {
+GIT_OUTPUTS = {
     "git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.": "RepositoryRefused",
     "Host key verification failed.\nfatal: Could not read from remote repository.": "HostKeyRefused",
     "ssh: connect to host x port 22: Connection timed out\nfatal: Could not read from remote": "SourceNotFetched",
@@ -204,10 +202,10 @@ GIT_SAYS = {
 }
 
 
-@pytest.mark.parametrize("words", GIT_SAYS, ids=GIT_SAYS.values())
-def test_gits_words_have_a_reason(words: str) -> None:
-    problem = classify_words(words, repository="git@x:code", revision=NOBODY)
-    assert problem.failure.reason == GIT_SAYS[words]
+@pytest.mark.parametrize("output", GIT_OUTPUTS, ids=GIT_OUTPUTS.values())
+def test_finds_a_reason_for_gits_output(output: str) -> None:
+    problem = classify_words(output, repository="git@x:code", revision=UNKNOWN)
+    assert problem.failure.reason == GIT_OUTPUTS[output]
     assert problem.is_lasting == (problem.failure.reason != "SourceNotFetched")
     assert problem.failure.message.startswith("spec.source.git")
 
@@ -222,7 +220,7 @@ def secret(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_ssh_takes_the_key_and_the_hosts_of_the_secret_only(secret: Path, tmp_path: Path, is_known: bool) -> None:
+def test_ssh_uses_only_the_key_and_hosts_of_the_secret(secret: Path, tmp_path: Path, is_known: bool) -> None:
     if is_known:
         (secret / "known_hosts").write_text("host ssh-ed25519 AAAA")
     command = build_ssh_command(secret, home=tmp_path)
@@ -236,9 +234,9 @@ def test_ssh_takes_the_key_and_the_hosts_of_the_secret_only(secret: Path, tmp_pa
     assert "BatchMode=yes" in command and "IdentitiesOnly=yes" in command
 
 
-def test_git_uses_that_ssh_and_no_password(secret: Path, tmp_path: Path) -> None:
+def test_git_uses_that_ssh_without_a_password(secret: Path, tmp_path: Path) -> None:
     git = Git({"PATH": "/bin", "HTTPS_PROXY": "p", "SECRET": "s"}, home=tmp_path, credentials=secret, bundle="b.pyz")
-    commit = FetchedCommit("git@host:code.git", NOBODY)
+    commit = FetchedCommit("git@host:code.git", UNKNOWN)
     assert build_environment(git, commit) == {
         "PATH": "/bin",
         "HTTPS_PROXY": "p",
@@ -255,7 +253,7 @@ def test_git_uses_that_ssh_and_no_password(secret: Path, tmp_path: Path) -> None
     assert not [word for word in build_command(git, commit) if "b.pyz" in word]
 
 
-def test_a_secret_of_the_wrong_kind_or_none_is_said(secret: Path, tmp_path: Path) -> None:
+def test_reports_a_missing_secret_or_one_of_the_wrong_kind(secret: Path, tmp_path: Path) -> None:
     with pytest.raises(FetchProblem, match=r"Secret keys has no password \(with username\) or ca.crt for") as caught:
         check_credentials(secret, repository="https://host/code", secret="keys")
     assert caught.value.is_lasting
@@ -267,10 +265,10 @@ def test_a_secret_of_the_wrong_kind_or_none_is_said(secret: Path, tmp_path: Path
 
 
 def run_container(place: Place, tmp_path: Path, bundle: str, **git: Any) -> tuple[int, str, Outcome | None]:
-    """As a kubelet runs the init container: code, log, last word."""
-    wanted = {"repository": place.server.url("code"), "revision": place.commits[1], "secretName": "s", **git}
+    """As a kubelet runs the init container: exit code, log, termination message."""
+    source = {"repository": place.server.url("code"), "revision": place.commits[1], "secretName": "s", **git}
     values: dict[str, Any] = {"namespace": "n", "name": "j", "uid": "u", "run_name": "r", "framework": "Torch"}
-    job = JobInput(**values, train_func="m:f", scaling={}, worker_pods=1, ray_node={}, git=wanted)
+    job = JobInput(**values, train_func="m:f", scaling={}, worker_pods=1, ray_node={}, git=source)
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / FILE).write_text(job.to_json())
     end = tmp_path / "end"
@@ -284,26 +282,26 @@ def run_container(place: Place, tmp_path: Path, bundle: str, **git: Any) -> tupl
         e.TERMINATION_MESSAGE: str(end),
     }
     done = subprocess.run([sys.executable, "-I", bundle, "fetch"], env=environment, capture_output=True, text=True)
-    said = json.loads(end.read_text()) if end.exists() else None
-    return done.returncode, done.stdout + done.stderr, Outcome(**said) if said else None
+    message = json.loads(end.read_text()) if end.exists() else None
+    return done.returncode, done.stdout + done.stderr, Outcome(**message) if message else None
 
 
-def test_the_init_container_fetches_and_ends(place: Place, tmp_path: Path, bundle: str) -> None:
+def test_the_init_container_fetches_and_exits(place: Place, tmp_path: Path, bundle: str) -> None:
     code, log, outcome = run_container(place, tmp_path, bundle)
     assert (code, outcome) == (0, None), log
     assert (place.folder / "train.py").read_text() == "second"
     assert place.server.url("code") in log and "pass word" not in log
 
 
-def test_the_init_containers_last_word_is_the_reason(place: Place, tmp_path: Path, bundle: str) -> None:
-    code, log, outcome = run_container(place, tmp_path, bundle, revision=NOBODY)
+def test_the_init_containers_termination_message_has_the_reason(place: Place, tmp_path: Path, bundle: str) -> None:
+    code, log, outcome = run_container(place, tmp_path, bundle, revision=UNKNOWN)
     assert code == FailureClass("Configuration").exit_code
     assert outcome is not None
     assert (outcome.outcome, outcome.reason) == ("Configuration", "CommitNotFound")
-    assert NOBODY in outcome.message and outcome.message in log
+    assert UNKNOWN in outcome.message and outcome.message in log
 
 
-def test_a_pod_that_cannot_write_says_so_and_is_tried_again(place: Place, tmp_path: Path, bundle: str) -> None:
+def test_reports_a_pod_that_cannot_write_as_retryable(place: Place, tmp_path: Path, bundle: str) -> None:
     assert place.git.credentials is not None
     (place.git.credentials / "ssh-privatekey").write_text("KEY")
     place.git.home.rmdir()

@@ -35,7 +35,7 @@ def test_head_names_ranks_and_hides_marks() -> None:
     ]
 
 
-def test_a_line_of_a_rank_is_seen_at_once(tmp_path: Path) -> None:
+def test_writes_a_line_of_a_rank_at_once(tmp_path: Path) -> None:
     """A pod's output is a pipe, which Python and Ray leave buffered."""
     file = tmp_path / "head.log"
     with open(file, "w") as shown:
@@ -44,7 +44,7 @@ def test_a_line_of_a_rank_is_seen_at_once(tmp_path: Path) -> None:
 
 
 def test_lines_of_two_threads_stay_apart() -> None:
-    """print() writes a line and its end one after the other, and Ray prints the ranks' lines in a thread of its own."""
+    """print() writes a line and its end one after the other, and Ray prints the ranks' lines in its own thread."""
     shown = io.StringIO()
     stream = RankStream(shown, Ranks())
     stream.write("railhead: state")
@@ -89,7 +89,7 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_a_day_of_progress_bars_takes_no_memory_and_shows_a_state_now_and_then(tmp_path: Path, rank_file: Path) -> None:
+def test_a_day_of_progress_bars_uses_bounded_memory_and_shows_some_states(tmp_path: Path, rank_file: Path) -> None:
     now, err = 0.0, io.StringIO()
     tail = LogTail(tmp_path, err=err, clock=lambda: now)
     tail.poll()
@@ -110,7 +110,7 @@ def test_a_day_of_progress_bars_takes_no_memory_and_shows_a_state_now_and_then(t
     assert err.getvalue().splitlines()[-2:] == ["1440/1440", "next"], "the last state, as a terminal shows it"
 
 
-def test_states_in_between_are_left_out_and_lines_never(tmp_path: Path, rank_file: Path) -> None:
+def test_skips_intermediate_states_but_no_lines(tmp_path: Path, rank_file: Path) -> None:
     now, err = 0.0, io.StringIO()
     tail = LogTail(tmp_path, err=err, clock=lambda: now)
     for text in ("first\r\n", "\r1%", "\r2%", "\r3%", "\nsecond\n"):
@@ -119,7 +119,7 @@ def test_states_in_between_are_left_out_and_lines_never(tmp_path: Path, rank_fil
     assert err.getvalue().splitlines() == ["first", "1%", "3%", "second"]
 
 
-def test_a_line_without_an_end_is_shown_in_pieces(tmp_path: Path, rank_file: Path) -> None:
+def test_shows_an_unterminated_line_in_pieces(tmp_path: Path, rank_file: Path) -> None:
     err = io.StringIO()
     tail = LogTail(tmp_path, err=err)
     append(rank_file, "x" * 1_000_000)
@@ -131,13 +131,13 @@ def test_a_line_without_an_end_is_shown_in_pieces(tmp_path: Path, rank_file: Pat
 
 
 @pytest.mark.parametrize("way", ["renamed", "truncated", "gone"])
-def test_a_rotated_file_is_read_to_its_end_and_then_the_new_one(tmp_path: Path, rank_file: Path, way: str) -> None:
+def test_reads_a_rotated_file_to_its_end_and_then_the_new_one(tmp_path: Path, rank_file: Path, way: str) -> None:
     err = io.StringIO()
     tail = LogTail(tmp_path, err=err)
     append(rank_file, "one\n")
     tail.poll()
     if way == "renamed":
-        append(rank_file, "two\n" * 600_000)  # more than one look
+        append(rank_file, "two\n" * 600_000)  # more than one poll reads
         rank_file.rename(f"{rank_file}.1")
     elif way == "gone":
         rank_file.rename(f"{rank_file}.2")

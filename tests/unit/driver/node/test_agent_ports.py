@@ -22,7 +22,7 @@ def test_ports_are_different_and_can_be_listened_on() -> None:
             listener.bind(("127.0.0.1", number))
 
 
-def test_taken_and_reserved_ports_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skips_reserved_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_ports, "FIRST", 20000)
     monkeypatch.setattr(agent_ports, "LAST", 21000)
     chosen = [choose_ports(reserved=port) for port in range(20000, 20200)]
@@ -43,7 +43,7 @@ def test_raylet_finds_the_port_in_its_file_when_it_starts() -> None:
     assert seen == [("/tmp/s", "node", "http", 20123), "started"]
 
 
-def test_a_ray_without_such_files_is_left_alone() -> None:
+def test_does_nothing_for_a_ray_without_port_files() -> None:
     assert not needs_ports(SimpleNamespace())
 
 
@@ -58,7 +58,7 @@ def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
     assert "ray._private.services.start_raylet(" in inspect.getsource(node.Node.start_raylet)
 
 
-def test_contract_ray_start_takes_the_ports() -> None:
+def test_contract_ray_start_accepts_the_ports() -> None:
     from ray.scripts.scripts import start
 
     known = {name for option in start.params for name in option.opts}

@@ -1,4 +1,4 @@
-"""What is killed with a child, and what is spared."""
+"""Which processes die with a child, and which survive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from railhead.driver.node.process import find_descendants, kill_child, kill_workers, read_parents
 from tests.waiting import wait_until
 
-# As `ray start` is with its raylet, that one's agent, and a worker with a process of its own.
+# Like `ray start` with its raylet, the raylet's agent, and a worker with its own child process.
 NODE = """
 exec -a raystart bash -c '
   (exec -a raylet bash -c "
@@ -26,7 +26,7 @@ exec -a raystart bash -c '
 @pytest.fixture
 def node() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["bash", "-c", NODE]) as process:
-        wait_until("the processes are there", lambda: "users-process" in list_titles(process))
+        wait_until("all processes run", lambda: "users-process" in list_titles(process))
         yield process
         kill_child(process)
 
@@ -39,13 +39,13 @@ def list_titles(process: subprocess.Popen[bytes]) -> set[str]:
     return titles - {"", "bash"}
 
 
-def test_a_rays_node_loses_its_workers_and_keeps_its_daemons(node: subprocess.Popen[bytes]) -> None:
+def test_kill_workers_keeps_rays_daemons(node: subprocess.Popen[bytes]) -> None:
     kill_workers(node)
     wait_until("the workers are gone", lambda: list_titles(node) == {"raylet", "ray::DashboardAgent"})
     assert node.poll() is None
 
 
-def test_a_child_goes_with_all_that_it_started(node: subprocess.Popen[bytes]) -> None:
+def test_kill_child_kills_all_its_descendants(node: subprocess.Popen[bytes]) -> None:
     pids = find_descendants(node.pid, read_parents())
     kill_child(node)
     node.wait()

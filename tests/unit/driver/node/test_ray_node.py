@@ -28,7 +28,7 @@ ENVIRONMENT = {
 POD = Pod.from_environment(ENVIRONMENT)
 
 
-def test_head_holds_no_cpus_and_no_gpus_whatever_it_is_told() -> None:
+def test_head_offers_no_cpus_or_gpus_even_if_configured() -> None:
     job = make_job(ray_node={"head": {"cpus": 4, "gpus": 1, "objectStoreBytes": 7}, "worker": {}})
     command = build_head_command(POD, job)
     assert command[1:4] == ["/opt/railhead/railhead.pyz", "ray", "start"]
@@ -47,7 +47,7 @@ def test_head_holds_no_cpus_and_no_gpus_whatever_it_is_told() -> None:
     assert not any(argument.startswith("--include-log-monitor") for argument in command)
 
 
-def test_worker_is_told_its_resources() -> None:
+def test_worker_command_sets_its_resources() -> None:
     node = {"cpus": 3, "gpus": 2, "resources": {"example.com/nic": 1.0}, "objectStoreBytes": 9}
     command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.1")
     assert {"--num-cpus=3", "--num-gpus=2", "--address=10.0.0.1:23456"} <= set(command)
@@ -55,7 +55,7 @@ def test_worker_is_told_its_resources() -> None:
     assert json.loads(resources.partition("=")[2]) == {"example.com/nic": 1.0}
 
 
-def test_environment_can_be_overridden_but_for_the_path_of_the_bundle() -> None:
+def test_environment_can_be_overridden_except_the_bundles_path() -> None:
     given = {
         "PYTHONPATH": "/app",
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
@@ -79,21 +79,21 @@ def test_a_head_polls_at_most_100_workers_per_second_or_all_of_them_every_two_se
     assert compute_poll_seconds(workers) == seconds
 
 
-def test_only_a_job_that_drains_pays_for_the_watcher() -> None:
+def test_enables_the_preemption_watcher_only_with_a_drain() -> None:
     names = ("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER")
-    for seconds, wanted in ((0, ("0", "0")), (45, ("45", "1"))):
+    for seconds, expected in ((0, ("0", "0")), (45, ("45", "1"))):
         found = build_ray_environment(ENVIRONMENT, job=make_job(drain_seconds=seconds), pod=POD, folder="/")
-        assert tuple(found[name] for name in names) == wanted
+        assert tuple(found[name] for name in names) == expected
 
 
-def test_no_variable_changes_what_ray_is_told_of_its_node() -> None:
-    """RAY_OVERRIDE_RESOURCES of an image or of envFrom would be another account than the pod's."""
+def test_ignores_variables_that_override_the_nodes_resources() -> None:
+    """RAY_OVERRIDE_RESOURCES of an image or of envFrom would contradict the pod's resources."""
     given = {**ENVIRONMENT, "RAY_OVERRIDE_RESOURCES": '{"CPU": 64}', "RAY_OVERRIDE_LABELS": '{"a": "b"}'}
     found = build_ray_environment(given, job=make_job(), pod=POD, folder="/")
     assert (found["RAY_OVERRIDE_RESOURCES"], found["RAY_OVERRIDE_LABELS"]) == ("", "")
 
 
-def test_labels_are_told_in_rays_form() -> None:
+def test_worker_command_sets_labels_in_rays_format() -> None:
     node = {"cpus": 1, "labels": {"zone": "a", "example.com/gpu": "H100"}}
     command = build_worker_command(POD, make_job(ray_node={"worker": node}), head_address="10.0.0.2")
     assert "--labels=example.com/gpu=H100,zone=a" in command

@@ -1,4 +1,4 @@
-"""The checkpoint of spec.resumeFrom on a worker, and the look at it before training."""
+"""The checkpoint of spec.resumeFrom on a worker, and its check before training."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from railhead.driver.storage.acquire_run import check_initial
 
 
 class Context:
-    """Of Ray's, the one thing that is changed."""
+    """The one attribute of Ray's context that we change."""
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.checkpoint = checkpoint
 
 
 @pytest.mark.parametrize("own", [None, "/runs/mine/c1"])
-def test_it_is_offered_until_the_run_has_one_of_its_own(monkeypatch: pytest.MonkeyPatch, own: str | None) -> None:
+def test_offers_the_checkpoint_until_the_run_has_its_own(monkeypatch: pytest.MonkeyPatch, own: str | None) -> None:
     context = Context(Checkpoint(own) if own else None)
     monkeypatch.setattr(ray_context, "get_train_context", lambda: context)
     offer_checkpoint("/runs/other/c7")
     assert context.checkpoint is not None and context.checkpoint.path == (own or "/runs/other/c7")
 
 
-def test_without_one_ray_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_context, "get_train_context", lambda: pytest.fail("asked"))
+def test_does_not_call_ray_without_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_context, "get_train_context", lambda: pytest.fail("called"))
     offer_checkpoint("")
 
 
@@ -45,7 +45,7 @@ def test_a_users_loop_keeps_its_parameters() -> None:
     assert list(inspect.signature(mark_loop(lambda: None, initial="/c")).parameters) == []
 
 
-def test_a_checkpoint_that_is_not_there_is_refused_before_training(tmp_path: Path) -> None:
+def test_rejects_a_missing_checkpoint_before_training(tmp_path: Path) -> None:
     for folder in ("absent", "empty"):
         (tmp_path / "empty").mkdir(exist_ok=True)
         with pytest.raises(
@@ -56,7 +56,7 @@ def test_a_checkpoint_that_is_not_there_is_refused_before_training(tmp_path: Pat
     check_initial(str(tmp_path / "empty"))
 
 
-def test_a_uri_that_cannot_be_read_is_said_with_its_field() -> None:
+def test_rejects_an_unreadable_uri_with_its_field() -> None:
     with pytest.raises(
         JobRefused, match=r"^spec\.resumeFrom nonsense://b/c cannot be read: |^spec\.resumeFrom nonsense"
     ):

@@ -1,4 +1,4 @@
-"""Whether the function has read the notice of the end, however it calls Ray's public function."""
+"""Whether the function has read the preemption notice, however it calls Ray's public function."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_fn_utils, "_train_fn_utils", DistributedTrainFnUtils())
 
 
-def test_contract_rays_function_calls_what_is_watched_and_the_first_notice_is_noted(
+def test_contract_rays_function_calls_the_watched_method_and_the_first_notice_is_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said: list[object] = [None, "leaving", None]
-    monkeypatch.setattr(DistributedTrainFnUtils, notice.METHOD, lambda self: said.pop(0))
+    notices: list[object] = [None, "leaving", None]
+    monkeypatch.setattr(DistributedTrainFnUtils, notice.METHOD, lambda self: notices.pop(0))
     notice.watch_notices()
     notice.watch_notices()
     read = []

@@ -1,4 +1,4 @@
-"""How a rank's function ends is noted whatever the function has done to exceptions, streams and logging."""
+"""The end of a rank's function is recorded whatever it does to exceptions, streams and logging."""
 
 from __future__ import annotations
 
@@ -99,15 +99,15 @@ CASES: list[tuple[str, Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-@pytest.mark.parametrize(("name", "act", "words"), CASES, ids=[name for name, _, _ in CASES])
-def test_every_error_is_noted_and_can_travel(
-    name: str, act: Callable[[], Any], words: str, keeps: bool, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "act", "expected"), CASES, ids=[name for name, _, _ in CASES])
+def test_records_every_error_in_a_form_that_can_be_pickled(
+    name: str, act: Callable[[], Any], expected: str, keeps: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with own_streams(), pytest.raises(BaseException) as caught:
         rank.run_rank(lambda _: act(), initial="", keeps_exception=keeps)
     end = pickle.loads(pickle.dumps(rank.read_end()))
     assert (end.stage, type(end.error), end.error.rank) == (rank.RAISED, TrainFunctionRaised, 1)
-    assert words in end.error.text
+    assert expected in end.error.text
     end.error.text.encode()
     assert isinstance(caught.value, TrainingError) or keeps
     assert caught.value.__context__ is None or keeps, "Ray would log it"
@@ -117,7 +117,7 @@ def test_every_error_is_noted_and_can_travel(
 @pytest.mark.parametrize(
     ("code", "expected"), [(3, 3), (256 + 7, 7), (-1, 255), ("no data", 1), (0, None), (None, None)]
 )
-def test_the_code_of_a_rank_that_exits_is_noted_and_can_travel(code: Any, expected: int | None) -> None:
+def test_records_the_exit_code_of_a_rank(code: Any, expected: int | None) -> None:
     with own_streams(), pytest.raises(TrainingError):
         rank.run_rank(lambda _: sys.exit(code), initial="", keeps_exception=False)
     assert pickle.loads(pickle.dumps(rank.read_end())).error.exit_code == expected
@@ -128,12 +128,12 @@ def run_as_ray_does(target: Callable[[], Any]) -> thread_runner.ThreadRunner:
     with own_streams():
         runner.run(target)
         runner._thread.join(30)
-    runner.get_exception_queue().put(None)  # for the thread that waits for an error of the first one
+    runner.get_exception_queue().put(None)  # for Ray's thread that waits for an error
     return runner
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_contract_what_rays_thread_loses_has_been_noted() -> None:
+def test_contract_records_an_error_that_rays_thread_loses() -> None:
     def lose(*_: Any) -> None:
         raise SystemExit
 
@@ -143,22 +143,22 @@ def test_contract_what_rays_thread_loses_has_been_noted() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thread_runner, "construct_user_exception_with_traceback", lose)
         runner = run_as_ray_does(act)
-    assert (runner.is_running(), runner.get_error()) == (False, None), "Ray takes it for a success"
+    assert (runner.is_running(), runner.get_error()) == (False, None), "Ray considers it a success"
     end = rank.read_end()
     assert end.stage == rank.RAISED and end.error is not None
     assert end.error.text.startswith(r"ValueError: \udcff bad")
 
 
 @pytest.mark.parametrize("error", ["\udcff bad", "plain"])
-def test_contract_rays_thread_keeps_what_a_rank_hands_to_it(error: str) -> None:
-    """Also behind closed streams: Ray logs it before it keeps it."""
+def test_contract_rays_thread_keeps_the_error_of_a_rank(error: str) -> None:
+    """Even with closed streams: Ray logs it before it keeps it."""
     act = lambda _: close_streams(ValueError(error))  # noqa: E731
     runner = run_as_ray_does(lambda: rank.run_rank(act, initial="", keeps_exception=False))
     kept = runner.get_error()
     assert kept is not None and isinstance(kept._base_exc, TrainFunctionRaised)
 
 
-def test_a_function_that_returned_has_returned(capfd: pytest.CaptureFixture[str]) -> None:
+def test_records_a_return(capfd: pytest.CaptureFixture[str]) -> None:
     with own_streams():
         assert rank.run_rank(lambda number: number, initial="", keeps_exception=False) == 1
     assert rank.read_end().stage == rank.RETURNED
@@ -166,14 +166,14 @@ def test_a_function_that_returned_has_returned(capfd: pytest.CaptureFixture[str]
     assert [mark and mark.kind for mark in found] == ["begin", "end"]
 
 
-def test_what_fails_before_the_function_is_an_error_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_an_error_before_the_function_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: fail(RuntimeError("no context")))
     with pytest.raises(TrainFunctionRaised, match=r"^RuntimeError: no context"):
         rank.run_rank(lambda _: None, initial="", keeps_exception=False)
     assert rank.read_end().stage == rank.RAISED
 
 
-def test_a_body_that_has_not_run_is_no_success() -> None:
+def test_rejects_a_function_whose_body_never_ran() -> None:
     async def train() -> None: ...
 
     with pytest.raises(EntrypointNotUsable, match="returned a coroutine, and its body never ran"):
@@ -181,7 +181,7 @@ def test_a_body_that_has_not_run_is_no_success() -> None:
     assert rank.read_end().stage == rank.RAISED
 
 
-def test_the_log_is_never_written_into_a_file_of_the_users(tmp_path: Any) -> None:
+def test_never_writes_the_log_into_a_users_file(tmp_path: Any) -> None:
     log = rank._OwnLog()
     with open(tmp_path / "weights", "wb") as file:
         os.dup2(file.fileno(), log._descriptor)
@@ -204,7 +204,7 @@ def test_a_handler_whose_stream_is_closed_does_not_raise() -> None:
         logger.error("nobody reads it")
 
 
-def test_a_text_without_end_is_cut_and_a_text_of_another_script_is_not_touched() -> None:
+def test_truncates_long_texts_and_keeps_other_scripts() -> None:
     assert len(describe_exception(ValueError("x" * 10_000_000))) < TEXT_LIMIT + 10
     assert describe_exception(ValueError("损失 is NaN")) == "ValueError: 损失 is NaN"
     assert make_printable("a\ud800\udc00b") == r"a\ud800\udc00b"

@@ -1,4 +1,4 @@
-"""The stub: imports the user's function by name, and turns what goes wrong into our own errors."""
+"""The stub: imports the user's function by name, and turns problems into our own errors."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def run(source: Path, code: str, *, name: str = "mine_1", function: str = "f", c
         ("import sys\ndef f(): sys.exit()", None),
     ],
 )
-def test_calls_with_the_config_when_it_takes_one(source: Path, code: str, result: object) -> None:
+def test_passes_the_config_to_a_function_that_takes_one(source: Path, code: str, result: object) -> None:
     assert run(source, code, config={"lr": 0.5}) == result
 
 
 @pytest.mark.parametrize(
-    ("code", "function", "words"),
+    ("code", "function", "expected"),
     [
         ("import absent_library", "f", "ModuleNotFoundError: No module named 'absent_library' (mine_1.py, line 1"),
         ("def g(): pass", "f", "AttributeError: module 'mine_1' has no attribute 'f'"),
@@ -64,14 +64,14 @@ def test_calls_with_the_config_when_it_takes_one(source: Path, code: str, result
         ("def g(): yield\ndef f(): return g()", "f", "returned a generator, and its body never ran"),
     ],
 )
-def test_an_entrypoint_that_cannot_work(source: Path, code: str, function: str, words: str) -> None:
+def test_rejects_an_unusable_entrypoint(source: Path, code: str, function: str, expected: str) -> None:
     with pytest.raises(EntrypointNotUsable) as caught:
         run(source, code, function=function)
-    assert words in caught.value.text
+    assert expected in caught.value.text
     assert caught.value.rank == 3
 
 
-def test_what_the_function_raises_is_told_with_its_place(source: Path) -> None:
+def test_reports_an_exception_with_its_place(source: Path) -> None:
     code = "class Mine(Exception): pass\ndef f():\n    raise Mine('too\\nbad')\n"
     with pytest.raises(TrainFunctionRaised) as caught:
         run(source, code)
@@ -84,12 +84,12 @@ def test_the_users_folder_comes_last(source: Path) -> None:
     assert sys.path[-1] == str(source)
 
 
-def test_a_module_that_python_hides_is_said_so(source: Path) -> None:
+def test_reports_a_module_hidden_by_the_standard_library(source: Path) -> None:
     with pytest.raises(EntrypointNotUsable, match="another name"):
         run(source, "def f(): pass", name="colorsys")
 
 
-def test_output_is_marked(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_marks_the_output(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(source, "import sys\ndef f(): sys.stdout.write('half a line')")
     lines = capsys.readouterr().out.splitlines()
     marks = [find_mark(line) for line in lines]

@@ -1,4 +1,4 @@
-"""Progress: Ray's news -> what is reported."""
+"""Progress: Ray's callbacks -> the report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railhead.driver.train_controller.callback import never_raises
 WARNING = RunWarning("RunNameDiffers", "another name")
 
 
-def test_commits_are_numbered_on_from_earlier_attempts() -> None:
+def test_commit_numbers_continue_from_earlier_attempts() -> None:
     now = Progress().with_report({"loss": 1}, checkpoint_uri="/r/c1", first_index=5, time="t1")
     now = now.with_report({"loss": 0.5}, checkpoint_uri=None, first_index=5, time="t2")
     assert now.checkpoint == Checkpoint("/r/c1", 5, "t1", {"loss": "1"})
@@ -43,7 +43,7 @@ def test_commits_are_numbered_on_from_earlier_attempts() -> None:
         (["SOMETHING_NEW"], "STARTING"),
     ],
 )
-def test_states(names: list[str], state: str) -> None:
+def test_maps_rays_states(names: list[str], state: str) -> None:
     now = Progress()
     for name in names:
         now = now.with_ray_state(name)
@@ -64,7 +64,7 @@ def test_states(names: list[str], state: str) -> None:
         (["RUNNING", "FINISHED"], False),
     ],
 )
-def test_reports_are_awaited_only_while_the_group_trains(names: list[str], is_training: bool) -> None:
+def test_expects_reports_only_while_the_group_trains(names: list[str], is_training: bool) -> None:
     now = Progress()
     for name in names:
         now = now.with_ray_state(name)
@@ -72,11 +72,11 @@ def test_reports_are_awaited_only_while_the_group_trains(names: list[str], is_tr
     assert not now.begin_run(run_uri="/r").is_training
 
 
-def test_only_states_of_the_contract() -> None:
+def test_every_state_is_in_the_contract() -> None:
     assert {state for pair in _STATES.values() for state in pair} <= set(get_args(State))
 
 
-def test_metrics_are_short_texts() -> None:
+def test_metrics_are_short_strings() -> None:
     class Scalar:
         def item(self) -> float:
             return 0.123456789
@@ -91,7 +91,7 @@ def test_metrics_are_short_texts() -> None:
     assert len(format_metrics({str(n): n for n in range(999)})) == MAX_METRICS
 
 
-def test_another_fit_counts_on() -> None:
+def test_counts_continue_in_another_fit() -> None:
     first = Progress(state="FINISHED", has_run=True, reports=4, commits=2, processes=("a-1",), run_uri="/runs/a")
     second = first.begin_run(run_uri="/runs/b", warning=WARNING)
     assert second.with_ray_state("SCHEDULING").state == "SCHEDULING"

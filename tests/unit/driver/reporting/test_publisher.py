@@ -1,4 +1,4 @@
-"""The publisher against a real HTTPS endpoint: whole states, coalesced, retried, never in the way."""
+"""The publisher against a real HTTPS endpoint: full states, coalesced, retried, never blocking."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
 
 
 class Server:
-    """Answers with `answers` first and 204 afterwards."""
+    """Responds with `answers` first and 204 afterwards."""
 
     def __init__(self, folder: Path) -> None:
         self.bodies: list[dict[str, Any]] = []
         self.tokens: list[str] = []
         self.answers: list[int] = []
-        self.words = b""
+        self.body = b""
         self.changed = threading.Condition()
         outer = self
 
@@ -48,9 +48,9 @@ class Server:
                     answer = outer.answers.pop(0) if outer.answers else 204
                     outer.changed.notify_all()
                 self.send_response(answer)
-                self.send_header("Content-Length", str(len(outer.words)))
+                self.send_header("Content-Length", str(len(outer.body)))
                 self.end_headers()
-                self.wfile.write(outer.words)
+                self.wfile.write(outer.body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -83,14 +83,14 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for thread in threading.enumerate():
         if thread.name == "railhead-publisher":
             thread.join(5)
-            assert not thread.is_alive(), "a publisher that was stopped goes on"
+            assert not thread.is_alive(), "a stopped publisher is still running"
     found.stop()
 
 
 def build(server: Server, folder: Path, *, endpoint: Endpoint | None = None) -> tuple[Publisher, Spool, list[str]]:
-    said: list[str] = []
+    logged: list[str] = []
     spool = Spool(folder)
-    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE, log=said.append), spool, said
+    return Publisher(endpoint=endpoint or server.endpoint, spool=spool, base=BASE, log=logged.append), spool, logged
 
 
 def stop(publisher: Publisher) -> None:
@@ -101,7 +101,7 @@ def stop(publisher: Publisher) -> None:
 CHECKPOINT = Checkpoint("/c", 0, "t", {"loss": "1"})
 
 
-def test_each_state_is_sent_whole_and_the_token_is_read_anew(server: Server, tmp_path: Path) -> None:
+def test_sends_full_states_and_reads_the_token_again(server: Server, tmp_path: Path) -> None:
     publisher, spool, _ = build(server, tmp_path)
     publisher.start()
     server.wait_for(1)
@@ -122,7 +122,7 @@ def test_each_state_is_sent_whole_and_the_token_is_read_anew(server: Server, tmp
     assert all(body["time"].endswith("Z") for body in server.bodies)
 
 
-def test_news_is_coalesced_and_the_last_state_is_always_sent(server: Server, tmp_path: Path) -> None:
+def test_coalesces_updates_and_always_sends_the_last_state(server: Server, tmp_path: Path) -> None:
     publisher, spool, _ = build(server, tmp_path)
     publisher.start()
     for reports in range(1, 200):
@@ -132,28 +132,26 @@ def test_news_is_coalesced_and_the_last_state_is_always_sent(server: Server, tmp
     assert len(server.bodies) < 100
 
 
-def test_a_driver_whose_training_is_silent_says_a_word_and_learns_the_limit_of_it(
+def test_sends_heartbeats_between_reports_and_receives_the_deadline(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
-    server.answers, server.words = [202] * 100, b'{"message": "accepted", "progressDeadlineSeconds": 600}'
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "progressDeadlineSeconds": 600}'
     publisher, spool, _ = build(server, tmp_path)
     spool.write(Progress(state="RUNNING", reports=3).to_dict())
     publisher.start()
     server.wait_for(2)
-    wait_until("the limit is learnt", lambda: spool.read_deadline(None) == 600)
-    server.words = b'{"message": "accepted", "progressDeadlineSeconds": null}'
-    wait_until("it is lifted", lambda: spool.read_deadline(600) is None)
-    for words in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
-        server.words = words
+    wait_until("the deadline arrives", lambda: spool.read_deadline(None) == 600)
+    server.body = b'{"message": "accepted", "progressDeadlineSeconds": null}'
+    wait_until("the deadline is removed", lambda: spool.read_deadline(600) is None)
+    for body in (b"", b"[]", b"no JSON", b'{"progressDeadlineSeconds": "soon"}', b'{"message": "an older operator"}'):
+        server.body = body
         server.wait_for(len(server.bodies) + 1)
     assert spool.read_deadline(600) is None
     stop(publisher)
 
 
-def test_a_driver_without_a_group_says_nothing_twice(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sends_no_heartbeats_without_a_group(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.01)
     publisher, _, _ = build(server, tmp_path)
     publisher.start()
@@ -164,9 +162,9 @@ def test_a_driver_without_a_group_says_nothing_twice(
     assert len(server.bodies) == 2
 
 
-def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path) -> None:
+def test_retries_server_errors_but_not_rejections(server: Server, tmp_path: Path) -> None:
     server.answers = [503, 503, 503, 401]
-    publisher, spool, said = build(server, tmp_path)
+    publisher, spool, logged = build(server, tmp_path)
     publisher.start()
     server.wait_for(5)
     server.answers = [422]
@@ -174,17 +172,17 @@ def test_trouble_is_retried_and_a_refusal_is_not(server: Server, tmp_path: Path)
     server.wait_for(6)
     stop(publisher)
     assert [body["reports"] for body in server.bodies] == [0, 0, 0, 0, 0, 1]
-    assert [text.partition("status ")[2][:3] for text in said] == ["503", "401", "422"]  # each trouble once
-    assert "training is not affected" in said[0]
+    assert [text.partition("status ")[2][:3] for text in logged] == ["503", "401", "422"]  # each problem once
+    assert "training is not affected" in logged[0]
 
 
-def test_a_warning_that_passes_hides_the_runs_own_while_it_lasts(server: Server, tmp_path: Path) -> None:
+def test_a_temporary_warning_hides_the_runs_own_until_it_is_cleared(server: Server, tmp_path: Path) -> None:
     publisher, spool, _ = build(server, tmp_path)
-    own, passing = RunWarning("RunNameDiffers", "another name"), RunWarning("CheckpointNotWritten", "no space")
+    own, temporary = RunWarning("RunNameDiffers", "another name"), RunWarning("CheckpointNotWritten", "no space")
     spool.write(Progress(warning=own).to_dict())
     assert publisher.build_report().warning == own
-    spool.write_warning(passing)
-    assert publisher.build_report().warning == passing
+    spool.write_warning(temporary)
+    assert publisher.build_report().warning == temporary
     spool.forget_warning()
     spool.forget_warning()
     assert publisher.build_report().warning == own
@@ -192,25 +190,25 @@ def test_a_warning_that_passes_hides_the_runs_own_while_it_lasts(server: Server,
     stop(publisher)
 
 
-def test_stop_is_bounded_when_nobody_listens(server: Server, tmp_path: Path) -> None:
+def test_stop_is_bounded_without_a_server(server: Server, tmp_path: Path) -> None:
     absent = Endpoint("https://127.0.0.1:1", server.endpoint.token_file, server.endpoint.ca_file)
-    publisher, _, said = build(server, tmp_path, endpoint=absent)
+    publisher, _, logged = build(server, tmp_path, endpoint=absent)
     publisher.start()
     publisher.begin_stop()
     publisher.wait_stopped(0.5)
-    assert said
+    assert logged
 
 
-def test_a_server_that_our_ca_does_not_know_gets_no_token(server: Server, tmp_path: Path) -> None:
+def test_sends_no_token_to_a_server_with_an_unknown_ca(server: Server, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    stranger, _ = write_certificate(tmp_path / "other")
-    endpoint = Endpoint(server.endpoint.url, server.endpoint.token_file, str(stranger))
-    publisher, _, said = build(server, tmp_path, endpoint=endpoint)
+    unknown, _ = write_certificate(tmp_path / "other")
+    endpoint = Endpoint(server.endpoint.url, server.endpoint.token_file, str(unknown))
+    publisher, _, logged = build(server, tmp_path, endpoint=endpoint)
     publisher.start()
     publisher.begin_stop()
     publisher.wait_stopped(0.5)
     assert server.bodies == []
-    assert any("CERTIFICATE_VERIFY_FAILED" in text for text in said)
+    assert any("CERTIFICATE_VERIFY_FAILED" in text for text in logged)
 
 
 def test_backoff_is_bounded() -> None:
@@ -219,16 +217,16 @@ def test_backoff_is_bounded() -> None:
     assert max(waits) == LONGEST_WAIT
 
 
-def test_a_local_nodes_hosts_file_says_where_the_endpoint_is(server: Server, tmp_path: Path) -> None:
-    """There is no DNS there; the certificate is still the name's."""
+def test_resolves_the_endpoint_with_a_local_nodes_hosts_file(server: Server, tmp_path: Path) -> None:
+    """A local node has no DNS; the certificate must still match the name."""
     port = server.endpoint.url.rpartition(":")[2]
     hosts = tmp_path / "hosts"
     hosts.write_text(f"127.0.0.1 {DNS_NAME}\n127.0.0.1 other.railhead.test\n")
     for number, (name, taken) in enumerate([(DNS_NAME, 1), ("other.railhead.test", 1)]):
         endpoint = replace(server.endpoint, url=f"https://{name}:{port}", hosts_file=str(hosts))
         (tmp_path / str(number)).mkdir()
-        publisher, _, said = build(server, tmp_path / str(number), endpoint=endpoint)
+        publisher, _, logged = build(server, tmp_path / str(number), endpoint=endpoint)
         publisher.start()
         stop(publisher)
         assert len(server.bodies) == taken
-    assert "Hostname mismatch" in said[0]
+    assert "Hostname mismatch" in logged[0]

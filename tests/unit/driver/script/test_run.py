@@ -1,4 +1,4 @@
-"""A script as the driver, without a cluster: how it is started, how its end is judged, what is put into it."""
+"""A script as the driver, without a cluster: its start, the verdict on its end, and our hooks in it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.trainers.run_settings import RunSettings
 from tests.ray.pods import make_job
 
-SAID = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")
+REPORTED = Failure(FailureClass.APPLICATION, "TrainFunctionRaised", "rank 1: ValueError: no")
 OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
 
 
@@ -41,8 +41,8 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
     [
         (0, Fit(1, FINISHED), None, [], ("Succeeded", "TrainingSucceeded", "")),
         (0, None, None, ["a line"], ("Configuration", "NoFit", "without calling fit()")),
-        (0, Fit(2, FAILED, SAID), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
-        (1, Fit(2, FAILED, SAID), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
+        (0, Fit(2, FAILED, REPORTED), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
+        (1, Fit(2, FAILED, REPORTED), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
         (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
         (0, Fit(2, FAILED), None, [], ("Application", "ScriptFailed", "failed without a recorded reason")),
         (0, Fit(1, RUNNING), None, [], ("Application", "ScriptEnded", "while its fit() was still running")),
@@ -62,7 +62,7 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
         (1, Fit(1, FINISHED), None, ["ImportError: x"], ("Application", "ScriptFailed", "ImportError")),
     ],
 )
-def test_how_a_script_ended(
+def test_classifies_the_end_of_a_script(
     code: int, fit: Fit | None, failure: Failure | None, last_lines: list[str], expected: tuple[str, str, str]
 ) -> None:
     ending = decide_ending(code, fit=fit, failure=failure, last_lines=last_lines)
@@ -79,8 +79,8 @@ def test_how_a_script_ended(
         (-9, Fit(1, RUNNING), None, 137),
         (0, Fit(1, RUNNING), None, None),
         (0, Fit(1, FINISHED), None, None),
-        (1, Fit(1, FAILED, SAID), None, 1),
-        (1, Fit(1, FAILED, replace(SAID, process_exit_code=42)), None, 42),  # the rank's is the cause
+        (1, Fit(1, FAILED, REPORTED), None, 1),
+        (1, Fit(1, FAILED, replace(REPORTED, process_exit_code=42)), None, 42),  # the rank's exit code is the cause
         (1, Fit(1, FAILED, Failure(FailureClass.INFRASTRUCTURE, "NodeLost", "")), None, None),
         (1, Fit(1, FAILED, Failure(FailureClass.HARDWARE, "GPUFailed", "")), None, None),
     ],
@@ -107,7 +107,7 @@ def test_the_exit_code_that_the_failure_policy_sees(
         (["python"], ""),
     ],
 )
-def test_a_script_that_is_not_there_is_known_before_ray(tmp_path: Path, command: list[str], missing: str) -> None:
+def test_finds_a_missing_script_before_ray_starts(tmp_path: Path, command: list[str], missing: str) -> None:
     (tmp_path / "train.py").write_text("")
     assert find_missing_file(command, str(tmp_path)) == missing
 
@@ -118,13 +118,13 @@ def test_contract_ray_finds_our_callbacks_by_name(path: str) -> None:
     assert issubclass(getattr(importlib.import_module(module), name), RayTrainCallback)
 
 
-def test_python_is_the_one_that_has_ray() -> None:
+def test_python_means_the_interpreter_that_has_ray() -> None:
     assert build_command(["python", "a"]) == [sys.executable, "a"]
     assert build_command(["/opt/python", "a"]) == ["/opt/python", "a"]
 
 
 class Host:
-    """The head, as far as a script sees it."""
+    """The parts of the head that a script uses."""
 
     def __init__(self) -> None:
         self.children: list[subprocess.Popen[bytes]] = []
@@ -148,11 +148,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(folder: Path, code: str, host: Host, *, entrypoint: list[str] | None = None) -> Ending:
     (folder / "train.py").write_text(textwrap.dedent(code))
     job = make_job(train_func="", entrypoint=entrypoint or ["python", "train.py", "two words"])
-    offer = RunSettings("the-run", "/runs", 3)
+    settings = RunSettings("the-run", "/runs", 3)
     own = {e.INPUT: "", e.BUNDLE: "", e.POD_IP: "10.0.0.2", e.HEAD_HOST: "", e.HEAD_PORT: "6379", e.TEMP: ""}
-    said: list[str] = []
+    logged: list[str] = []
     return run_script(
-        job, Pod.from_environment(own), offer=offer, spool=Spool(folder), host=host.as_host(), log=said.append
+        job, Pod.from_environment(own), offer=settings, spool=Spool(folder), host=host.as_host(), log=logged.append
     )
 
 
@@ -175,14 +175,14 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
     )
 
 
-def test_a_command_that_cannot_be_started_is_refused(folder: Path) -> None:
+def test_rejects_a_command_that_cannot_be_started(folder: Path) -> None:
     with pytest.raises(JobRefused) as caught:
         run(folder, "", Host(), entrypoint=["no-such-program"])
     assert caught.value.failure.reason == "EntrypointNotUsable"
     assert "trainer.entrypoint: no-such-program cannot be started: No such file or directory" in str(caught.value)
 
 
-def test_the_head_can_end_a_script_with_all_that_it_started(folder: Path) -> None:
+def test_the_head_can_kill_a_script_and_its_descendants(folder: Path) -> None:
     code = """
         import subprocess, sys
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -223,7 +223,7 @@ HOOKED = """
 """
 
 
-def test_something_is_done_right_after_an_import(tmp_path: Path) -> None:
+def test_hooks_run_right_after_an_import(tmp_path: Path) -> None:
     (tmp_path / "here.py").write_text("value = 1")
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "__init__.py").write_text("")
@@ -238,7 +238,7 @@ def test_something_is_done_right_after_an_import(tmp_path: Path) -> None:
     ]
 
 
-def test_sitecustomize_is_cheap_where_no_script_runs(tmp_path: Path) -> None:
+def test_sitecustomize_imports_no_hooks_without_a_script(tmp_path: Path) -> None:
     code = "import sys; from railhead.driver.site import customize; customize('/x/sitecustomize.py'); "
     code += "print('railhead.driver.script.hooks' in sys.modules)"
     for value in ("", "1"):
@@ -249,7 +249,7 @@ def test_sitecustomize_is_cheap_where_no_script_runs(tmp_path: Path) -> None:
 
 @pytest.fixture
 def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    """The environment of a script; our driver has heard every fit() already."""
+    """The environment of a script; the driver has already recorded every fit()."""
     (tmp_path / FILE).write_text(make_job(train_func="", entrypoint=["python"]).to_json())
     values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
     for name, value in {**values, **RunSettings("the-run", str(tmp_path), 2).to_environment()}.items():
@@ -267,7 +267,7 @@ def make_trainer(workers: int = 2) -> DataParallelTrainer:
     return DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=workers), run_config=config)
 
 
-def test_a_ray_without_a_hook_ends_the_job_also_from_a_script(
+def test_a_ray_without_a_hook_also_fails_the_job_from_a_script(
     in_script: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(data_parallel_trainer, "create_failure_policy")
@@ -279,7 +279,7 @@ def test_a_ray_without_a_hook_ends_the_job_also_from_a_script(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
+def test_records_each_fit_and_the_last_one_counts(in_script: Spool) -> None:
     def fail(trainer: object) -> None:
         raise RuntimeError("no")
 
@@ -297,12 +297,12 @@ def test_each_fit_leaves_word_and_the_last_one_counts(in_script: Spool) -> None:
     assert (failed.number, failed.state, failed.failure.reason) == (2, FAILED, "RayTrainFailed")
     with pytest.raises(JobRefused):
         script_fit.watch_fit(make_trainer(5), lambda trainer: "result")
-    refused = in_script.read_fit()
-    assert refused is not None and refused.failure is not None
-    assert refused.failure.message.startswith("trainer.entrypoint: ScalingConfig requests 5 workers of 1 CPU")
+    rejected = in_script.read_fit()
+    assert rejected is not None and rejected.failure is not None
+    assert rejected.failure.message.startswith("trainer.entrypoint: ScalingConfig requests 5 workers of 1 CPU")
     script_fit.watch_fit(make_trainer(), succeed)
     with pytest.raises(AttemptFailed, match="did not report that the training function returned on every rank"):
-        script_fit.watch_fit(make_trainer(), lambda trainer: "the success of the fit() before is not this one's")
+        script_fit.watch_fit(make_trainer(), lambda trainer: "the previous fit()'s success does not count")
     silent = in_script.read_fit()
     assert silent is not None and silent.failure is not None
     assert (silent.state, silent.failure.reason) == (FAILED, "TrainFunctionNotReturned")

@@ -1,4 +1,4 @@
-"""What is given to Arrow for each kind of storage, and what its errors are made of."""
+"""What Arrow receives for each kind of storage, and the messages for its errors."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from railhead.driver.storage.prepare import prepare_storage
         ("abfss://container@account.dfs.core.windows.net/runs", "abfs", "container/runs"),
     ],
 )
-def test_contract_ray_gives_every_uri_to_arrow(storage_path: str, type_name: str, path: str) -> None:
-    """So that no storage needs a package beside pyarrow; nothing is connected to here."""
+def test_contract_ray_passes_every_uri_to_arrow(storage_path: str, type_name: str, path: str) -> None:
+    """No storage needs a package besides pyarrow; the test makes no connection."""
     filesystem, found = get_fs_and_path(storage_path)
     assert (filesystem.type_name, found) == (type_name, path)
 
 
-def test_hadoop_without_its_client_is_said_in_words() -> None:
+def test_reports_hadoop_without_its_client() -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath hdfs://namenode:8020/runs: spec\.image lacks") as caught:
         prepare_storage("hdfs://namenode:8020/runs", run_name="r")
     assert "libhdfs" in str(caught.value) and "JAVA_HOME" in str(caught.value)
 
 
-def test_azure_without_an_account_is_refused_with_the_field() -> None:
+def test_rejects_azure_without_an_account() -> None:
     with pytest.raises(JobRefused, match=r"run\.storagePath abfs://container/runs cannot be written: .*account"):
         prepare_storage("abfs://container/runs", run_name="r")
 
 
-# As Arrow 26 says them; the S3 ones were seen, the others are in its source.
-REFUSED = [
+# Messages of Arrow 26; those for S3 were observed, the others are from its source.
+REJECTED = [
     "OSError: Bucket 'absent' not found. To create buckets, enable the allow_bucket_creation option.",
     "OSError: When creating key 'p/' in bucket 'runs': AWS Error ACCESS_DENIED during PutObject operation: No response",
     "OSError: AWS Error INVALID_ACCESS_KEY_ID during HeadBucket operation (HTTP status 403)",
@@ -65,37 +65,39 @@ UNREACHABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", REFUSED)
-def test_what_another_try_cannot_mend(text: str) -> None:
+@pytest.mark.parametrize("text", REJECTED)
+def test_recognizes_permanent_errors(text: str) -> None:
     assert not is_unreachable(text)
     assert explain_error("s3://b/p", text, pyarrow="26").startswith("run.storagePath s3://b/p cannot be written: ")
 
 
 @pytest.mark.parametrize("text", UNREACHABLE)
-def test_what_another_try_may_mend(text: str) -> None:
+def test_recognizes_temporary_errors(text: str) -> None:
     assert is_unreachable(text)
     assert explain_error("s3://b/p", text, pyarrow="26") == f"run.storagePath s3://b/p cannot be reached: {text}"
 
 
-PASSING = [
+TEMPORARY = [
     "ENOSPC", "EDQUOT", "EAGAIN", "EBUSY", "EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "EHOSTUNREACH", "ENETUNREACH",
     "ENETDOWN", "ETIMEDOUT", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ESHUTDOWN", "EREMOTEIO", "ENOLINK", "ENODEV",
     "EMFILE", "ENFILE", "ENOMEM", "ENOBUFS", "EINTR", "ENOLCK",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("code", PASSING)
-def test_a_code_that_another_try_may_mend(code: str) -> None:
+@pytest.mark.parametrize("code", TEMPORARY)
+def test_an_error_code_is_temporary_whatever_the_text(code: str) -> None:
     assert is_passing(OSError(getattr(errno, code), "whatever the text says: Permission denied"))
 
 
 @pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENOENT", "ENOTDIR", "EROFS", "EISDIR", "EINVAL", "ENAMETOOLONG"])
-def test_a_code_counts_more_than_what_the_path_is_called(code: str) -> None:
+def test_an_error_code_is_permanent_whatever_the_path(code: str) -> None:
     assert not is_passing(OSError(getattr(errno, code), "no", "/runs/timeout/HTTP status 503"))
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.EROFS])
-def test_storage_that_was_written_to_before_is_away_and_not_wrong(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+def test_storage_that_was_used_before_is_unreachable_not_misconfigured(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     def fail(folder: str) -> str:
         raise OSError(code, "no", folder)
 
@@ -106,21 +108,21 @@ def test_storage_that_was_written_to_before_is_away_and_not_wrong(monkeypatch: p
         prepare_storage("/runs", run_name="r", is_known=True)
 
 
-def test_hadoops_own_codes_are_not_read_as_pythons() -> None:
+def test_hadoop_codes_are_not_mistaken_for_errno() -> None:
     assert is_passing(OSError(255, "HDFS: Connection refused"))
     assert not is_passing(OSError(255, "HDFS: Permission denied"))
 
 
-def test_arrow_gives_the_code_of_a_paths_error(tmp_path: Path) -> None:
+def test_arrow_sets_errno_for_errors_of_paths(tmp_path: Path) -> None:
     with pytest.raises(OSError) as caught:
         pyarrow.fs.LocalFileSystem().open_output_stream(str(tmp_path / ("x" * 999)))
     assert caught.value.errno == errno.ENAMETOOLONG
 
 
-def test_wrong_credentials_come_with_the_names_of_the_right_ones() -> None:
-    said = explain_error("s3://b/p", REFUSED[1], pyarrow="26")
-    assert "spec.envFrom" in said and "AWS_SECRET_ACCESS_KEY" in said
-    assert "GOOGLE_APPLICATION_CREDENTIALS" in explain_error("gs://b/p", REFUSED[5], pyarrow="26")
+def test_credential_errors_name_the_variables_to_set() -> None:
+    message = explain_error("s3://b/p", REJECTED[1], pyarrow="26")
+    assert "spec.envFrom" in message and "AWS_SECRET_ACCESS_KEY" in message
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in explain_error("gs://b/p", REJECTED[5], pyarrow="26")
     assert "envFrom" not in explain_error("/runs", "PermissionError: Permission denied: '/runs/x'", pyarrow="26")
 
 
@@ -131,19 +133,21 @@ def test_wrong_credentials_come_with_the_names_of_the_right_ones() -> None:
         "ArrowInvalid: Unrecognized filesystem type in URI: abfs://c@a.dfs.core.windows.net/p",
     ],
 )
-def test_an_arrow_that_is_too_old_is_named(text: str) -> None:
-    said = explain_error("abfs://c@a/p", text, pyarrow="9.0.0")
-    assert said.startswith("run.storagePath abfs://c@a/p: pyarrow 9.0.0 in spec.image cannot open abfs://; install a")
+def test_names_a_pyarrow_that_is_too_old(text: str) -> None:
+    message = explain_error("abfs://c@a/p", text, pyarrow="9.0.0")
+    assert message.startswith(
+        "run.storagePath abfs://c@a/p: pyarrow 9.0.0 in spec.image cannot open abfs://; install a"
+    )
 
 
-def test_a_storage_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_storage_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(call, "CHECK_TIMEOUT", 0.1)
     monkeypatch.setattr(prepare, "_check_path", lambda folder: threading.Event().wait())
     with pytest.raises(Unreachable, match=r"run\.storagePath .* no response within"):
         prepare_storage(str(tmp_path), run_name="r")
 
 
-def test_values_of_credentials_are_hidden_and_other_words_are_not() -> None:
+def test_hides_values_of_credentials_only() -> None:
     environment = {
         "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG\n",
         "AWS_SESSION_TOKEN": "wJalrXUtnFEMI/K7MDENG-and-more",
@@ -152,9 +156,9 @@ def test_values_of_credentials_are_hidden_and_other_words_are_not() -> None:
         "AWS_REGION": "eu-central-1",
     }
     text = "key wJalrXUtnFEMI/K7MDENG, wJalrXUtnFEMI/K7MDENG-and-more of a in eu-central-1, /var/run/railhead/token"
-    said = redact(text, environment)
-    assert said == "key (hidden), (hidden) of a in eu-central-1, /var/run/railhead/token"
+    message = redact(text, environment)
+    assert message == "key (hidden), (hidden) of a in eu-central-1, /var/run/railhead/token"
 
 
-def test_the_version_of_arrow_is_known() -> None:
+def test_finds_the_version_of_pyarrow() -> None:
     assert call._find_pyarrow() == pyarrow.__version__

@@ -38,7 +38,7 @@ UID, OTHER = "0a1b-mine", "9f8e-other"
 
 @pytest.fixture(autouse=True)
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller has a process of its own; here what is put into Ray's module must go again."""
+    """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
     monkeypatch.setattr(group, "CURRENT", group.Group())
     monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> RunFolder:
     return RunFolder(LocalFileSystem(), str(tmp_path / "r"))
 
 
-def test_a_later_attempt_shuts_out_the_earlier_one(folder: RunFolder) -> None:
+def test_a_later_attempt_fences_the_earlier_one(folder: RunFolder) -> None:
     first = take_run(folder, uid=UID, attempt=1)
     look(folder, first)
     second = take_run(folder, uid=UID, attempt=2)
@@ -60,7 +60,7 @@ def test_a_later_attempt_shuts_out_the_earlier_one(folder: RunFolder) -> None:
     look(folder, second)
 
 
-def test_a_job_takes_the_run_from_another_one_for_good(folder: RunFolder) -> None:
+def test_a_job_takes_the_run_from_another_one_permanently(folder: RunFolder) -> None:
     earlier = take_run(folder, uid=OTHER, attempt=7)
     mine = take_run(folder, uid=UID, attempt=1)
     with pytest.raises(JobRefused, match=r"run\.name: another TrainJob \(uid 0a1b-mine\)"):
@@ -72,11 +72,11 @@ def test_a_job_takes_the_run_from_another_one_for_good(folder: RunFolder) -> Non
 
 
 @pytest.mark.parametrize("uid", [UID, OTHER])
-@pytest.mark.parametrize("step", range(4))  # two looks at all claims, two writes
-def test_of_two_that_begin_at_once_one_goes_on(
+@pytest.mark.parametrize("step", range(4))  # two listings of all claims, two writes
+def test_exactly_one_of_two_concurrent_attempts_wins(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, uid: str, step: int
 ) -> None:
-    """The other one's whole beginning falls between two steps of this one's."""
+    """The other attempt takes the run between two steps of this one."""
     steps: list[str] = []
     claims: list[Claim] = []
 
@@ -110,7 +110,7 @@ def is_free(folder: RunFolder, claim: Claim) -> bool:
 
 
 @pytest.mark.parametrize("text", ["", "000001.0a1b", "nonsense", None])
-def test_a_fence_that_is_just_being_written_is_no_permission(folder: RunFolder, text: str | None) -> None:
+def test_a_partly_written_fence_permits_nothing(folder: RunFolder, text: str | None) -> None:
     first = take_run(folder, uid=UID, attempt=1)
     second = take_run(folder, uid=UID, attempt=2)
     path = Path(folder.find(fence.FENCE))
@@ -121,7 +121,7 @@ def test_a_fence_that_is_just_being_written_is_no_permission(folder: RunFolder, 
     assert path.read_text() == str(second)
 
 
-def test_one_file_is_read_and_nothing_else(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_reads_only_one_file(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = take_run(folder, uid=UID, attempt=3)
     reads: list[str] = []
     read = RunFolder.read
@@ -146,7 +146,7 @@ class Controller:
         self.manager = CheckpointManager(CheckpointConfig(num_to_keep=1), self.storage)
         self.callback = FenceCallback()
         self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
-        for _ in range(2):  # a group that forms anew
+        for _ in range(2):  # a group that restarts
             self.callback.after_worker_group_start(self.group)
 
     def commit(self, name: str) -> None:
@@ -167,7 +167,7 @@ class Controller:
         return str(json.loads(text)["latest_checkpoint_result"]["checkpoint_dir_name"])
 
 
-def test_an_old_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fenced_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = Controller(tmp_path, monkeypatch, attempt=1)
     for name in ("c0", "c1"):
         old.commit(name)
@@ -184,14 +184,14 @@ def test_an_old_manager_neither_commits_nor_deletes(tmp_path: Path, monkeypatch:
         old.callback.after_worker_group_start(old.group)
 
 
-def test_a_successor_that_comes_between_a_commit_and_its_deletion_loses_nothing(
+def test_a_successor_between_a_commit_and_its_deletion_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = Controller(tmp_path, monkeypatch, attempt=1)
     old.commit("c0")
     save = old.manager._save_state
 
-    def save_late() -> Any:  # after the look, before the snapshot is written
+    def save_late() -> Any:  # after the check, before the snapshot is written
         take_run(old.folder, uid=UID, attempt=2)
         return save()
 
@@ -201,8 +201,8 @@ def test_a_successor_that_comes_between_a_commit_and_its_deletion_loses_nothing(
     assert (tmp_path / "r" / "c0").exists(), "the successor may have read that c0 is the latest"
 
 
-class BadDays:
-    """A storage whose fence cannot be read: each look raises the next error, until none is left."""
+class FailingStorage:
+    """A storage whose fence cannot be read: each read raises the next error, until none is left."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.errors: list[OSError] = []
@@ -224,56 +224,56 @@ class BadDays:
 
 
 @pytest.fixture
-def bad_days(monkeypatch: pytest.MonkeyPatch) -> BadDays:
-    return BadDays(monkeypatch)
+def failing(monkeypatch: pytest.MonkeyPatch) -> FailingStorage:
+    return FailingStorage(monkeypatch)
 
 
 SLOW_DOWN = "AWS Error SLOW_DOWN during GetObject operation"
 
 
-def test_a_commit_waits_for_a_storage_that_fails_for_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays, capsys: pytest.CaptureFixture[str]
+def test_a_commit_waits_for_a_storage_that_fails_temporarily(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
-    bad_days.errors = [OSError(SLOW_DOWN), OSError(errno.ESTALE, "Stale file handle"), TimeoutError()]
+    failing.errors = [OSError(SLOW_DOWN), OSError(errno.ESTALE, "Stale file handle"), TimeoutError()]
     run.commit("c0")
-    assert (run.latest(), bad_days.errors) == ("c0", [])
+    assert (run.latest(), failing.errors) == ("c0", [])
     assert SLOW_DOWN in capsys.readouterr().err
     warning = Spool(run.temp).read_warning()
     assert warning is not None and warning.reason == "StorageUnreachable"
     assert warning.message.startswith(f"run.storagePath: {run.folder.path}: ")
     assert Spool(run.temp).read_failure() is None
-    bad_days.errors = [OSError(SLOW_DOWN)]
+    failing.errors = [OSError(SLOW_DOWN)]
     run.callback.after_worker_group_start(run.group)
 
 
-def test_a_commit_does_not_wait_for_ever_nor_for_what_no_retry_can_fix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+def test_a_commit_does_not_wait_forever_or_for_permanent_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
-    bad_days.errors = [OSError(SLOW_DOWN) for _ in range(1000)]
+    failing.errors = [OSError(SLOW_DOWN) for _ in range(1000)]
     with pytest.raises(OSError, match="SLOW_DOWN"):
         run.commit("c0")
-    assert 90 < bad_days.now <= 120 and len(bad_days.errors) > 980
-    bad_days.errors, bad_days.now = [PermissionError(errno.EACCES, "no")], 0.0
+    assert 90 < failing.now <= 120 and len(failing.errors) > 980
+    failing.errors, failing.now = [PermissionError(errno.EACCES, "no")], 0.0
     with pytest.raises(PermissionError):
         run.commit("c1")
-    assert bad_days.now == 0.0
+    assert failing.now == 0.0
 
 
-def test_a_successor_is_obeyed_at_once_even_in_bad_days(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+def test_a_successor_fences_at_once_even_if_the_storage_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage
 ) -> None:
     old = Controller(tmp_path, monkeypatch, attempt=1)
     take_run(old.folder, uid=UID, attempt=2)
-    bad_days.errors = [OSError(SLOW_DOWN)]
+    failing.errors = [OSError(SLOW_DOWN)]
     with pytest.raises(Fenced):
         old.commit("c0")
-    assert bad_days.now == 0.5
+    assert failing.now == 0.5
 
 
-def test_a_deletion_is_put_off_while_the_storage_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays, capsys: pytest.CaptureFixture[str]
+def test_postpones_a_deletion_while_the_storage_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
     run.commit("c0")
@@ -281,21 +281,21 @@ def test_a_deletion_is_put_off_while_the_storage_fails(
 
     def write_and_break() -> None:
         write()
-        bad_days.errors = [OSError(SLOW_DOWN)]
+        failing.errors = [OSError(SLOW_DOWN)]
 
     run.manager._write_state_to_storage = write_and_break
     run.commit("c1")
     assert (run.latest(), (tmp_path / "r" / "c0").exists()) == ("c1", True)
-    told = [line for line in capsys.readouterr().err.splitlines() if "railhead:" in line]
-    assert len(told) == 1 and "c0 is not deleted yet" in told[0] and SLOW_DOWN in told[0]
+    lines = [line for line in capsys.readouterr().err.splitlines() if "railhead:" in line]
+    assert len(lines) == 1 and "c0 is not deleted yet" in lines[0] and SLOW_DOWN in lines[0]
     run.manager._write_state_to_storage = write
     run.commit("c2")
     left = sorted(path.name for path in (tmp_path / "r").glob("c?"))
     assert (run.latest(), left) == ("c2", ["c2"]), "the next deletion makes up for it"
 
 
-def test_a_deletion_that_was_left_out_does_not_meet_a_later_commit_of_the_same_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+def test_a_postponed_deletion_spares_a_later_commit_with_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
     run.commit("c0")
@@ -303,7 +303,7 @@ def test_a_deletion_that_was_left_out_does_not_meet_a_later_commit_of_the_same_n
 
     def write_and_break() -> None:
         write()
-        bad_days.errors = [OSError(SLOW_DOWN)]
+        failing.errors = [OSError(SLOW_DOWN)]
 
     run.manager._write_state_to_storage = write_and_break
     run.commit("c1")
@@ -312,8 +312,8 @@ def test_a_deletion_that_was_left_out_does_not_meet_a_later_commit_of_the_same_n
     assert run.latest() == "c0" and sorted(path.name for path in (tmp_path / "r").glob("c?")) == ["c0"]
 
 
-def test_rays_own_write_of_the_snapshot_is_tried_again_behind_the_fence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_days: BadDays
+def test_retries_rays_snapshot_write_behind_the_fence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: FailingStorage
 ) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
     save, failed = run.manager._save_state, [OSError(errno.ENOSPC, "No space left on device")]
@@ -327,34 +327,34 @@ def test_rays_own_write_of_the_snapshot_is_tried_again_behind_the_fence(
     run.commit("c0")
     assert run.latest() == "c0"
     failed.append(OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(bad_days, "sleep", lambda seconds: take_run(run.folder, uid=UID, attempt=2))
+    monkeypatch.setattr(failing, "sleep", lambda seconds: take_run(run.folder, uid=UID, attempt=2))
     with pytest.raises(Fenced):
         run.commit("c1")
 
 
-def test_the_next_group_finds_no_folder_of_a_failed_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    partial, whole = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
+def test_the_next_group_removes_folders_of_failed_uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial, complete = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
     run = Controller(tmp_path, monkeypatch, attempt=1)
-    run.commit(whole)
+    run.commit(complete)
     Path(run.folder.find(partial)).mkdir()
-    record_failed_uploads(run.folder, [partial, whole])
+    record_failed_uploads(run.folder, [partial, complete])
     successor = Controller(tmp_path, monkeypatch, attempt=2)
-    assert not Path(run.folder.find(partial)).exists() and Path(run.folder.find(whole)).exists()
+    assert not Path(run.folder.find(partial)).exists() and Path(run.folder.find(complete)).exists()
     Path(run.folder.find(partial)).mkdir()
     record_failed_uploads(run.folder, [partial])
     with pytest.raises(Fenced):
         run.callback.after_worker_group_start(run.group)
-    assert Path(run.folder.find(partial)).exists(), "an attempt that is fenced removes nothing"
+    assert Path(run.folder.find(partial)).exists(), "a fenced attempt removes nothing"
     monkeypatch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
     successor.callback.after_worker_group_start(successor.group)
-    assert Path(run.folder.find(partial)).exists(), "and an error of it ends no run"
+    assert Path(run.folder.find(partial)).exists(), "an error of the removal fails no run"
 
 
 def bad_disk() -> None:
     raise OSError(errno.EIO, "Input/output error")
 
 
-def test_each_worker_gets_the_fences_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permits_training_on_each_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[object] = []
     workers = [types.SimpleNamespace(execute_async=called.append) for _ in range(3)]
     callback = Controller(tmp_path, monkeypatch, attempt=1).callback
@@ -362,9 +362,7 @@ def test_each_worker_gets_the_fences_sign_of_life(tmp_path: Path, monkeypatch: p
     assert called == [permit_training] * 3
 
 
-def test_a_ray_that_keeps_its_checkpoints_elsewhere_does_not_train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rejects_a_ray_without_a_checkpoint_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     callback = Controller(tmp_path, monkeypatch, attempt=1).callback
     with pytest.raises(JobRefused) as caught:
         callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[]))

@@ -1,4 +1,4 @@
-"""What a failed upload leaves in the run's folder goes again, and nothing else does."""
+"""Files of failed uploads are removed from the run's folder, and nothing else is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def names(folder: RunFolder) -> set[str]:
     return set(folder.list_names("")) - {".railhead"}
 
 
-def test_only_what_has_failed_is_removed(folder: RunFolder) -> None:
+def test_removes_only_failed_uploads(folder: RunFolder) -> None:
     assert remove_failed_uploads(folder, committed=[COMMITTED]) == []
     assert names(folder) == ALL
     record_failed_uploads(folder, [PARTIAL])
@@ -48,20 +48,20 @@ def test_only_what_has_failed_is_removed(folder: RunFolder) -> None:
 @pytest.mark.parametrize(
     "name", ["epoch-5", "notes", "../other", ".railhead", "", "checkpoint_last", f"{PARTIAL}/deep"]
 )
-def test_a_folder_that_ray_has_not_named_stays(folder: RunFolder, name: str) -> None:
+def test_keeps_folders_that_ray_did_not_name(folder: RunFolder, name: str) -> None:
     record_failed_uploads(folder, [name])
     assert remove_failed_uploads(folder, committed=[]) == []
     assert names(folder) == ALL
 
 
-def test_a_committed_checkpoint_stays_whatever_is_recorded(folder: RunFolder) -> None:
+def test_keeps_a_committed_checkpoint_even_if_recorded(folder: RunFolder) -> None:
     record_failed_uploads(folder, [COMMITTED, "checkpoint_2026-01-01_00-00-00.000000"])
     assert remove_failed_uploads(folder, committed=[COMMITTED]) == []
     assert names(folder) == ALL and folder.list_names(RECORDS) == []
 
 
-def test_a_rank_knows_the_name_of_what_it_could_not_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And Ray names checkpoints in the way that we think."""
+def test_a_rank_reports_the_name_of_its_failed_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And Ray names checkpoints as we expect."""
 
     def fill_disk(**_: Any) -> None:
         raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
@@ -79,7 +79,7 @@ def test_a_rank_knows_the_name_of_what_it_could_not_upload(tmp_path: Path, monke
     assert explain_exception(ValueError("of the function"), 0).upload == ""
 
 
-def test_a_mount_that_is_away_on_a_worker_is_not_the_functions_error(tmp_path: Path) -> None:
+def test_a_missing_mount_on_a_worker_is_no_error_of_the_function(tmp_path: Path) -> None:
     """Ray looks for its marker before each upload, and raises a RuntimeError."""
     storage = StorageContext(storage_path=str(tmp_path / "runs"), experiment_dir_name="r")
     (tmp_path / "runs").rename(tmp_path / "unmounted")

@@ -73,7 +73,7 @@ def test_a_snapshot_is_written_as_it_was_read(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_installed_ray_goes_on_with_a_snapshot_of_another_one(form: str, tmp_path: Path) -> None:
+def test_the_installed_ray_resumes_from_a_snapshot_of_another_version(form: str, tmp_path: Path) -> None:
     run = Run(tmp_path)
     for name in ("c0", "c1"):
         run.commit(name)
@@ -95,14 +95,14 @@ def test_the_installed_ray_goes_on_with_a_snapshot_of_another_one(form: str, tmp
         json.dumps({**FORM_2_52, "checkpoint_results": [{"checkpoint_dir_name": "", "metrics": {}}]}),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_unreadable(text: str) -> None:
+def test_rejects_invalid_snapshots(text: str) -> None:
     with pytest.raises(SnapshotUnreadable):
         parse_snapshot(text)
 
 
 @pytest.fixture(autouse=True)
 def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller has a process of its own; here what is put into Ray's module must go again."""
+    """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
     monkeypatch.setattr(group, "CURRENT", group.Group())
     monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
@@ -163,8 +163,8 @@ def empty(run: Path, name: str) -> None:
         file.unlink()
 
 
-Hurt = Callable[[Path], object]
-DAMAGES: dict[str, tuple[Hurt, str, str, str]] = {
+Damage = Callable[[Path], object]
+DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     "empty": (lambda r: (r / FILE).write_text(""), "SnapshotUnreadable", "cannot be read (it is empty)", "c2"),
     "cut-off": (
         lambda r: (r / FILE).write_text((r / FILE).read_text()[:-9]), "SnapshotUnreadable", "cannot be read", "c2",
@@ -182,12 +182,12 @@ DAMAGES: dict[str, tuple[Hurt, str, str, str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_run_goes_on_from_the_newest_whole_checkpoint(run: Run, tmp_path: Path, damage: str) -> None:
-    hurt, reason, words, latest = DAMAGES[damage]
-    hurt(tmp_path / "r")
+def test_the_run_resumes_from_the_newest_intact_checkpoint(run: Run, tmp_path: Path, damage: str) -> None:
+    damage_run, reason, expected, latest = DAMAGES[damage]
+    damage_run(tmp_path / "r")
     claimed = run.restore()
     assert claimed.latest == latest and claimed.warning is not None
-    assert (claimed.warning.reason, words in claimed.warning.message) == (reason, True), claimed
+    assert (claimed.warning.reason, expected in claimed.warning.message) == (reason, True), claimed
     assert claimed.warning.message.endswith(f"; the run resumes from {latest}")
     again = Run(tmp_path)
     found = again.manager.latest_checkpoint_result
@@ -195,12 +195,12 @@ def test_the_run_goes_on_from_the_newest_whole_checkpoint(run: Run, tmp_path: Pa
         latest,
         {"loss": float(latest[1])},
     )
-    assert again.restore() == Restored(latest, None), "what was made whole is whole"
+    assert again.restore() == Restored(latest, None), "the repaired run is intact"
     again.commit("c9", loss=9.0)
     assert again.restore() == Restored("c9", None)
 
 
-def test_nothing_is_touched_while_all_is_well(run: Run, tmp_path: Path) -> None:
+def test_touches_nothing_in_an_intact_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / "c2" / "added-later").write_text("by the user")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "r").rglob("*")}
     assert run.restore() == Restored("c2", None)
@@ -208,7 +208,7 @@ def test_nothing_is_touched_while_all_is_well(run: Run, tmp_path: Path) -> None:
 
 
 class Counting:
-    """A file system that counts what it is asked for; a listing of all below a folder costs the most."""
+    """A file system that records its calls; recursive listings cost the most."""
 
     type_name = "local"
 
@@ -250,19 +250,21 @@ def restore(folder: RunFolder) -> Restored:
     return restore_run(folder, form=find_form(), known={}, commits=MANY)
 
 
-def test_the_number_of_old_checkpoints_costs_nothing(tmp_path: Path) -> None:
+def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Path) -> None:
     """1,000 checkpoints of 200 files at 5 ms each, listed in full, would take a quarter of an hour."""
     folder = make_many(tmp_path)
     assert restore(folder) == Restored("c999", None)
     calls = folder.filesystem.calls
-    assert [call for call in calls if " " in call] == [f"get_file_info {tmp_path}/r/c999"], "all files of one only"
+    assert [call for call in calls if " " in call] == [f"get_file_info {tmp_path}/r/c999"], (
+        "only the newest is listed in full"
+    )
     assert len(calls) <= 6, calls
     calls.clear()
     SnapshotCopy(folder, check=lambda: None).keep()
     assert not [call for call in calls if " " in call] and len(calls) <= 6, "the newest has a size already"
 
 
-def test_an_old_checkpoint_without_its_optimizer_is_still_a_checkpoint(tmp_path: Path) -> None:
+def test_keeps_incomplete_old_checkpoints_in_the_snapshot(tmp_path: Path) -> None:
     folder = make_many(tmp_path)
     for number in range(MANY - 1):
         (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
@@ -271,7 +273,7 @@ def test_an_old_checkpoint_without_its_optimizer_is_still_a_checkpoint(tmp_path:
     assert len(snapshot.names) == MANY, "Ray can still remove them"
 
 
-def test_a_damaged_newest_one_is_passed_over_one_at_a_time(tmp_path: Path) -> None:
+def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
     folder = make_many(tmp_path)
     for number in (997, 998, 999):
         (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
@@ -282,7 +284,7 @@ def test_a_damaged_newest_one_is_passed_over_one_at_a_time(tmp_path: Path) -> No
     assert len([call for call in folder.filesystem.calls if " " in call]) == 4
 
 
-def test_a_checkpoint_is_measured_outside_of_rays_loop_and_at_most_one_at_a_time(
+def test_measures_checkpoints_outside_rays_loop_and_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks: list[Callable[[], None]] = []
@@ -301,7 +303,7 @@ def test_a_checkpoint_is_measured_outside_of_rays_loop_and_at_most_one_at_a_time
     assert len(tasks) == 1, "another thread, once the first has ended"
 
 
-def test_a_copy_is_not_written_once_a_successor_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_no_copy_once_a_successor_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks: list[Callable[[], None]] = []
     monkeypatch.setattr(snapshot_copy, "start_thread", tasks.append)
     run = Run(tmp_path)
@@ -311,7 +313,7 @@ def test_a_copy_is_not_written_once_a_successor_has_the_run(tmp_path: Path, monk
     assert run.folder.read(repair.COPY) is None
 
 
-def test_a_copy_that_was_cut_off_does_no_harm(run: Run, tmp_path: Path) -> None:
+def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / repair.COPY).write_text("{")
     assert run.restore() == Restored("c2", None)
     (tmp_path / "r" / FILE).write_text("{")
@@ -319,7 +321,7 @@ def test_a_copy_that_was_cut_off_does_no_harm(run: Run, tmp_path: Path) -> None:
     assert claimed.latest == "c2" and claimed.warning is not None
 
 
-def test_the_status_knows_a_checkpoint_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
+def test_restores_from_the_status_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / FILE).unlink()
     (tmp_path / "r" / repair.COPY).unlink()
     claimed = run.restore(known={"c2": 2, "c0": 0})
@@ -328,30 +330,30 @@ def test_the_status_knows_a_checkpoint_when_both_files_are_lost(run: Run, tmp_pa
     assert manager.latest_checkpoint_result is not None and manager._current_report_index == 3
 
 
-@pytest.mark.parametrize("hurt", [remove_both, lambda r: (r / FILE).write_text("")])
-def test_with_none_left_the_job_ends_and_does_not_train_from_the_beginning(
-    run: Run, tmp_path: Path, hurt: Hurt
+@pytest.mark.parametrize("damage_run", [remove_both, lambda r: (r / FILE).write_text("")])
+def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
+    run: Run, tmp_path: Path, damage_run: Damage
 ) -> None:
-    hurt(tmp_path / "r")
+    damage_run(tmp_path / "r")
     if (tmp_path / "r" / "c2").exists():
         (tmp_path / "r" / repair.COPY).unlink()
     with pytest.raises(JobRefused, match=r"run\.storagePath: .*none of the 3 committed checkpoints is intact"):
         run.restore()
-    claimed = run.restore(commits=0)  # as for the first attempt of another job of this run.name
+    claimed = run.restore(commits=0)  # like the first attempt of another job with this run.name
     assert claimed.latest is None and claimed.warning is not None
     assert claimed.warning.message.endswith("no checkpoint is known, so training starts from scratch")
     assert Run(tmp_path).manager.latest_checkpoint_result is None
     assert (tmp_path / "r" / repair.UNREADABLE).exists()
 
 
-def test_a_run_without_a_commit_begins(tmp_path: Path) -> None:
+def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
     assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(None, None)
     with pytest.raises(JobRefused, match=f"{FILE} is gone"):
         restore_run(folder, form=find_form(), known={}, commits=1)
 
 
-def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there(tmp_path: Path) -> None:
+def test_checks_a_folder_that_each_commit_overwrites_only_for_existence(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for _ in range(2):
         run.commit("last")
@@ -360,7 +362,7 @@ def test_a_folder_that_each_commit_writes_anew_is_only_asked_whether_it_is_there
 
 
 class NoRename(Counting):
-    """As Mountpoint for S3 and some FUSE file systems."""
+    """Like Mountpoint for S3 and some FUSE file systems."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -377,14 +379,14 @@ CANNOT_RENAME = [
 
 
 @pytest.mark.parametrize("error", CANNOT_RENAME, ids=repr)
-@pytest.mark.parametrize("hurt", ["older-one", "cut-off", "file-gone", "without-copy"])
-def test_a_storage_that_cannot_rename_resumes(run: Run, tmp_path: Path, error: Exception, hurt: str) -> None:
-    if hurt == "without-copy":
+@pytest.mark.parametrize("damage", ["older-one", "cut-off", "file-gone", "without-copy"])
+def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error: Exception, damage: str) -> None:
+    if damage == "without-copy":
         (tmp_path / "r" / repair.COPY).unlink()
         latest = "c2"
     else:
-        DAMAGES[hurt][0](tmp_path / "r")
-        latest = DAMAGES[hurt][3]
+        DAMAGES[damage][0](tmp_path / "r")
+        latest = DAMAGES[damage][3]
     run.folder = RunFolder(NoRename(error), run.folder.path)
     assert run.restore().latest == latest
     assert run.restore() == Restored(latest, None)
@@ -393,7 +395,7 @@ def test_a_storage_that_cannot_rename_resumes(run: Run, tmp_path: Path, error: E
     assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
 
 
-def test_a_copy_that_cannot_be_written_ends_no_run(run: Run, tmp_path: Path) -> None:
+def test_a_failed_write_of_the_copy_fails_no_run(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / repair.COPY).unlink()
     run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
     assert run.restore() == Restored("c2", None)

@@ -1,4 +1,4 @@
-"""Which kept checkpoint is the best, and that Ray's own checkpoint manager is read right."""
+"""Which kept checkpoint is the best, and that we read Ray's own checkpoint manager correctly."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from railhead.driver.train_controller.best_checkpoint import Ranking, find_best,
 from railhead.driver.train_controller.callback import ProgressCallback
 from railhead.driver.train_controller.ray_checkpoints import find_manager, read_ranking, repair_scores
 
-# Ray's manager writes its snapshot by pydantic's older words.
+# Ray's manager writes its snapshot with pydantic's deprecated API.
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
 
@@ -66,7 +66,7 @@ def test_a_nested_metric_is_named_as_in_ray() -> None:
     assert find_score(metrics, "eval") is None
 
 
-def test_the_later_one_of_equals_wins_and_what_has_no_score_never() -> None:
+def test_the_later_of_equal_scores_wins_and_one_without_a_score_never() -> None:
     kept: list[tuple[str, dict[str, Any]]] = [
         ("a", {"loss": 2}),
         ("b", {"loss": 2}),
@@ -90,7 +90,7 @@ def test_no_kept_checkpoint_is_better_than_the_best(order: str, all_metrics: lis
         assert scores[best] == (min if order == "min" else max)(scores.values())
 
 
-def test_a_checkpoint_whose_commit_nobody_told_of_is_passed_over() -> None:
+def test_skips_a_checkpoint_without_a_known_commit() -> None:
     ranking = Ranking("loss", "min", (("lost", {"loss": 1}), ("told", {"loss": 2})))
     best = find_best(ranking, {"told": Commit(4, "then", 2)}, run_uri="s3://b/r?region=x")
     assert best == CommittedCheckpoint("s3://b/r/told?region=x", 4, "then", {"loss": "2"}, 2)
@@ -99,7 +99,7 @@ def test_a_checkpoint_whose_commit_nobody_told_of_is_passed_over() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "7", "[[]]", "nonsense", '[{"name": "a"}]', '[{"name": "a", "index": "x"}]']
 )
-def test_a_word_of_earlier_attempts_that_makes_no_sense_is_none(text: str) -> None:
+def test_ignores_invalid_known_checkpoints(text: str) -> None:
     assert parse_known(text) == {}
 
 
@@ -132,14 +132,14 @@ class Run:
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Prepares one attempt's environment; the answer reads what the callback has told."""
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Prepares one attempt's environment; the result reads what the callback has reported."""
 
-    def prepare(*, attempt: int = 1, index: int = -1, known: Sequence[dict[str, Any]] = ()) -> Any:
-        folder = tmp_path / f"temp-{attempt}"
+    def prepare(*, number: int = 1, index: int = -1, known: Sequence[dict[str, Any]] = ()) -> Any:
+        folder = tmp_path / f"temp-{number}"
         folder.mkdir()
         monkeypatch.setenv(e.TEMP, str(folder))
-        monkeypatch.setenv(e.ATTEMPT, str(attempt))
+        monkeypatch.setenv(e.ATTEMPT, str(number))
         monkeypatch.setenv(e.CHECKPOINT_INDEX, str(index))
         monkeypatch.setenv(e.KNOWN_CHECKPOINTS, json.dumps(known))
         monkeypatch.setenv("RAILHEAD_RUN", "")
@@ -152,8 +152,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 CONFIG = {"checkpoint_score_attribute": "loss", "checkpoint_score_order": "min", "num_to_keep": 2}
 
 
-def test_the_best_of_all_attempts_is_told(tmp_path: Path, told: Any) -> None:
-    read = told()
+def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: Any) -> None:
+    read = attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == {}
     for name, loss in (("c0", 3.0), ("deep/c1", 1.0), ("c2", 2.0), ("c3", math.nan)):
@@ -165,7 +165,7 @@ def test_the_best_of_all_attempts_is_told(tmp_path: Path, told: Any) -> None:
         {"name": name, "index": index, "time": best["time"], "attempt": 1}
         for name, index in (("deep/c1", 1), ("c3", 3))
     ]
-    read = told(attempt=2, index=3, known=known)
+    read = attempt(number=2, index=3, known=known)
     run = Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == best
     run.commit("c4", loss=5.0)
@@ -174,36 +174,36 @@ def test_the_best_of_all_attempts_is_told(tmp_path: Path, told: Any) -> None:
     assert read()["best_checkpoint"]["index"] == 5 and read()["best_checkpoint"]["attempt"] == 2
 
 
-def test_a_best_one_that_ray_no_longer_knows_is_dropped(tmp_path: Path, told: Any) -> None:
-    read = told(attempt=2, index=3, known=[{"name": "gone", "index": 1, "time": "t", "attempt": 1}])
+def test_drops_a_best_checkpoint_that_ray_no_longer_has(tmp_path: Path, attempt: Any) -> None:
+    read = attempt(number=2, index=3, known=[{"name": "gone", "index": 1, "time": "t", "attempt": 1}])
     Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == {}
 
 
-def test_a_commit_that_its_attempt_could_not_tell_of_is_told_by_the_next_one(tmp_path: Path, told: Any) -> None:
-    told()
+def test_the_next_attempt_reports_an_unreported_commit(tmp_path: Path, attempt: Any) -> None:
+    attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     for name, loss in (("c0", 3.0), ("c1", 1.0)):
         run.commit(name, loss=loss)
     known = [{"name": "c0", "index": 0, "time": "t", "attempt": 1}]
-    read = told(attempt=2, index=0, known=known)
+    read = attempt(number=2, index=0, known=known)
     run = Run(tmp_path / "runs", **CONFIG)
     found = read()
     assert (found["checkpoint"]["uri"], found["checkpoint"]["index"]) == (str(tmp_path / "runs/r/c1"), 1)
     assert found["checkpoint"]["metrics"] == {"loss": "1"} and found["best_checkpoint"]["index"] == 1
     run.commit("c2", loss=2.0)
     assert read()["checkpoint"]["index"] == 2
-    read = told(attempt=3, index=2, known=[*known, {"name": "c2", "index": 2, "time": "t", "attempt": 2}])
+    read = attempt(number=3, index=2, known=[*known, {"name": "c2", "index": 2, "time": "t", "attempt": 2}])
     Run(tmp_path / "runs", **CONFIG)
-    assert read()["checkpoint"] is None, "what is known is not told again"
+    assert read()["checkpoint"] is None, "a known commit is not reported again"
 
 
-def test_a_checkpoint_that_the_run_fell_back_to_is_told_under_a_new_number(tmp_path: Path, told: Any) -> None:
-    told()
+def test_reports_a_fallback_checkpoint_with_a_new_index(tmp_path: Path, attempt: Any) -> None:
+    attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     run.commit("c0", loss=1.0)
     known = [{"name": name, "index": index, "time": "t", "attempt": 1} for name, index in (("c0", 0), ("c1", 1))]
-    read = told(attempt=2, index=1, known=known)  # c1 was lost
+    read = attempt(number=2, index=1, known=known)  # c1 was lost
     run = Run(tmp_path / "runs", **CONFIG)
     found = read()
     assert (found["checkpoint"]["uri"], found["checkpoint"]["index"]) == (str(tmp_path / "runs/r/c0"), 2)
@@ -212,24 +212,24 @@ def test_a_checkpoint_that_the_run_fell_back_to_is_told_under_a_new_number(tmp_p
     assert read()["checkpoint"]["index"] == 3
 
 
-def test_the_first_attempt_does_not_tell_of_an_earlier_jobs_checkpoint(tmp_path: Path, told: Any) -> None:
-    told()
+def test_the_first_attempt_does_not_report_an_earlier_jobs_checkpoint(tmp_path: Path, attempt: Any) -> None:
+    attempt()
     Run(tmp_path / "runs").commit("c0", loss=1.0)
     (tmp_path / "temp-1").rename(tmp_path / "earlier")
-    read = told()
+    read = attempt()
     Run(tmp_path / "runs")
     assert read()["checkpoint"] is None
 
 
-def test_without_an_attribute_there_is_no_best(tmp_path: Path, told: Any) -> None:
-    read = told()
+def test_reports_no_best_checkpoint_without_an_attribute(tmp_path: Path, attempt: Any) -> None:
+    read = attempt()
     run = Run(tmp_path / "runs")
     run.commit("c0", loss=1.0)
     assert read()["best_checkpoint"] is None and read()["commits"] == 1
 
 
-def test_metrics_of_a_validation_that_ends_after_the_last_report_count(tmp_path: Path, told: Any) -> None:
-    read = told()
+def test_counts_metrics_of_a_validation_after_the_last_report(tmp_path: Path, attempt: Any) -> None:
+    read = attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     for name, loss in (("c0", 1.0), ("c1", 2.0)):
         run.commit(name, loss=loss)
@@ -240,11 +240,11 @@ def test_metrics_of_a_validation_that_ends_after_the_last_report_count(tmp_path:
     assert (read()["best_checkpoint"]["index"], read()["best_checkpoint"]["metrics"]) == (1, {"loss": "0.5"})
 
 
-def test_a_checkpoint_without_a_score_ranks_behind_all_others_and_that_is_said_once(
-    tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]
+def test_a_checkpoint_without_a_score_ranks_last_and_is_logged_once(
+    tmp_path: Path, attempt: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ray by itself would delete c0 for the others."""
-    read = told()
+    """Ray alone would delete c0 in favor of the others."""
+    read = attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     for name, metrics in (("c0", {"loss": 1.0}), ("c1", {"accuracy": 1.0}), ("c2", {"loss": "low"})):
         run.commit(name, **metrics)
@@ -252,27 +252,27 @@ def test_a_checkpoint_without_a_score_ranks_behind_all_others_and_that_is_said_o
     assert ranking is not None
     assert [name for name, _ in ranking.kept] == ["c2", "c0"]
     assert read()["best_checkpoint"]["index"] == 0
-    said = capsys.readouterr().out
-    assert said.count("run.checkpoint.scoreAttribute") == 1
-    assert "c1 was reported without a number in 'loss'" in said
+    output = capsys.readouterr().out
+    assert output.count("run.checkpoint.scoreAttribute") == 1
+    assert "c1 was reported without a number in 'loss'" in output
 
 
 @given(st.sampled_from(["min", "max"]), st.floats(), st.floats())
-def test_contract_numbers_are_scored_as_ray_does(order: str, one: float, other: float) -> None:
+def test_contract_scores_numbers_like_ray(order: str, one: float, other: float) -> None:
     manager = _CheckpointManager(CheckpointConfig(checkpoint_score_attribute="loss", checkpoint_score_order=order))
     results = [_TrainingResult(checkpoint=None, metrics={"loss": value}) for value in (one, other)]
-    wanted = [manager._get_checkpoint_score(result) for result in results]
+    expected = [manager._get_checkpoint_score(result) for result in results]
     repair_scores(manager)
-    assert [manager._get_checkpoint_score(result) for result in results] == wanted
+    assert [manager._get_checkpoint_score(result) for result in results] == expected
 
 
-def test_a_commit_ends_the_warning_that_none_was_possible(tmp_path: Path, told: Any) -> None:
-    told()
+def test_a_commit_clears_the_checkpoint_warning(tmp_path: Path, attempt: Any) -> None:
+    attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     spool = Spool(tmp_path / "temp-1")
     spool.write_warning(RunWarning("CheckpointNotWritten", "no space"))
     report = _TrainingReport(None, {}, False)
     run.callback.after_report(report, [{"loss": 1.0}])
-    assert spool.read_warning() is not None, "a report without a checkpoint says nothing of the storage"
+    assert spool.read_warning() is not None, "a report without a checkpoint proves nothing about the storage"
     run.commit("c0", loss=1.0)
     assert spool.read_warning() is None

@@ -1,4 +1,4 @@
-"""Why a rank's process died: the words of its runtime, and the kernel's counter of its pod."""
+"""Why a rank's process died: the last output of its runtime, and the kernel's OOM counter of its pod."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def test_a_death_is_classified_by_its_cause(death: Death, expected: tuple[str, s
     assert expected[2] in found.message
 
 
-def test_a_kill_for_memory_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deaths, "_seen", {})
     monkeypatch.setattr(deaths, "find_deaths", lambda processes: dict.fromkeys(processes, Death(oom_kills=1)))
     processes = {0: Process("a", 1), 3: Process("b", 2)}
     raised = RankError(0, failure.RAISED, "ValueError: no")
     kinds = [each.kind for each in explain_deaths((raised, DIED), processes)]
     assert kinds == [failure.RAISED, failure.KILLED_FOR_MEMORY]
-    assert [each.kind for each in explain_deaths((DIED,), processes)] == [failure.DIED], "another cause this time"
+    assert [each.kind for each in explain_deaths((DIED,), processes)] == [failure.DIED], "not killed again"
 
 
-def test_the_end_of_its_standard_error_is_read_on_its_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_the_end_of_a_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     logs = tmp_path / "session_2026-11-22" / "logs"
     logs.mkdir(parents=True)
@@ -71,7 +71,7 @@ def test_the_end_of_its_standard_error_is_read_on_its_node(tmp_path: Path, monke
         ({}, (0, 0)),
     ],
 )
-def test_both_versions_of_the_cgroup_are_read(tmp_path: Path, files: dict[str, str], expected: tuple[int, int]) -> None:
+def test_reads_both_cgroup_versions(tmp_path: Path, files: dict[str, str], expected: tuple[int, int]) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

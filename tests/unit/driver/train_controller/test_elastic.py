@@ -25,17 +25,17 @@ BOUNDS = Bounds.from_job(SCALING, worker_pods=3)
 
 
 class Nodes:
-    """What Ray lists and what a probe finds, and how often each is asked."""
+    """The nodes that Ray lists and those that a probe finds lost, with a count of calls."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, found: frozenset[str], lost: frozenset[str] = frozenset()
     ) -> None:
-        self.found, self.lost, self.looks, self.probes = found, lost, 0, 0
-        monkeypatch.setattr(scaling_policy, "list_worker_nodes", self._look)
+        self.found, self.lost, self.lists, self.probes = found, lost, 0, 0
+        monkeypatch.setattr(scaling_policy, "list_worker_nodes", self._list)
         monkeypatch.setattr(scaling_policy, "find_lost", self._probe)
 
-    def _look(self) -> frozenset[str]:
-        self.looks += 1
+    def _list(self) -> frozenset[str]:
+        self.lists += 1
         return self.found
 
     def _probe(self, nodes: frozenset[str]) -> frozenset[str]:
@@ -57,7 +57,7 @@ class Nodes:
         (2, 0.0, True, 4),
     ],
 )
-def test_start(nodes: int, waited: float, has_run: bool, workers: int | None) -> None:
+def test_decides_the_start(nodes: int, waited: float, has_run: bool, workers: int | None) -> None:
     assert decide_start(BOUNDS, nodes=nodes, waited=waited, has_run=has_run) == workers
 
 
@@ -65,7 +65,7 @@ def test_start(nodes: int, waited: float, has_run: bool, workers: int | None) ->
     ("nodes", "workers", "ran", "resized"),
     [(3, 4, 60.0, 6), (3, 4, 59.9, None), (2, 4, 60.0, None), (1, 4, 60.0, None), (9, 4, 60.0, 8), (9, 8, 60.0, None)],
 )
-def test_resize(nodes: int, workers: int, ran: float, resized: int | None) -> None:
+def test_decides_a_resize(nodes: int, workers: int, ran: float, resized: int | None) -> None:
     assert decide_resize(BOUNDS, nodes=nodes, workers=workers, ran=ran) == resized
 
 
@@ -77,25 +77,25 @@ def test_a_group_is_within_its_bounds_and_fills_its_pods(nodes: int, waited: flo
         assert workers <= nodes * BOUNDS.per_pod
 
 
-def test_a_group_is_looked_at_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_considers_a_resize_only_after_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = Nodes(monkeypatch, frozenset("abc"))
     monkeypatch.setattr(group, "CURRENT", group.Group())
-    judge = scaling_policy.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
-    assert judge.decide_start() == 6
-    assert judge.decide_resize(workers=4) is None and nodes.looks == 1
+    decider = scaling_policy.ResizeDecider(Bounds.from_job({**SCALING, "resizeIntervalSeconds": 0}, worker_pods=3))
+    assert decider.decide_start() == 6
+    assert decider.decide_resize(workers=4) is None and nodes.lists == 1
     group.CURRENT.commits = 1
-    assert judge.decide_resize(workers=4) == 6
-    assert judge.decide_resize(workers=4) is None
-    assert nodes.looks == 2
-    assert nodes.probes == 3, "a node that Ray still believes in may be lost by now"
+    assert decider.decide_resize(workers=4) == 6
+    assert decider.decide_resize(workers=4) is None
+    assert nodes.lists == 2
+    assert nodes.probes == 3, "a node that is alive for Ray may be lost by now"
 
 
-def test_a_lost_node_that_ray_still_believes_in_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_does_not_count_a_lost_node_that_is_alive_for_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [{"NodeID": name, "Alive": name != "gone", "Resources": {WORKER_SLOT: 1.0}} for name in ("a", "b", "gone")]
     head = {"NodeID": "head", "Alive": True, "Resources": {}}
     monkeypatch.setattr("ray.nodes", lambda: [*nodes, head])
     monkeypatch.setattr(
-        scaling_policy, "find_lost_nodes", lambda asked: [LostNode(n, n, is_known=False) for n in asked & {"b", "head"}]
+        scaling_policy, "find_lost_nodes", lambda nodes: [LostNode(n, n, is_known=False) for n in nodes & {"b", "head"}]
     )
     found = scaling_policy.list_worker_nodes()
     assert found == {"a", "b"}
@@ -114,17 +114,17 @@ def test_a_group_below_its_minimum_waits_without_spinning_or_probing(monkeypatch
     nodes = Nodes(monkeypatch, frozenset(f"n{number}" for number in range(60)), lost=frozenset(["n0"]))
     decider = scaling_policy.ResizeDecider(replace(BOUNDS, least=60, most=64, desired=60, per_pod=1))
     assert decider.decide_start() == 60 and nodes.probes == 0
-    asked = 0
+    calls = 0
     while now < 59:
-        asked += 1
+        calls += 1
         assert decider.decide_start() is None, "one of them is lost"
     assert nodes.probes == 60, "each node once"
-    assert nodes.looks <= 1 + 1 + 60 and asked <= 60 * 6
+    assert nodes.lists <= 1 + 1 + 60 and calls <= 60 * 6
     now = 62.0
-    assert decider.decide_start() == 60, "Ray itself would know by now"
+    assert decider.decide_start() == 60, "by now Ray itself would have noticed"
 
 
-def test_ray_is_told_the_bounds_and_the_desired_number_is_not_in_the_input() -> None:
+def test_ray_receives_the_bounds_and_the_input_omits_the_desired_number() -> None:
     job = JobRef(namespace="team", name="digits", uid="0f1e2d3c-1111-2222-3333-444444444444")
     bounds = {"minWorkers": 2, "maxWorkers": 8, "workersPerPod": 2}
     built = build_job_input(job, make_spec(scaling={**bounds, "desiredWorkers": 4}))
@@ -136,7 +136,7 @@ def test_ray_is_told_the_bounds_and_the_desired_number_is_not_in_the_input() -> 
     assert plan.scaling["elastic_resize_monitor_interval_s"] == 60
 
 
-def test_a_lost_node_is_not_insisted_on_for_long() -> None:
+def test_an_elastic_group_has_a_short_start_timeout() -> None:
     from tests.unit.driver.node.test_ray_node import POD
 
     def timeout(**scaling: int) -> str | None:

@@ -1,4 +1,4 @@
-"""After SIGTERM every rank is notified once, as Ray's own watcher does it."""
+"""After SIGTERM every rank is notified once, as Ray's own watcher would."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from railhead.driver.train_controller.end_notice import EndNoticeCallback
 
 
 class Group:
-    """Three ranks on two nodes; `said` is what each of them is told."""
+    """Three ranks on two nodes; `notices` is what each of them receives."""
 
     def __init__(self) -> None:
-        self.said: list[tuple[int, Any]] = []
+        self.notices: list[tuple[int, Any]] = []
         self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
 
     def _make(self, rank: int, node: str) -> Any:
-        mark = SimpleNamespace(remote=lambda info: self.said.append((rank, info)))
+        mark = SimpleNamespace(remote=lambda info: self.notices.append((rank, info)))
         return SimpleNamespace(metadata=SimpleNamespace(node_id=node), actor=SimpleNamespace(mark_preempt=mark))
 
     def get_workers(self) -> list[Any]:
@@ -49,17 +49,17 @@ def callback(spool: Spool, group: Group) -> EndNoticeCallback:
 
 def test_all_ranks_are_notified_once_after_sigterm(callback: EndNoticeCallback, group: Group, spool: Spool) -> None:
     callback.after_worker_group_poll_status(None)
-    assert not group.said
+    assert not group.notices
     spool.write_end(1_700_000_000.5)
     callback.after_worker_group_poll_status(None)
     callback.after_worker_group_poll_status(None)
-    assert [rank for rank, _ in group.said] == [0, 1, 2]
-    for _, info in group.said:
+    assert [rank for rank, _ in group.notices] == [0, 1, 2]
+    for _, info in group.notices:
         assert info.deadline_ms == 1_700_000_000_500
         assert info.preempted_node_to_ranks == {"a": [0, 2], "b": [1]} and info.preempted_ranks == [0, 1, 2]
 
 
-def test_a_ray_that_cannot_notify_is_named_and_nothing_raises(
+def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
     callback: EndNoticeCallback,
     group: Group,
     spool: Spool,
@@ -70,6 +70,6 @@ def test_a_ray_that_cannot_notify_is_named_and_nothing_raises(
     spool.write_end(1.0)
     callback.after_worker_group_poll_status(None)
     assert (
-        not group.said
+        not group.notices
         and "cannot notify the ranks that the run ends (Ray 2.58 or newer can)" in capsys.readouterr().out
     )

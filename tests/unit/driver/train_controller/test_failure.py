@@ -1,4 +1,4 @@
-"""Classification and retry: what a failure is, and whether the group is formed anew."""
+"""Classification and retry: the class of a failure, and whether the group restarts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason:
     assert (found.class_, found.reason) == (failure_class, reason)
 
 
-def test_message_tells_the_earliest_error_and_who_else_failed() -> None:
+def test_message_names_the_earliest_error_and_the_other_failed_ranks() -> None:
     message = classify_failure(facts(FOLLOWED, RAISED)).message
     assert message == "rank 1: ValueError: no; also failed: rank 0"
 
@@ -71,7 +71,7 @@ LIMIT = failure.UNEXPLAINED_LIMIT
         (facts(RAISED), History(allowed=3, charged=3), False),
         (facts(RAISED), History(allowed=0), False),
         (facts(RAISED), History(allowed=3, same=failure.SAME_LIMIT), False),
-        (facts(RAISED), History(), False),  # the operator has not told yet what is left
+        (facts(RAISED), History(), False),  # the operator has not sent the remaining budget yet
         (facts(RAISED), History(max_failures=0, allowed=3), False),
         (facts(RAISED), History(max_failures=1, allowed=3), True),
         (facts(RAISED), History(max_failures=1, allowed=3, charged=1), False),
@@ -85,7 +85,7 @@ LIMIT = failure.UNEXPLAINED_LIMIT
         (facts(DIED, lost=("n",)), History(), True),
         (facts(RAISED, lost=("n",)), History(same=7), True),
         (facts(STUCK), History(allowed=1), True),
-        (facts(STUCK), History(allowed=0), False),  # the budget is spent, or only the operator knows a failurePolicy
+        (facts(STUCK), History(allowed=0), False),  # the budget is spent, or the operator applies a failurePolicy
         (facts(STUCK), History(allowed=9, same=2), False),
         (facts(STUCK), History(max_failures=9, same=2), False),
         (facts(STUCK), History(max_failures=0, allowed=9), False),
@@ -132,9 +132,7 @@ ERRORS = st.builds(
         max_failures=st.none() | st.integers(-1, 5),
     ),
 )
-def test_every_failure_has_a_class_and_a_lost_node_never_costs_the_users_budget(
-    any_facts: FailureFacts, history: History
-) -> None:
+def test_every_failure_has_a_class_and_lost_nodes_are_never_charged(any_facts: FailureFacts, history: History) -> None:
     found = classify_failure(any_facts)
     assert found.class_.policy.exit_code
     is_retry = decide_retry(any_facts, found, history)

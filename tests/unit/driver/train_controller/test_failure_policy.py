@@ -62,7 +62,7 @@ RAISED = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in train_func)
 
 @pytest.fixture(autouse=True)
 def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller has a process of its own; another test's group must not be this one's."""
+    """A controller has its own process; a test must not see another test's group."""
     monkeypatch.setattr(group, "CURRENT", group.Group())
 
 
@@ -83,7 +83,7 @@ def test_rank_errors() -> None:
     assert kinds(error) == (failure.WORKERS, [failure.UNUSABLE, failure.RAISED, failure.DIED, failure.RAISED])
 
 
-def test_memory_and_preemption_are_told_from_a_crash() -> None:
+def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
     advice = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage"
     assert kinds(WorkerGroupError("", {0: dead_actor(advice)}))[1] == [failure.DIED]
     killed = "Task was killed due to the node running low on memory."
@@ -96,8 +96,8 @@ def test_memory_and_preemption_are_told_from_a_crash() -> None:
 
 
 @pytest.mark.parametrize("actor", ["SynchronizationActor", "SplitCoordinator", "_AutoscalingCoordinatorActor"])
-def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: str) -> None:
-    """As `report` raises it in a group that was formed while its node was already lost, or a dataset's shard
+def test_a_lost_actor_of_ray_is_no_error_of_the_function(actor: str) -> None:
+    """As raised by `report` in a group that formed after its node was lost, or by a dataset's shard
     when the process that feeds it has crashed."""
     died = "ray.exceptions.ActorDiedError: The actor died unexpectedly.\n\tclass_name: {}\n\tactor_id: 7eeb"
     own = TrainFunctionRaised(1, died.format(actor))
@@ -106,7 +106,7 @@ def test_an_actor_of_rays_own_that_was_lost_is_not_the_functions_error(actor: st
     assert kinds(WorkerGroupError("", {1: users}))[1] == [failure.RAISED]
 
 
-def test_a_storage_that_takes_no_checkpoint_is_told_from_other_files() -> None:
+def test_distinguishes_a_failed_checkpoint_from_errors_of_other_files() -> None:
     def persist_current_checkpoint(error: OSError) -> None:
         raise error
 
@@ -124,12 +124,12 @@ def test_a_storage_that_takes_no_checkpoint_is_told_from_other_files() -> None:
     assert kinds(WorkerGroupError("", of_a_thread))[1] == [failure.STORAGE, failure.RAISED, failure.RAISED]
 
 
-def test_a_runtime_env_that_ray_cannot_make_ends_the_run_in_rays_words() -> None:
+def test_a_runtime_env_that_fails_ends_the_run_with_rays_message() -> None:
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1, in run\n'
-    told = (
+    text = (
         f"[Node 10.0.0.1] {trace}OSError: first\n\nDuring handling:\n\n{trace}ValueError: no conda\nERROR: of conda\n"
     )
-    error = ControllerError(RuntimeEnvSetupError(told))
+    error = ControllerError(RuntimeEnvSetupError(text))
     facts = translate_error(error)
     assert facts.source == failure.STARTUP
     found = failure.classify_failure(facts)
@@ -160,20 +160,20 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
         (Unreachable("StorageUnreachable", "run.storagePath /runs: no response"), "StorageUnreachable"),
     ],
 )
-def test_a_storage_that_fails_under_the_controller_is_tried_again_in_the_same_fit(
+def test_a_storage_error_in_the_controller_is_retried_in_the_same_fit(
     tmp_path: Path, inner: Exception, reason: str
 ) -> None:
-    """As Ray's checkpoint manager, or our fence around it, raises it: the controller lives on and asks the policy."""
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    """As raised by Ray's checkpoint manager, or by our fence: the controller survives and asks the policy."""
+    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
     error = ControllerError(pickle.loads(pickle.dumps(inner)))
-    tries = next(number for number in range(100) if not judge.decide(error))
+    tries = next(number for number in range(100) if not decider.decide(error))
     assert tries == failure.UNEXPLAINED_LIMIT
     found = Spool(tmp_path).read_failure()
     assert found is not None and (found.class_, found.reason) == (FailureClass.INFRASTRUCTURE, reason)
     assert str(inner) in found.message and "run.storagePath" in found.message
 
 
-def test_a_full_disk_is_named_with_rank_and_path_warned_of_and_cleaned_up_later(
+def test_a_full_disk_sets_a_warning_with_rank_and_path_and_records_the_upload(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = RunFolder(LocalFileSystem(), str(tmp_path / "digits"))
@@ -182,8 +182,8 @@ def test_a_full_disk_is_named_with_rank_and_path_warned_of_and_cleaned_up_later(
     name = "checkpoint_2026-11-22_23-44-51.000123"
     text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
     full = CheckpointNotWritten(3, text, upload=name)
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
-    assert judge.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
+    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert decider.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
     warning = Spool(tmp_path).read_warning()
     assert warning is not None and warning.reason == "CheckpointNotWritten"
     assert warning.message.startswith(
@@ -193,25 +193,25 @@ def test_a_full_disk_is_named_with_rank_and_path_warned_of_and_cleaned_up_later(
     assert warning.message.endswith("; training restarts from the last checkpoint")
     assert run.list_names(RECORDS) == [name]
     Spool(tmp_path).forget_warning()
-    assert not judge.decide(WorkerGroupError("", {3: RAISED}))
-    assert Spool(tmp_path).read_warning() is None, "an error of the function is none of the storage's"
+    assert not decider.decide(WorkerGroupError("", {3: RAISED}))
+    assert Spool(tmp_path).read_warning() is None, "an error of the function is no storage error"
 
 
-def test_a_record_that_cannot_be_written_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_even_if_the_upload_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "digits").write_text("a file where the run's folder was")
     monkeypatch.setattr(group, "CURRENT", group.Group(folder=RunFolder(LocalFileSystem(), str(tmp_path / "digits"))))
     full = CheckpointNotWritten(3, "OSError: [Errno 28]", upload="checkpoint_2026-11-22_23-44-51.000123")
     assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {3: full}))
 
 
-def test_set_up_that_raises_an_os_error_on_a_worker_is_not_the_storages() -> None:
+def test_an_os_error_during_set_up_is_no_storage_error() -> None:
     other = RayTaskError("set_up", "Traceback ...\nOSError: no NIC", OSError("no NIC"))
     assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
     assert kinds(ControllerError(GetTimeoutError("late"))) == (failure.CONTROLLER, [])
 
 
 def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
-    """And restarts the group if the policy says so: an error of the snapshot's write does not end the controller."""
+    """It restarts the group if the policy allows it: a failed write of the snapshot does not end the controller."""
     from ray.train.v2._internal.execution.controller.controller import TrainController
 
     source = inspect.getsource(TrainController._run_control_loop_iteration)
@@ -221,8 +221,8 @@ def test_contract_ray_asks_the_policy_about_its_own_errors() -> None:
     assert "ReschedulingState(training_failed_error=training_failed_error)" in retry
 
 
-def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> None:
-    """As Ray raises it for an error of a task: an instance of both classes."""
+def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
+    """As raised by Ray for an error of a task: an instance of both classes."""
     missing = RayTaskError("set_up", "Traceback ...\nImportError: libjax.so: gone", ImportError("libjax.so: gone"))
     facts = translate_error(ControllerError(missing.as_instanceof_cause()))
     assert [each.kind for each in facts.errors] == [failure.MISSING]
@@ -231,19 +231,19 @@ def test_a_framework_that_workers_cannot_import_is_told_from_other_set_up() -> N
     assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
 
 
-def test_a_refusal_of_ours_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
+def test_our_own_rejection_ends_the_run_with_its_message(tmp_path: Path) -> None:
     error = ControllerError(pickle.loads(pickle.dumps(JobRefused("StorageNotShared", "run.storagePath /runs: no"))))
     assert not RetryDecider(max_failures=-1, spool_folder=str(tmp_path)).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found == Failure(FailureClass.CONFIGURATION, "StorageNotShared", "run.storagePath /runs: no")
 
 
-def test_the_policy_counts_what_the_user_allowed_and_leaves_a_failure(tmp_path: Path) -> None:
-    judge = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
+def test_the_policy_counts_to_max_failures_and_writes_the_failure(tmp_path: Path) -> None:
+    decider = RetryDecider(max_failures=1, spool_folder=str(tmp_path))
     error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
-    assert judge.decide(error)
+    assert decider.decide(error)
     assert Spool(tmp_path).read_failure() is None
-    assert not judge.decide(error)
+    assert not decider.decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None
     assert found.message == "rank 1: ValueError: no (user.py, line 3, in train_func)"
@@ -256,7 +256,7 @@ def raises(text: str) -> WorkerGroupError:
 
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
     decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
-    assert not decider.decide(raises("ValueError: a")), "nobody has told what is left"
+    assert not decider.decide(raises("ValueError: a")), "the operator has not sent a budget"
     spool.write_allowed_restarts(2, [])
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
     assert decider.decide(killed)
@@ -267,7 +267,7 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
     assert (spool.read_restart() or RestartInPlace(0, 0)).charged == 2
     assert not decider.decide(killed), "the budget is spent"
     spool.write_allowed_restarts(9, [])
-    assert decider.decide(raises("ValueError: d")), "it has been refilled, or raised"
+    assert decider.decide(raises("ValueError: d")), "the budget was refilled or raised"
 
 
 def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_in_between(
@@ -293,7 +293,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> No
     found = spool.read_failure()
     assert found is not None and found.class_ is FailureClass.HANG
     group.CURRENT.commits += 1
-    assert decider.decide(stuck), "a checkpoint was committed: it is another hang"
+    assert decider.decide(stuck), "a checkpoint was committed, so this is another hang"
 
 
 @pytest.mark.parametrize(
@@ -317,12 +317,12 @@ def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
     assert (spool.read_failure() is None) == restarts
 
 
-def test_the_first_error_is_found_by_the_ranks_own_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clocks of machines differ: each rank tells for how long it has been over."""
+def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of machines differ: each rank reports how long ago it ended."""
     ages = {0: 0.2, 1: 2.5}
 
     def collect(workers: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
-        assert ranks == [0, 1, 2], "a process that is gone tells nothing"
+        assert ranks == [0, 1, 2], "a dead process is not asked"
         return {rank: Answer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
 
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
@@ -338,11 +338,11 @@ def test_the_first_error_is_found_by_the_ranks_own_clocks(tmp_path: Path, monkey
 
 
 def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
-    judge = RetryDecider(max_failures=-1, spool_folder=str(tmp_path))
+    decider = RetryDecider(max_failures=-1, spool_folder=str(tmp_path))
     error = WorkerGroupError("text", {1: RAISED})
-    assert judge.decide(error)
+    assert decider.decide(error)
     Spool(tmp_path).write_end(1.0)
-    assert not judge.decide(error)
+    assert not decider.decide(error)
 
 
 def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_a_controller_without_our_callbacks_ends_the_job(tmp_path: Path) -> None
 
 
 class WorkerGroup:
-    """Ray's, as far as the policy asks it."""
+    """The parts of Ray's worker group that the policy uses."""
 
     def __init__(self, nodes: list[str]) -> None:
         self.nodes = nodes
@@ -367,7 +367,7 @@ class WorkerGroup:
 def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node that was lost is no longer one of the group's."""
+    """The lost node no longer belongs to the group."""
 
     def find_lost(nodes: Iterable[str]) -> tuple[LostNode, ...]:
         return tuple(LostNode(node, "10.0.0.9", is_known=True) for node in nodes if node == "lost")
@@ -376,22 +376,22 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     monkeypatch.setattr("ray.nodes", list)
     workers = WorkerGroup(["ab", "lost"])
     monkeypatch.setattr(group, "CURRENT", group.Group(workers))
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
-    assert judge.decide(WorkerGroupError("", {0: RAISED})), "a node is lost"
+    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    assert decider.decide(WorkerGroupError("", {0: RAISED})), "a node is lost"
     workers.nodes = ["ab", "new"]
-    assert not judge.decide(WorkerGroupError("", {0: RAISED}))
+    assert not decider.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
-    assert group.CURRENT.read_processes() == {0: Process("ab", 7), 1: Process("new", 7)}, "the last known ones"
+    assert group.CURRENT.read_processes() == {0: Process("ab", 7), 1: Process("new", 7)}, "the last known processes"
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         failure_policy, "wait_for_lost_nodes", lambda nodes: (LostNode("ab", "10.0.0.9", is_known=True, host="w1-0"),)
     )
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
     assert Spool(tmp_path).read_lost_pods() == ()
-    assert all(judge.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
-    assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces it at once"
+    assert all(decider.decide(WorkerGroupError("", {0: dead_actor("gone"), 1: RAISED})) for _ in range(20))
+    assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces the pod at once"
 
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered (user.py, line 9, in train_func)"
@@ -416,14 +416,16 @@ LATE = "torch.distributed.DistBackendError: [Rank 3] Watchdog caught collective 
         (("RuntimeError: CUDA error: an illegal memory access was encountered",), ("Application", "TrainFunc", "rank")),
     ],
 )
-def test_broken_hardware_is_not_the_applications(texts: tuple[str, ...], expected: tuple[str, str, str]) -> None:
+def test_distinguishes_broken_hardware_from_application_errors(
+    texts: tuple[str, ...], expected: tuple[str, str, str]
+) -> None:
     ranks = {rank: TrainFunctionRaised(rank, text) for rank, text in enumerate(texts)}
     found = failure.classify_failure(translate_error(WorkerGroupError("text", ranks)))
     assert found.class_.value == expected[0] and found.reason.startswith(expected[1])
     assert found.message.startswith(expected[2])
 
 
-def test_rays_own_detector_of_hangs_reports_a_hang() -> None:
+def test_rays_own_hang_detector_reports_a_hang() -> None:
     found = failure.classify_failure(
         translate_error(NCCLHangError("rank 3 is 7 operations behind", worker_failures={}))
     )
@@ -431,37 +433,37 @@ def test_rays_own_detector_of_hangs_reports_a_hang() -> None:
     assert "rank 3 is 7 operations behind" in found.message
 
 
-def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
-    judge = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     Spool(tmp_path).write_allowed_restarts(3, [])
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
-    assert [judge.decide(error) for _ in range(2)] == [True, False]
+    assert [decider.decide(error) for _ in range(2)] == [True, False]
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.suspect_pod == "job-1-w1-0"
     assert found.message.startswith("pod job-1-w1-0: rank 1: torch.AcceleratorError")
 
 
-def test_a_group_that_waits_for_nodes_is_tried_again_without_end(
+def test_a_group_that_waits_for_nodes_is_retried_without_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Ray waits a minute for each try; nodes may come an hour late."""
+    """Ray waits a minute per try; nodes may join an hour late."""
     slots = 3
     monkeypatch.setattr(failure_policy, "count_worker_slots", lambda: slots)
-    judge = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
+    decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
     late = ControllerError(pickle.loads(pickle.dumps(WorkerGroupStartupTimeoutError(4))))
-    assert all(judge.decide(late) for _ in range(600))
+    assert all(decider.decide(late) for _ in range(600))
     assert "waiting for worker pods: those that have joined have room for 3 of 4 workers" in capsys.readouterr().out
     slots = 4
-    tries = next(number for number in range(100) if not judge.decide(late))
-    assert tries == failure.UNEXPLAINED_LIMIT, "with all nodes there, something else is wrong"
+    tries = next(number for number in range(100) if not decider.decide(late))
+    assert tries == failure.UNEXPLAINED_LIMIT, "all nodes have joined, so something else is wrong"
 
 
 def test_contract_ray_looks_the_policy_up_where_we_replace_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = inspect.getsource(data_parallel_trainer.DataParallelTrainer.fit)
-    assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() makes its policy otherwise"
+    assert "create_failure_policy(self.run_config.failure_config)" in source, "fit() creates its policy in another way"
     monkeypatch.setattr(data_parallel_trainer, "create_failure_policy", data_parallel_trainer.create_failure_policy)
     failure_policy.install_failure_policy(max_failures=None)
     monkeypatch.setenv(e.TEMP, str(tmp_path))
@@ -490,6 +492,6 @@ def test_contract_the_checkpoint_manager_comes_before_our_callback() -> None:
     assert "[self._checkpoint_manager]" in source.partition("report_callbacks=")[2].partition("self._callbacks")[0]
 
 
-def test_errors_survive_the_way_to_the_controller() -> None:
+def test_errors_survive_pickling() -> None:
     copy = pickle.loads(pickle.dumps(RAISED))
     assert (type(copy), copy.rank, copy.text) == (TrainFunctionRaised, RAISED.rank, RAISED.text)

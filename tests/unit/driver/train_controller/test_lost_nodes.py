@@ -1,4 +1,4 @@
-"""Which nodes are lost, and that Ray is told of those only that a second look finds lost too."""
+"""Which nodes are lost, and which of them are marked dead in Ray, after a second probe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def nodes(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What Ray says: one that listens, one that does not and Ray does not know it, one that it does know."""
+    """Ray's nodes: one that listens, one that does not although alive for Ray, one that is dead for Ray."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     found = [
@@ -49,7 +49,7 @@ def make_node(node_id: str, port: int, *, is_alive: bool) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_lost_is_what_takes_no_connection_or_is_dead_for_ray() -> None:
+def test_a_node_is_lost_if_it_refuses_connections_or_is_dead_for_ray() -> None:
     unknown = LostNode("b0", "127.0.0.1", is_known=False, host="pod-b0")
     dead = LostNode("c0", "127.0.0.1", is_known=True, host="pod-c0")
     assert find_lost_nodes({"a0", "b0", "c0"}) == (unknown, dead)
@@ -59,15 +59,15 @@ def test_lost_is_what_takes_no_connection_or_is_dead_for_ray() -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_ray_is_told_of_what_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[LostNode] = []
-    monkeypatch.setattr(lost_nodes, "_unregister", told.append)
+def test_marks_only_nodes_dead_that_ray_considers_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked: list[LostNode] = []
+    monkeypatch.setattr(lost_nodes, "_unregister", marked.append)
     mark_dead_in_ray(find_lost_nodes({"a0", "b0", "c0"}))
-    assert [node.node_id for node in told] == ["b0"]
+    assert [node.node_id for node in marked] == ["b0"]
 
 
 @pytest.mark.usefixtures("nodes")
-def test_a_second_probe_confirms_what_ray_does_not_know() -> None:
+def test_a_second_probe_confirms_nodes_that_ray_considers_alive() -> None:
     lost = find_lost_nodes({"b0", "c0"})
     busy = LostNode("a0", "127.0.0.1", is_known=False, host="pod-a0")  # it accepts a connection by now
     assert {node.host for node in confirm_lost([busy, *lost])} == {"pod-b0", "pod-c0"}
@@ -75,7 +75,7 @@ def test_a_second_probe_confirms_what_ray_does_not_know() -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_what_cannot_be_told_is_said_and_nothing_else(
+def test_only_logs_a_node_that_cannot_be_marked_dead(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(node: LostNode) -> None:
@@ -83,5 +83,5 @@ def test_what_cannot_be_told_is_said_and_nothing_else(
 
     monkeypatch.setattr(lost_nodes, "_unregister", fail)
     mark_dead_in_ray(find_lost_nodes({"b0"}))
-    said = capfd.readouterr().out
-    assert "that node 127.0.0.1 is lost (ImportError: No module named 'grpc'; add grpcio to spec.image)" in said
+    output = capfd.readouterr().out
+    assert "that node 127.0.0.1 is lost (ImportError: No module named 'grpc'; add grpcio to spec.image)" in output

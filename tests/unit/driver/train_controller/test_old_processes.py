@@ -1,4 +1,4 @@
-"""Nothing of the previous worker group runs any more when the next one begins: real processes, and one that stays."""
+"""No process of the previous worker group survives into the next one: real processes, and one that stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from railhead.driver.train_controller.old_processes import (
 from railhead.driver.train_controller.workers import Answer
 
 PROC = Path("/proc")
-# A rank with a process of its own, as a DataLoader's, that outlives it.
+# A rank with a child process, like a DataLoader's, that outlives it.
 RANK = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); sys.stdin.read()"
 
 
@@ -38,7 +38,7 @@ def rank() -> Iterator[subprocess.Popen[bytes]]:
     child.communicate()
 
 
-def test_what_a_rank_has_started_ends_too(rank: subprocess.Popen[bytes]) -> None:
+def test_kills_the_children_of_a_rank(rank: subprocess.Popen[bytes]) -> None:
     rank.kill()
     rank.wait()
     [left] = find_left((rank.pid,), PROC)
@@ -68,20 +68,20 @@ class Workers:
         return self.found
 
 
-def test_one_worker_on_each_node_of_the_previous_group_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[list[int], dict[str, tuple[int, ...]]]] = []
+def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[list[int], dict[str, tuple[int, ...]]]] = []
     answers: dict[int, Answer] = {}
 
     def collect(group: Any, ranks: list[int], function: Any, old: dict[str, tuple[int, ...]], *, timeout: float) -> Any:
-        asked.append((ranks, old))
+        calls.append((ranks, old))
         return {rank: answers.get(rank, Answer("")) for rank in ranks}
 
     monkeypatch.setattr(old_processes, "collect_stacks", collect)
     callback = OldProcessesCallback()
     callback.after_worker_group_start(Workers(("a", 1), ("a", 2), ("b", 3)))
-    assert asked == [], "the first group has no previous one"
+    assert calls == [], "the first group has no previous one"
     callback.after_worker_group_start(Workers(("a", 4), ("a", 5), ("c", 6)))
-    assert asked == [([1], {"a": (1, 2), "b": (3,)})], "c is new, b is gone"
+    assert calls == [([1], {"a": (1, 2), "b": (3,)})], "c is new, b is gone"
     answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
     with pytest.raises(AttemptFailed) as caught:
         callback.after_worker_group_start(Workers(("a", 7)))

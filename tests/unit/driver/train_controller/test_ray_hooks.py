@@ -1,4 +1,4 @@
-"""A Ray without one of the hooks, each in turn: named, and no training starts."""
+"""A Ray without one of the hooks, each in turn: the hook is named, and no training starts."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(importlib.import_module(hook.module), parents[-1], object())
 
 
-def test_this_ray_has_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_installed_ray_has_all_hooks(capsys: pytest.CaptureFixture[str]) -> None:
     check_hooks(is_elastic=True)
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("hook", [*REQUIRED, *ELASTIC], ids=str)
-def test_a_ray_without_a_required_hook_ends_the_job_with_its_name(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_required_hook_fails_the_job_and_is_named(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     remove(hook, monkeypatch)
     with pytest.raises(JobRefused) as caught:
         check_hooks(is_elastic=True)
@@ -53,7 +53,7 @@ def test_a_ray_without_a_required_hook_ends_the_job_with_its_name(hook: Hook, mo
     assert failure.class_.policy.final, "no second attempt"
 
 
-def test_all_missing_hooks_are_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_all_missing_hooks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     first, *_, last = REQUIRED
     remove(first, monkeypatch)
     remove(last, monkeypatch)
@@ -69,7 +69,7 @@ def test_a_fixed_group_needs_no_scaling_policy(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("hook", OPTIONAL, ids=str)
-def test_a_ray_without_an_optional_hook_says_what_follows(
+def test_logs_the_effect_of_a_missing_optional_hook(
     hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     remove(hook, monkeypatch)
@@ -78,17 +78,17 @@ def test_a_ray_without_an_optional_hook_says_what_follows(
     if hook.since > (0, 0):
         monkeypatch.setattr(ray_hooks, "find_version", lambda: "2.52.1")
         check_hooks(is_elastic=True)
-        assert capsys.readouterr().out == "", "a Ray that never had it is nothing to report"
+        assert capsys.readouterr().out == "", "an older Ray never had the hook"
 
 
 @pytest.mark.parametrize(
     ("version", "warns"), [("2.52.1", False), ("2.60.9", False), ("2.61.0", True), ("main", False)]
 )
-def test_a_newer_ray_than_tested_is_a_warning(version: str, warns: bool) -> None:
+def test_warns_of_a_newer_ray_than_tested(version: str, warns: bool) -> None:
     warning = ray_features.warn_of_newer_ray(version)
     assert (warning is not None) is warns
     assert warning is None or (warning.reason == "RayNewerThanTested" and f"Ray {version}" in warning.message)
 
 
-def test_the_newest_tested_ray_is_this_one() -> None:
+def test_the_newest_tested_ray_is_the_installed_one() -> None:
     assert ray_features.parse_version(ray.__version__) == ray_features.TESTED

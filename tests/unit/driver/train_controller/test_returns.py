@@ -22,7 +22,7 @@ RAISES = TrainFunctionRaised(1, "ValueError: no (user.py, line 3, in f)")
 
 
 class Group:
-    """Two ranks; `answers` are theirs, and `asked` the ranks of each question."""
+    """Two ranks with their `answers`; `asked` holds the ranks of each call."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.workers = [object(), object()]
@@ -61,7 +61,9 @@ def callback(spool: Spool, group: Group) -> ReturnsCallback:
     return callback
 
 
-def test_all_have_returned_and_each_was_asked_once(callback: ReturnsCallback, group: Group, spool: Spool) -> None:
+def test_reports_that_all_ranks_returned_and_asks_each_once(
+    callback: ReturnsCallback, group: Group, spool: Spool
+) -> None:
     for running in ((True, True), (True, False), (True, False), (False, False)):
         assert not spool.have_all_returned()
         callback.after_worker_group_poll_status(make_status(*running))
@@ -70,7 +72,7 @@ def test_all_have_returned_and_each_was_asked_once(callback: ReturnsCallback, gr
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "expected"),
     [
         (Answer(RankEnd(RAISED, RAISES)), "rank 1: ValueError: no"),
         (Answer(RankEnd(BEGUN, None, "job-w1")), "its thread ended (pod job-w1), but the training function (started)"),
@@ -79,19 +81,19 @@ def test_all_have_returned_and_each_was_asked_once(callback: ReturnsCallback, gr
         (Answer(error=RuntimeError("the actor is dead")), "the actor is dead"),
     ],
 )
-def test_a_rank_that_has_not_returned_has_an_error_while_the_others_run(
-    callback: ReturnsCallback, group: Group, spool: Spool, answer: Answer, words: str
+def test_a_rank_that_ended_without_returning_gets_an_error(
+    callback: ReturnsCallback, group: Group, spool: Spool, answer: Answer, expected: str
 ) -> None:
     group.answers[1] = answer
     for running in (True, False):
         status = make_status(running, False)
         callback.after_worker_group_poll_status(status)
         assert status.worker_statuses[0].error is None
-        assert words in str(status.worker_statuses[1].error)
+        assert expected in str(status.worker_statuses[1].error)
         assert not spool.have_all_returned()
 
 
-def test_ranks_with_an_error_are_not_asked(callback: ReturnsCallback, group: Group, spool: Spool) -> None:
+def test_does_not_ask_ranks_with_an_error(callback: ReturnsCallback, group: Group, spool: Spool) -> None:
     status = make_status(False, False)
     status.worker_statuses[0].error = RAISES
     callback.after_worker_group_poll_status(status)
@@ -99,7 +101,7 @@ def test_ranks_with_an_error_are_not_asked(callback: ReturnsCallback, group: Gro
     assert not spool.have_all_returned()
 
 
-def test_another_group_and_a_rank_with_a_new_worker_speak_for_themselves(
+def test_asks_again_in_a_new_group_and_for_a_replaced_worker(
     callback: ReturnsCallback, group: Group, spool: Spool
 ) -> None:
     callback.after_worker_group_poll_status(make_status(False, True))
@@ -113,10 +115,10 @@ def test_another_group_and_a_rank_with_a_new_worker_speak_for_themselves(
 
 
 @pytest.mark.parametrize(("is_ending", "has_read", "is_success"), [(1, 1, False), (1, 0, True), (0, 1, True)])
-def test_who_returns_after_the_notice_of_the_end_has_stopped_and_not_succeeded(
+def test_a_return_after_reading_the_preemption_notice_is_no_success(
     callback: ReturnsCallback, group: Group, spool: Spool, is_ending: int, has_read: int, is_success: bool
 ) -> None:
-    """Without the notice it is a true end that coincides; without the end, a node left before the function did."""
+    """Without the notice the function just finished; without the end, only a node was preempted."""
     if is_ending:
         spool.write_end(1.0)
     group.answers[1] = Answer(RankEnd(RETURNED, has_read_notice=bool(has_read)))
@@ -124,7 +126,9 @@ def test_who_returns_after_the_notice_of_the_end_has_stopped_and_not_succeeded(
     assert spool.have_all_returned() is is_success
 
 
-def test_a_success_that_cannot_be_told_is_an_error(callback: ReturnsCallback, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_success_that_cannot_be_recorded_is_an_error(
+    callback: ReturnsCallback, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fill(spool: Spool, ranks: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -133,7 +137,7 @@ def test_a_success_that_cannot_be_told_is_an_error(callback: ReturnsCallback, mo
         callback.after_worker_group_poll_status(make_status(False, False))
 
 
-def test_silence_is_an_error_of_the_application() -> None:
+def test_a_rank_that_did_not_return_is_an_application_error() -> None:
     group = type("WorkerGroupError", (Exception,), {})("")
     group.worker_failures = {1: NotReturned(1, "its thread ended")}
     failure = build_failure(group)

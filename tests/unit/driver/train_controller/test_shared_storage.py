@@ -1,4 +1,4 @@
-"""The question whether all pods see one storage: the answers, the words, the places in Ray that it needs."""
+"""The check that all pods share the storage: results, messages, and the places in Ray that it needs."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ def test_a_marker_is_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "another"])
-def test_a_marker_that_is_absent_or_another_is_not_seen(tmp_path: Path, content: str | None) -> None:
+def test_a_missing_or_different_marker_is_not_seen(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "m").write_text(content)
     assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "does not see")
 
 
-def test_a_marker_that_comes_late_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a network file system that keeps for a while what it knows of a folder."""
-    looked = threading.Event()
+def test_a_late_marker_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system that caches directories."""
+    has_run = threading.Event()
     find = shared_storage._find_problem
 
-    def look(path: str) -> tuple[str, OSError | None]:
+    def find_late(path: str) -> tuple[str, OSError | None]:
         problem = find(path)
-        if not looked.is_set():
-            looked.set()
+        if not has_run.is_set():
+            has_run.set()
             Path(path).write_text(Path(path).name)
         return problem
 
-    monkeypatch.setattr(shared_storage, "_find_problem", look)
+    monkeypatch.setattr(shared_storage, "_find_problem", find_late)
     monkeypatch.setattr(shared_storage, "PAUSE", 0.0)
     assert find_marker(str(tmp_path / "m")) == (POD, "")
 
 
-def test_a_folder_that_cannot_be_written_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recognizes_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "m").write_text("m")
     monkeypatch.setattr(os, "access", lambda path, mode: not (path == str(tmp_path) and mode == os.W_OK))
     assert find_marker(str(tmp_path / "m"), patience=0.0) == (POD, "can read but not write")
 
 
-def test_the_words_name_the_field_a_pod_and_what_to_do() -> None:
+def test_the_message_names_the_field_a_pod_and_the_fix() -> None:
     assert explain_answers("/runs", [("a", ""), ("b", "")]) == ""
     one = explain_answers("/runs", [("a", ""), ("b", "does not see")])
     assert one.startswith("run.storagePath /runs: the head pod wrote a file there that worker pod b does not see; use ")
@@ -77,28 +77,26 @@ def test_the_words_name_the_field_a_pod_and_what_to_do() -> None:
     assert "worker pod a (and 2 more) does not see;" in explain_answers("/r", [(c, "does not see") for c in "abca"])
 
 
-def make_group(storage: StorageContext, look: Any, *, nodes: str) -> Any:
-    asked: list[int] = []
+def make_group(storage: StorageContext, answer: Any, *, nodes: str) -> Any:
+    called: list[int] = []
 
     def execute_single_async(rank: int, function: Any, *arguments: Any) -> Any:
-        asked.append(rank)
-        return look(*arguments)
+        called.append(rank)
+        return answer(*arguments)
 
     workers = [types.SimpleNamespace(metadata=types.SimpleNamespace(node_id=node)) for node in nodes]
     return types.SimpleNamespace(
-        _storage_context=storage, get_workers=lambda: workers, execute_single_async=execute_single_async, asked=asked
+        _storage_context=storage, get_workers=lambda: workers, execute_single_async=execute_single_async, called=called
     )
 
 
-def test_one_worker_of_each_node_is_asked_and_nothing_is_left_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_worker_per_node_checks_and_no_files_remain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     before = sorted((tmp_path / "r").iterdir())
     group = make_group(storage, find_marker, nodes="aabbc")
     SharedStorageCallback().after_worker_group_start(group)
-    assert len(group.asked) == 3
+    assert len(group.called) == 3
     group = make_group(storage, lambda path: ("w1", "does not see"), nodes="ab")
     with pytest.raises(JobRefused, match=f"run.storagePath {tmp_path}: .* worker pod w1 does not see") as caught:
         SharedStorageCallback().after_worker_group_start(group)
@@ -106,7 +104,7 @@ def test_one_worker_of_each_node_is_asked_and_nothing_is_left_behind(
     assert sorted((tmp_path / "r").iterdir()) == before
 
 
-def test_a_full_disk_is_no_answer_and_no_marker_stays(
+def test_a_full_disk_skips_the_check_and_leaves_no_marker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
@@ -120,12 +118,10 @@ def test_a_full_disk_is_no_answer_and_no_marker_stays(
     group = make_group(storage, find_marker, nodes="ab")
     SharedStorageCallback().after_worker_group_start(group)
     assert "No space left on device" in capsys.readouterr().err
-    assert not group.asked and sorted((tmp_path / "r").iterdir()) == before
+    assert not group.called and sorted((tmp_path / "r").iterdir()) == before
 
 
-def test_files_of_checks_that_a_killed_head_left_go_and_no_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removes_only_the_check_files_of_killed_heads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
     run = tmp_path / "r"
@@ -136,7 +132,9 @@ def test_files_of_checks_that_a_killed_head_left_go_and_no_others(
     assert {path.name for path in run.iterdir()} == before
 
 
-def test_what_was_shared_before_is_tried_again_and_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_was_shared_before_is_retried_not_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mount that is missing on one node after a restart, in a run that has trained."""
     monkeypatch.setattr("ray.get", lambda references, timeout: references)
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
@@ -152,7 +150,7 @@ def test_what_was_shared_before_is_tried_again_and_not_refused(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("code", [errno.ENOTCONN, errno.ESTALE, errno.EIO])
-def test_a_mount_that_does_not_work_on_a_worker_is_no_configuration(
+def test_a_broken_mount_on_a_worker_is_no_configuration_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
@@ -177,7 +175,7 @@ def test_a_mount_that_does_not_work_on_a_worker_is_no_configuration(
     assert not list((tmp_path / "r").glob(".railhead-*"))
 
 
-def test_a_uri_is_not_asked_about() -> None:
+def test_does_not_check_a_uri() -> None:
     assert find_run_folder(make_group(StorageContext("mock:///runs", "r"), None, nodes="ab")) is None
 
 

@@ -1,4 +1,4 @@
-"""trainer.build without a cluster: what is called, what is refused, and what is made of the trainer."""
+"""trainer.build without a cluster: the call, the rejections, and the trainer it returns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def build(source: Path, code: str) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_function_is_given_the_jobs_configs_by_name(source: Path) -> None:
+def test_the_function_receives_the_jobs_configs_by_name(source: Path) -> None:
     trainer, run = build(source, GOOD)
     assert isinstance(trainer, DataParallelTrainer)
     [(scaling_config, run_config, train_loop_config, datasets)] = sys.modules["made_here"].seen
@@ -61,7 +61,7 @@ def test_the_function_is_given_the_jobs_configs_by_name(source: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
+def test_warns_of_a_run_config_with_another_name(source: Path) -> None:
     code = GOOD.replace("run_config=run_config)", "run_config=ray.train.RunConfig(name='mine'))") + "import ray.train\n"
     _, run = build(source, code)
     assert run.run_uri.endswith("/ray_results/mine")
@@ -70,7 +70,7 @@ def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("code", "reason", "words"),
+    ("code", "reason", "expected"),
     [
         ("import absent_library", "EntrypointNotUsable", "No module named 'absent_library' (made_here"),
         ("def other(): pass", "EntrypointNotUsable", "has no attribute 'make'"),
@@ -85,24 +85,24 @@ def test_a_run_config_of_another_name_is_warned_of(source: Path) -> None:
         (GOOD.replace("train(config)", "train(a, b)"), "TrainerNotUsable", "train_loop_per_worker: the function takes"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_the_field(source: Path, code: str, reason: str, words: str) -> None:
+def test_rejects_an_unusable_function_with_the_field(source: Path, code: str, reason: str, expected: str) -> None:
     with pytest.raises(JobRefused) as caught:
         build(source, code)
     assert caught.value.failure.reason == reason
     assert str(caught.value).startswith("trainer.build made_here:make: ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
 
 
-def test_the_storage_path_is_compared_too() -> None:
-    offer = RunSettings("run", "s3://bucket/runs", 2)
-    assert find_warning(offer, name="run", storage_path="s3://bucket/runs/") is None
-    found = find_warning(offer, name="run", storage_path="/tmp/runs")
+def test_warns_of_another_storage_path() -> None:
+    settings = RunSettings("run", "s3://bucket/runs", 2)
+    assert find_warning(settings, name="run", storage_path="s3://bucket/runs/") is None
+    found = find_warning(settings, name="run", storage_path="/tmp/runs")
     assert found is not None and found.reason == "StoragePathDiffers"
     assert '"/tmp/runs"' in found.message and 'os.environ["RAILHEAD_STORAGE_PATH"]' in found.message
 
 
 class Odd(Exception):
-    """Does not come out of a pickle: its class wants two values, and hands on one."""
+    """Cannot be unpickled: its constructor takes two values and passes on one."""
 
     def __init__(self, one: str, two: str) -> None:
         super().__init__(one + two)
@@ -116,28 +116,26 @@ def raise_odd(config: Any) -> None:
     raise Odd("a", "b")
 
 
-def test_the_users_own_exception_goes_on_with_what_we_say_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_exception_carries_our_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(ValueError, match="plain") as caught:
         construct_train_func(loop.mark_loop(raise_value_error), None, ray.train.BackendConfig().train_func_context)()
-    travelled = pickle.loads(pickle.dumps(caught.value))
-    assert read_note(travelled) is not None
-    told = translate_rank_error(3, travelled)
-    assert told.kind == RAISED
-    assert told.text.startswith("ValueError: plain (test_build.py, line ") and told.text.endswith(
+    unpickled = pickle.loads(pickle.dumps(caught.value))
+    assert read_note(unpickled) is not None
+    found = translate_rank_error(3, unpickled)
+    assert found.kind == RAISED
+    assert found.text.startswith("ValueError: plain (test_build.py, line ") and found.text.endswith(
         "in raise_value_error)"
     )
 
 
-def test_an_exception_that_cannot_travel_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replaces_an_exception_that_cannot_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (3, "ab-1"))
     with pytest.raises(TrainFunctionRaised, match="Odd: ab"):
         construct_train_func(loop.mark_loop(raise_odd), {}, ray.train.BackendConfig().train_func_context)()
 
 
-def test_a_loop_is_marked_and_its_result_stays(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_marked_loop_keeps_its_result(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(rank, "find_self", lambda: (1, "ab-1"))
     result = construct_train_func(
         loop.mark_loop(lambda c: [c]), {"a": 1}, ray.train.BackendConfig().train_func_context

@@ -1,4 +1,4 @@
-"""run.callbacks without a cluster: how they are made, and how their mistakes are said."""
+"""run.callbacks without a cluster: how they are created, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def test_callbacks_are_appended_once_and_called(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_trainer_of_a_train_func_has_them(tmp_path: Path) -> None:
+def test_the_trainer_of_a_train_func_has_the_callbacks(tmp_path: Path) -> None:
     trainer = build_trainer(make_job(callbacks=["callbacks_here:Good"]), storage_path=str(tmp_path))
     assert [type(callback) for callback in trainer.run_config.callbacks] == [GuardedCallback]
 
 
-def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
+def test_a_callback_that_raises_fails_the_run_with_its_own_message(tmp_path: Path) -> None:
     config = RunConfig(storage_path=str(tmp_path))
     add_callbacks(config, ["callbacks_here:Bad"])
     with pytest.raises(CallbackRaised) as caught:
@@ -87,7 +87,7 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "expected"),
     [
         ("absent_module:Good", "No module named 'absent_module'"),
         ("callbacks_here:Absent", "has no attribute 'Absent'"),
@@ -96,9 +96,9 @@ def test_one_that_raises_ends_the_run_in_its_own_words(tmp_path: Path) -> None:
         ("callbacks_here:Needs", "cannot be instantiated without arguments: TypeError"),
     ],
 )
-def test_what_is_no_callback_is_refused_by_its_field(tmp_path: Path, name: str, words: str) -> None:
+def test_rejects_an_unusable_callback_with_the_field(tmp_path: Path, name: str, expected: str) -> None:
     with pytest.raises(JobRefused) as caught:
         add_callbacks(RunConfig(storage_path=str(tmp_path)), [name])
     assert str(caught.value).startswith(f"run.callbacks {name}: ")
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
     assert caught.value.failure.reason == "CallbackRefused"

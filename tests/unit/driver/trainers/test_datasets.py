@@ -45,7 +45,7 @@ def test_every_format_has_a_reader_that_takes_common_options(format: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("format", "given", "words"),
+    ("format", "given", "expected"),
     [
         ("csv", {"delimiter": ";"}, r"delimiter: ray\.data\.read_csv has no such option; its options are .*parse_op"),
         ("parquet", {"colums": ["a"]}, "colums: .* did you mean columns?"),
@@ -58,18 +58,18 @@ def test_every_format_has_a_reader_that_takes_common_options(format: str) -> Non
         ("images", {"shuffle": {"seed": "x"}}, "shuffle: .*FileShuffleConfig rejects it: Seed must be an integer"),
     ],
 )
-def test_an_option_that_the_reader_does_not_know_is_refused(format: str, given: dict[str, Any], words: str) -> None:
-    with pytest.raises(JobRefused, match=rf"datasets\.d\.options\.{words}"):
+def test_rejects_an_option_that_the_reader_does_not_have(format: str, given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(JobRefused, match=rf"datasets\.d\.options\.{expected}"):
         build_options("d", format, getattr(ray.data, READERS[format]), given)
 
 
-def test_options_that_are_objects_are_made_of_their_arguments() -> None:
+def test_builds_object_options_from_their_arguments() -> None:
     built = build_options("d", "csv", ray.data.read_csv, {"parse_options": {"delimiter": ";"}, "shuffle": {"seed": 3}})
     assert built["parse_options"].delimiter == ";"
     assert built["shuffle"] == ray.data.FileShuffleConfig(seed=3)
 
 
-def test_a_read_task_is_no_greater_than_what_a_pod_has_left() -> None:
+def test_rejects_a_read_task_larger_than_a_pods_free_cpus() -> None:
     check_cpus("d", {"num_cpus": 1}, free=1.0)
     check_cpus("d", {}, free=0.5)
     with pytest.raises(
@@ -78,19 +78,19 @@ def test_a_read_task_is_no_greater_than_what_a_pod_has_left() -> None:
         check_cpus("d", {"num_cpus": 2}, free=1.0)
 
 
-def test_free_cpus_are_those_that_no_worker_of_the_pod_takes() -> None:
+def test_free_cpus_are_those_that_workers_do_not_use() -> None:
     scaling = {"numWorkers": 4, "useGPU": False, "resourcesPerWorker": {"CPU": 1.5}}
     assert find_free_cpus(make_data_job({}, cpus=5, scaling=scaling, worker_pods=2)) == 2
     assert find_free_cpus(make_data_job({}, cpus=3, scaling=scaling, worker_pods=2)) == 0
 
 
-def test_a_job_without_a_cpu_for_the_data_is_refused_with_the_sum() -> None:
+def test_rejects_a_job_without_free_cpus_for_its_datasets() -> None:
     with pytest.raises(JobRefused, match=r"a worker pod has 0 CPUs left besides its workers"):
         build_datasets(make_data_job({"train": {"function": "user:returns"}}, cpus=1), paths={})
 
 
 @pytest.mark.parametrize(
-    ("function", "kind", "words"),
+    ("function", "kind", "expected"),
     [
         ("raises", JobRefused, "ValueError: no table .dataset_code.py, line 2, in raises"),
         ("leaves", JobRefused, "SystemExit: 3"),
@@ -99,20 +99,20 @@ def test_a_job_without_a_cpu_for_the_data_is_refused_with_the_sum() -> None:
         ("absent", JobRefused, "has no attribute 'absent'"),
     ],
 )
-def test_a_function_that_gives_no_dataset_is_named(
-    function: str, kind: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_names_a_function_that_returns_no_dataset(
+    function: str, kind: type[Exception], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "dataset_code.py").write_text(CODE)
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "dataset_code", raising=False)
     job = make_data_job({"train": {"function": f"dataset_code:{function}"}}, train_loop_config={"rows": 3})
-    with pytest.raises(kind, match=rf"datasets\.train\.function dataset_code:{function}: .*{words}"):
+    with pytest.raises(kind, match=rf"datasets\.train\.function dataset_code:{function}: .*{expected}"):
         build_datasets(job, paths={})
 
 
-def test_what_the_network_does_may_pass_and_what_the_user_wrote_does_not() -> None:
-    passing = [
+def test_network_errors_are_temporary_and_user_errors_are_not() -> None:
+    temporary = [
         ConnectionResetError("x"),
         TimeoutError("x"),
         OSError("When listing: AWS Error NETWORK_CONNECTION during ListObjects"),
@@ -120,9 +120,9 @@ def test_what_the_network_does_may_pass_and_what_the_user_wrote_does_not() -> No
         OSError(errno.ENOSPC, "No space left on device"),
         OSError(errno.ESTALE, "odd words"),
     ]
-    lasting = [ValueError("x"), PermissionError("x"), OSError("AWS Error ACCESS_DENIED"), SystemExit(1)]
-    lasting.append(ray.exceptions.RayTaskError("f", "text", ValueError("x")))
-    assert [is_passing(error) for error in (*passing, *lasting)] == [True] * 6 + [False] * 5
+    permanent = [ValueError("x"), PermissionError("x"), OSError("AWS Error ACCESS_DENIED"), SystemExit(1)]
+    permanent.append(ray.exceptions.RayTaskError("f", "text", ValueError("x")))
+    assert [is_passing(error) for error in (*temporary, *permanent)] == [True] * 6 + [False] * 5
     assert is_passing(ray.exceptions.RayTaskError("f", "text", ConnectionResetError("x")))
 
 
@@ -136,6 +136,6 @@ def test_the_trainer_gets_the_datasets_and_which_of_them_are_split(tmp_path: Pat
     assert trainer.data_config._datasets_to_split == ["a"]
 
 
-def test_no_environment_is_no_paths() -> None:
+def test_an_empty_environment_has_no_paths() -> None:
     assert read_paths("") == {}
     assert read_paths('{"train": "/data"}') == {"train": "/data"}

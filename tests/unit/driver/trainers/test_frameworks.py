@@ -1,4 +1,4 @@
-"""The table of frameworks: the same ones as in the API, and what is said when an image cannot run one."""
+"""The table of frameworks: the same as in the API, and the message when an image cannot run one."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_options_have_the_names_of_their_framework() -> None:
 
 
 @pytest.mark.parametrize(("framework", "options"), [("JAX", {"use_gpu": True}), ("Torch", {}), ("TensorFlow", {})])
-def test_only_jax_must_be_told_of_gpus(framework: str, options: dict[str, Any]) -> None:
+def test_only_jax_needs_the_gpu_option(framework: str, options: dict[str, Any]) -> None:
     assert plan_options(framework, {}, use_gpu=True) == options
     assert plan_options(framework, {}, use_gpu=False) == {}
 
 
-def test_what_is_not_known_is_refused_by_its_field() -> None:
+def test_rejects_unknown_options_by_field() -> None:
     with pytest.raises(ValueError, match=r"trainer\.framework"):
         plan_options("Other", {})
     for framework in ("TensorFlow", "LightGBM", "JAX", "Python"):
@@ -50,7 +50,7 @@ def test_what_is_not_known_is_refused_by_its_field() -> None:
 
 
 def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (*FRAMEWORKS, ""):  # a script or a trainer that the user builds has no framework here
+    for name in (*FRAMEWORKS, ""):  # a script, or a trainer that the user builds, has no framework
         require_package(name)
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], package="absent_package"))
     with pytest.raises(JobRefused) as caught:
@@ -62,7 +62,7 @@ def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "expected"),
     [
         (
             "raise OSError('libnccl.so.2: cannot open\\nshared object file')",
@@ -71,10 +71,10 @@ def test_a_package_that_the_image_lacks_is_named(monkeypatch: pytest.MonkeyPatch
         ("import absent_library", "ModuleNotFoundError: No module named 'absent_library'"),
         ("", "has no attribute 'Trainer'"),
     ],
-    ids=["a library that does not load", "what the package needs itself", "another version"],
+    ids=["a library that does not load", "a missing dependency", "another version"],
 )
-def test_a_package_that_does_not_load_is_told_in_one_line(
-    code: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_reports_a_package_that_does_not_load_in_one_line(
+    code: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = f"broken_{abs(hash(code))}"
     (tmp_path / f"{module}.py").write_text(code)
@@ -82,18 +82,18 @@ def test_a_package_that_does_not_load_is_told_in_one_line(
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], trainer=f"{module}:Trainer"))
     with pytest.raises(JobRefused, match=r"^trainer\.framework: JAX cannot be imported from spec\.image") as caught:
         build_framework_trainer("JAX", print, options={})
-    assert words in str(caught.value)
+    assert expected in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @dataclass
 class OlderConfig:
-    """As JaxConfig of Ray 2.52."""
+    """Like JaxConfig of Ray 2.52."""
 
     use_tpu: bool = False
 
 
-def test_an_option_that_this_ray_lacks_is_told_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejects_an_option_that_this_ray_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], config=f"{__name__}:OlderConfig"))
     with pytest.raises(ValueError, match=r"in the Ray of spec\.image, OlderConfig has no use_gpu"):
         build_framework_trainer("JAX", print, options={"use_gpu": True})
@@ -104,10 +104,10 @@ def test_lightgbm_finds_itself_among_loopback_addresses() -> None:
     assert translate("10.0.0.1:4001,10.0.0.2:4001") == "10.0.0.1:4001,10.0.0.2:4001"
 
 
-def test_contract_the_place_of_lightgbms_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contract_lightgbms_network_params(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lightgbm_config, "_lightgbm_network_params", None)
     use_loopback()
     lightgbm_config._set_network_params(2, 4001, "127.3.0.10:4001,127.3.0.11:4002")
     use_loopback()
-    wanted = {"num_machines": 2, "local_listen_port": 4001, "machines": "127.0.0.1:4001,127.0.0.1:4002"}
-    assert get_network_params() == wanted
+    expected = {"num_machines": 2, "local_listen_port": 4001, "machines": "127.0.0.1:4001,127.0.0.1:4002"}
+    assert get_network_params() == expected

@@ -1,4 +1,4 @@
-"""What worker pods can hold of what a ScalingConfig asks for."""
+"""Whether the worker pods can hold what a ScalingConfig requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def explain(workers: int, strategy: str = "PACK", *, pods: int = 2, node: object
     return explain_unsatisfiable(Wanted(workers, needs, strategy), pods=pods, node=node)  # type: ignore[arg-type]
 
 
-def test_the_sum_is_said_in_words() -> None:
+def test_the_message_shows_the_arithmetic() -> None:
     assert explain(4, CPU=2.0) == (
         "ScalingConfig requests 4 workers of 2 CPU; the job's 2 worker pods of 1 CPU each can hold 0; "
         "change num_workers or resources_per_worker there, or spec.scaling"
@@ -45,21 +45,21 @@ def test_workers_are_packed_per_pod(workers: int, strategy: str, pods: int, cpus
     assert (explain(workers, strategy, pods=pods, node=node, CPU=1.0) == "") is is_good
 
 
-def test_what_ray_finds_out_itself_is_left_to_ray() -> None:
+def test_ignores_resources_that_ray_checks_itself() -> None:
     needs = {"memory": 1e12, "accelerator_type:H100": 0.001, "GPU": 0.0}
     assert explain_unsatisfiable(Wanted(100, needs), pods=1, node=ONE_CPU) == ""
     assert "1 tape" in explain(1, tape=1.0)
 
 
-def test_a_scaling_config_of_ray_is_read() -> None:
+def test_reads_rays_scaling_config() -> None:
     assert read_scaling_config(ScalingConfig(num_workers=3)) == Wanted(3, {"CPU": 1})
     config = ScalingConfig(num_workers=(2, 4), resources_per_worker={"CPU": 2}, placement_strategy="SPREAD")
     assert read_scaling_config(config) == Wanted(2, {"CPU": 2}, "SPREAD")
 
 
 @given(st.integers(1, 50), st.integers(1, 20), st.integers(0, 64), st.integers(1, 40))
-def test_it_is_the_arithmetic_of_bins(workers: int, pods: int, cpus: int, tenths: int) -> None:
-    """Workers put one by one into the pods, in tenths of a CPU, give the same answer."""
+def test_agrees_with_packing_workers_one_by_one(workers: int, pods: int, cpus: int, tenths: int) -> None:
+    """Placing workers one by one into the pods, in tenths of a CPU, gives the same answer."""
     room = [cpus * 10] * pods
     placed = 0
     for index in range(pods):

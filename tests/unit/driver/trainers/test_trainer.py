@@ -1,4 +1,4 @@
-"""The job's input -> the arguments of Ray Train's classes, and that Ray takes them."""
+"""The job's input -> the arguments of Ray Train's classes, which Ray accepts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_defaults_are_left_to_ray() -> None:
     assert plan.scaling == {"num_workers": 2, "use_gpu": False, "resources_per_worker": {"CPU": 1}}
 
 
-def test_every_option_is_handed_on() -> None:
+def test_passes_on_every_option() -> None:
     job = make_job(
         scaling={
             "numWorkers": 4,
@@ -61,7 +61,7 @@ def test_whole_numbers_are_integers() -> None:
     assert isinstance(planned["GPU"], int)
 
 
-def test_ray_is_told_to_keep_two_at_least() -> None:
+def test_ray_keeps_at_least_two_checkpoints() -> None:
     assert plan_configs(make_job(checkpoint={"numToKeep": 1}), storage_path="/r").checkpoint == {"num_to_keep": 2}
 
 
@@ -76,7 +76,7 @@ def test_ray_is_told_to_keep_two_at_least() -> None:
         ("Python", {}),
     ],
 )
-def test_ray_takes_the_arguments(framework: str, backend: dict[str, str], tmp_path: Path) -> None:
+def test_ray_accepts_the_arguments(framework: str, backend: dict[str, str], tmp_path: Path) -> None:
     job = make_job(
         framework=framework,
         backend=backend,

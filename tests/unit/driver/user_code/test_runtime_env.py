@@ -1,4 +1,4 @@
-"""spec.runtimeEnv before training: paths, the pod's own PYTHONPATH, and what is refused with its field."""
+"""spec.runtimeEnv before training: paths, the pod's own PYTHONPATH, and rejections that name the field."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from railhead.driver.user_code.runtime_env import (
 )
 
 
-def prepare(wanted: dict[str, Any], *folders: Path) -> dict[str, Any]:
-    return prepare_runtime_env(wanted, folders=[str(folder) for folder in folders], bundle="/opt/railhead.pyz")
+def prepare(values: dict[str, Any], *folders: Path) -> dict[str, Any]:
+    return prepare_runtime_env(values, folders=[str(folder) for folder in folders], bundle="/opt/railhead.pyz")
 
 
 def test_no_environment_stays_none() -> None:
     values = prepare({})
     assert values == {}
-    upload_local_folders(values, scratch="/nowhere")  # asks nothing of Ray
+    upload_local_folders(values, scratch="/nowhere")  # does not call Ray
 
 
-def test_relative_paths_are_looked_for_in_the_source_and_then_in_the_image(tmp_path: Path) -> None:
+def test_resolves_relative_paths_in_the_source_then_in_the_image(tmp_path: Path) -> None:
     source, image = tmp_path / "source", tmp_path / "image"
     for folder in (source / "both", image / "both", image / "own"):
         folder.mkdir(parents=True)
-    wanted = {"working_dir": "both", "py_modules": ["own", "s3://bucket/a.zip", str(image / "both")]}
-    assert prepare(wanted, source, image) == {
+    values = {"working_dir": "both", "py_modules": ["own", "s3://bucket/a.zip", str(image / "both")]}
+    assert prepare(values, source, image) == {
         "working_dir": str(source / "both"),
         "py_modules": [str(image / "own"), "s3://bucket/a.zip", str(image / "both")],
     }
@@ -45,15 +45,15 @@ def test_the_source_itself_can_be_the_working_dir(tmp_path: Path) -> None:
     assert prepare({"working_dir": "."}, tmp_path) == {"working_dir": str(tmp_path)}
 
 
-def test_a_users_python_path_does_not_take_the_pods_own_away() -> None:
-    wanted = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
-    assert prepare(wanted)["env_vars"] == {"A": "1", "PYTHONPATH": "/mine:/other:/opt/railhead.pyz"}
-    assert wanted["env_vars"]["PYTHONPATH"] == "/mine:/other"
+def test_a_users_python_path_is_prepended_to_the_pods_own() -> None:
+    values = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
+    assert prepare(values)["env_vars"] == {"A": "1", "PYTHONPATH": "/mine:/other:/opt/railhead.pyz"}
+    assert values["env_vars"]["PYTHONPATH"] == "/mine:/other"
     assert prepare({"env_vars": {"A": "1"}})["env_vars"] == {"A": "1"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("values", "expected"),
     [
         ({"container": {"image": "x"}}, "spec.runtimeEnv.container: this version of Railhead has no such key"),
         ({"working_dir": "absent"}, "spec.runtimeEnv.working_dir: the head pod has no absent in /.*; set an existing"),
@@ -64,12 +64,12 @@ def test_a_users_python_path_does_not_take_the_pods_own_away() -> None:
         ({"working_dir": "s3://bucket/code.rar"}, "spec.runtimeEnv: Ray rejects it: "),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_field(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any], words: str
+def test_rejects_invalid_values_with_their_field(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: dict[str, Any], expected: str
 ) -> None:
-    monkeypatch.setattr(runtime_env, "_check_tools", lambda values: None)  # or Ray would not be asked about uv
-    with pytest.raises(JobRefused, match=words):
-        prepare(wanted, tmp_path)
+    monkeypatch.setattr(runtime_env, "_check_tools", lambda values: None)  # so that Ray validates uv
+    with pytest.raises(JobRefused, match=expected):
+        prepare(values, tmp_path)
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
@@ -82,7 +82,7 @@ def test_packages_need_virtualenv_in_the_image(monkeypatch: pytest.MonkeyPatch, 
     assert prepare({installer: ["a"]}) == {installer: ["a"]}
 
 
-def test_a_module_of_ours_is_told_from_one_that_ray_has_unpacked() -> None:
+def test_distinguishes_mounted_modules_from_those_that_ray_unpacked() -> None:
     assert is_uploaded("/tmp/r/session_1/runtime_resources/working_dir_files/_ray_pkg_1/user.py")
     assert not is_uploaded("/etc/railhead/source/user.py")
     assert not is_uploaded(None)
@@ -98,7 +98,7 @@ def test_a_module_of_ours_is_told_from_one_that_ray_has_unpacked() -> None:
         ({"py_modules": ["a"]}, True),
     ],
 )
-def test_what_the_head_cannot_judge_by_the_source_alone(values: dict[str, Any], does: bool) -> None:
+def test_recognizes_environments_that_bring_modules(values: dict[str, Any], does: bool) -> None:
     assert brings_modules(values) == does
 
 
@@ -113,7 +113,7 @@ def test_contract_ray_uploads_by_these_functions_and_knows_these_keys() -> None:
         assert first == "runtime_env" and "scratch_dir" in others
     assert set(KEYS) <= RuntimeEnv.known_fields
     held = {"env_vars": {"A": "1"}}
-    assert RunConfig(worker_runtime_env=held).worker_runtime_env is held, "it is filled in after it was handed over"
+    assert RunConfig(worker_runtime_env=held).worker_runtime_env is held, "it is completed after the RunConfig exists"
 
 
 def test_a_ray_that_uploads_elsewhere_is_refused_with_the_missing_name(

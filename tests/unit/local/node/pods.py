@@ -1,4 +1,4 @@
-"""Pods of a node whose API server is the model, and what the node has said of them."""
+"""Pods of a node whose API server is the model, and the statuses that the node has sent."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.model.client import ModelClient
 
 
 def make_pod(name: str = "pod", *containers: Object, **spec: object) -> Object:
-    """A pod of this node; without containers it has one that ends at once.
+    """A pod of this node; by default with one container that exits at once.
 
-    Its uid is its own, as in a cluster: by it a container's processes are found, also those of another test.
+    Its uid is unique, as in a cluster: a container's processes are found by it, and other tests' must not be.
     """
     return {
         "kind": "Pod",
@@ -28,8 +28,8 @@ def make_pod(name: str = "pod", *containers: Object, **spec: object) -> Object:
     }
 
 
-def give(agent: Agent, client: ModelClient, pod: Object) -> None:
-    """The pod is bound to the node, and its watch says so."""
+def bind(agent: Agent, client: ModelClient, pod: Object) -> None:
+    """Bind the pod to the node, and notify its informer."""
     agent.informer.record_write(client.api.put(pod))
 
 
@@ -38,7 +38,7 @@ def statuses(client: ModelClient, pod: str) -> list[Object]:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Waits for what a process does."""
+    """Wait for an effect of a process."""
     async with asyncio.timeout(30):
         while not is_so():  # noqa: ASYNC110
             await asyncio.sleep(0.01)

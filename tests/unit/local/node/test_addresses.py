@@ -1,4 +1,4 @@
-"""Each pod has an address of its own, also beside another agent of this machine."""
+"""Each pod has its own address, even next to another agent on this machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def folder_of_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Beside the agents that run on this machine meanwhile."""
+def lock_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Separate from the agents that run on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("addresses")
         patch.setattr(tempfile, "tempdir", str(folder))
@@ -36,7 +36,7 @@ def pool() -> Iterator[AddressPool]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.booleans(), max_size=600))
-def test_no_address_is_in_use_twice(steps: list[bool]) -> None:
+def test_no_two_pods_share_an_address(steps: list[bool]) -> None:
     pool = AddressPool()
     used: list[str] = []
     with closing(pool):
@@ -50,7 +50,7 @@ def test_no_address_is_in_use_twice(steps: list[bool]) -> None:
                 pool.give_back(used.pop(0))
 
 
-def test_the_255th_pod_is_refused_until_one_has_ended(pool: AddressPool) -> None:
+def test_rejects_the_255th_pod_until_one_has_ended(pool: AddressPool) -> None:
     taken = [pool.take() for _ in range(254)]
     assert len(set(taken)) == 254
     with pytest.raises(RuntimeError, match="this node has no address left"):
@@ -59,8 +59,8 @@ def test_the_255th_pod_is_refused_until_one_has_ended(pool: AddressPool) -> None
     assert pool.take() == taken[7]
 
 
-def test_an_address_rests_before_it_is_used_again(pool: AddressPool) -> None:
-    """Who still speaks to the old pod should not reach a new one."""
+def test_does_not_reuse_a_released_address_at_once(pool: AddressPool) -> None:
+    """A client of the old pod should not reach a new one."""
     first = pool.take()
     pool.give_back(first)
     assert first not in [pool.take() for _ in range(253)]

@@ -1,4 +1,4 @@
-"""What the node gives a pod is the pod's alone while it runs, and another's as soon as it has ended."""
+"""A pod's GPUs and address are its own while it runs, and free as soon as it has ended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from railhead.local.node.agent import GPU, Agent, NodeConfig
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, Request, make_client
-from tests.unit.local.node.pods import give, make_pod, statuses, until
+from tests.unit.local.node.pods import bind, make_pod, statuses, until
 
 STAY = ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES|$NVIDIA_VISIBLE_DEVICES"; exec sleep 600']
 SHOW = ["sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"']
@@ -40,24 +40,24 @@ def log_of(agent: Agent, name: str) -> str:
 
 async def test_two_pods_see_different_gpus_and_one_without_sees_none(agent: Agent, cluster: ModelClient) -> None:
     for name, count in {"a": 2, "b": 2, "c": 0}.items():
-        give(agent, cluster, with_gpus(name, count, STAY))
+        bind(agent, cluster, with_gpus(name, count, STAY))
     await until(lambda: all(log_of(agent, name) for name in "abc"))
     assert [log_of(agent, name) for name in "abc"] == ["0,1|0,1\n", "2,3|2,3\n", "|\n"]
 
 
 @pytest.mark.parametrize("moment", ["ended", "deleted"])
-async def test_gpus_are_free_when_the_api_server_thinks_so(agent: Agent, cluster: ModelClient, moment: str) -> None:
-    """The scheduler binds the next pod at once, maybe before the agent has its answer."""
+async def test_gpus_are_free_once_the_api_server_has_the_end(agent: Agent, cluster: ModelClient, moment: str) -> None:
+    """The scheduler binds the next pod at once, maybe before the agent has the response."""
 
     def bind_next(request: Request) -> None:
         has_ended = request.verb == "patch/status" and request.body["status"]["phase"] == "Succeeded"
         if request.verb == "delete" if moment == "deleted" else has_ended:
             cluster.taken = lambda request: None
-            give(agent, cluster, with_gpus("next", 4, SHOW))
+            bind(agent, cluster, with_gpus("next", 4, SHOW))
 
     cluster.taken = bind_next
     first = with_gpus("first", 4, ["true"] if moment == "ended" else STAY)
-    give(agent, cluster, first)
+    bind(agent, cluster, first)
     if moment == "deleted":
         await until(lambda: log_of(agent, "first"))
         agent.informer.record_write(cluster.api.delete(("pods", "team", "first"), {}))
@@ -65,25 +65,25 @@ async def test_gpus_are_free_when_the_api_server_thinks_so(agent: Agent, cluster
     assert log_of(agent, "next") == "0,1,2,3\n"
 
 
-async def test_ended_pods_keep_no_address_however_many_there_are(agent: Agent, cluster: ModelClient) -> None:
+async def test_ended_pods_release_their_addresses(agent: Agent, cluster: ModelClient) -> None:
     names = [f"p{number}" for number in range(260)]
     for name in names:
-        give(agent, cluster, make_pod(name, {"name": "main"}))  # without a command it fails at once
+        bind(agent, cluster, make_pod(name, {"name": "main"}))  # without a command it fails at once
         await until(lambda name=name: agent.find("team", name).is_released)  # type: ignore[misc, union-attr]
     assert all(statuses(cluster, name)[-1]["phase"] == "Failed" for name in names)
 
 
-async def test_names_lead_to_pods_that_run(agent: Agent, cluster: ModelClient) -> None:
+async def test_host_names_resolve_to_running_pods(agent: Agent, cluster: ModelClient) -> None:
     for name, command in {"stays": STAY, "ends": ["true"]}.items():
-        give(agent, cluster, with_gpus(name, 0, command, hostname=name, subdomain="jobs"))
+        bind(agent, cluster, with_gpus(name, 0, command, hostname=name, subdomain="jobs"))
     runner = agent.find("team", "stays")
     assert runner is not None
     hosts = agent.folder / "hosts"
     await until(lambda: hosts.read_text() == f"{runner.place.address} stays.jobs\n")
 
 
-async def test_a_closed_agent_leaves_neither_folder_nor_objects_changed(agent: Agent, cluster: ModelClient) -> None:
-    give(agent, cluster, with_gpus("a", 0, STAY))
+async def test_a_closed_agent_removes_its_folder_and_deletes_no_objects(agent: Agent, cluster: ModelClient) -> None:
+    bind(agent, cluster, with_gpus("a", 0, STAY))
     await until(lambda: log_of(agent, "a"))
     await agent.close()
     assert not agent.folder.exists()

@@ -52,7 +52,7 @@ def test_doubled_dollars_protect_any_text(text: str, values: dict[str, str]) -> 
     assert expand(text.replace("$", "$$"), values) == text
 
 
-def test_a_variable_knows_those_before_it() -> None:
+def test_a_variable_can_refer_to_earlier_ones() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"}, {"name": "D"}]
     assert build({"env": env}) == {"A": "1", "B": "1$(C)", "C": "3", "D": ""}
 
@@ -66,7 +66,7 @@ def test_values_come_from_fields_config_maps_and_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "words"),
+    ("container", "message"),
     [
         (by_key("configMapKeyRef", "none", "a"), "ConfigMap none or its key a does not exist"),
         (by_key("secretKeyRef", "keys", "z"), "Secret keys or its key z does not exist"),
@@ -74,17 +74,17 @@ def test_values_come_from_fields_config_maps_and_secrets() -> None:
         (by_key("resourceFieldRef", "", ""), "env X: resourceFieldRef is not supported on this node"),
     ],
 )
-def test_what_is_missing_is_named(container: dict[str, Any], words: str) -> None:
-    with pytest.raises(MissingReference, match=f"^{words}$"):
+def test_names_a_missing_reference(container: dict[str, Any], message: str) -> None:
+    with pytest.raises(MissingReference, match=f"^{message}$"):
         build(container)
 
 
-def test_what_is_optional_may_be_missing() -> None:
+def test_an_optional_reference_may_be_missing() -> None:
     assert build(by_key("secretKeyRef", "keys", "z", optional=True)) == {}
     assert build({"envFrom": [{"configMapRef": {"name": "none", "optional": True}}]}) == {}
 
 
-def test_whole_maps_come_first_with_their_prefix_and_may_be_referred_to() -> None:
+def test_env_from_comes_first_with_its_prefix_and_can_be_referred_to() -> None:
     sources = [{"configMapRef": {"name": "settings"}}, {"secretRef": {"name": "keys"}, "prefix": "S_"}]
     env = [{"name": "b", "value": "$(S_a)!"}]
     assert build({"envFrom": sources, "env": env}) == {"a": "1", "b": "hidden!", "S_a": "hidden"}
@@ -104,12 +104,12 @@ def test_whole_maps_come_first_with_their_prefix_and_may_be_referred_to() -> Non
         ("cat '/data/x' \"/data\"; ls /data", "cat '/real/x' \"/real\"; ls /real"),
     ],
 )
-def test_whole_segments_of_mount_paths_are_rewritten_the_longest_first(text: str, rewritten: str) -> None:
+def test_rewrites_complete_segments_of_mount_paths_longest_first(text: str, rewritten: str) -> None:
     assert rewrite(text, {"/data/": "/real", "/data/inner": "/in"}) == rewritten
 
 
-def test_a_folder_that_lies_below_a_mount_path_is_rewritten_once() -> None:
-    """/tmp is mounted often, and the real folders lie in /tmp."""
+def test_rewrites_a_path_once_even_if_its_folder_is_below_a_mount_path() -> None:
+    """/tmp is often mounted, and the real folders are in /tmp."""
     mounts = {"/tmp": "/tmp/rh-1/v0"}
     container = {
         "command": ["sh", "-c", "ls /tmp $(WHERE)"],
@@ -155,6 +155,6 @@ def test_fields_of_the_pod(path: str, value: str) -> None:
     assert field_value(POD, path, address="127.1.1.1", node_address="127.0.0.1") == value
 
 
-def test_an_unknown_field_is_named() -> None:
+def test_names_an_unknown_field() -> None:
     with pytest.raises(MissingReference, match=r"field spec\.priority is not supported on this node"):
         field_value(POD, "spec.priority", address="", node_address="")

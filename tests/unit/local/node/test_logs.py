@@ -22,6 +22,6 @@ def log() -> Iterator[Path]:
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"bc"]), max_size=20).map(b"".join), st.integers(-1, 12))
 def test_the_tail_is_the_last_lines(log: Path, data: bytes, lines: int) -> None:
     log.write_bytes(data)
-    whole = [part + b"\n" for part in data.split(b"\n")[:-1]]
-    whole += [rest] if (rest := data.rpartition(b"\n")[2]) else []
-    assert data[tail_offset(log, lines) :] == b"".join(whole[-lines:] if lines > 0 else [])
+    complete = [part + b"\n" for part in data.split(b"\n")[:-1]]
+    complete += [rest] if (rest := data.rpartition(b"\n")[2]) else []
+    assert data[tail_offset(log, lines) :] == b"".join(complete[-lines:] if lines > 0 else [])

@@ -1,4 +1,4 @@
-"""How a pod's processes end: asked first, then killed, and nobody is forgotten."""
+"""How a pod's processes end: SIGTERM first, then SIGKILL, and none is left behind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.local.node.pods import make_pod, statuses, until
 
-# $$$$ is what Kubernetes makes $$ of: the shell's own pid.
+# Kubernetes turns $$$$ into $$: the shell's own pid.
 STUBBORN = ["sh", "-c", "trap '' TERM; echo $$$$; exec sleep 600"]
 POLITE = ["sh", "-c", "trap 'echo bye > /dev/termination-log; exit 7' TERM; echo $$$$; while :; do sleep 0.05; done"]
 Start = Callable[[Object], tuple[PodRunner, asyncio.Task[None]]]
@@ -30,7 +30,7 @@ def client() -> ModelClient:
 
 @pytest.fixture
 async def start(client: ModelClient, tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts pods; whatever they have left is killed."""
+    """Start pods; kill whatever they leave behind."""
     started: list[PodRunner] = []
 
     def begin(pod: Object) -> tuple[PodRunner, asyncio.Task[None]]:
@@ -46,7 +46,7 @@ async def start(client: ModelClient, tmp_path: Path) -> AsyncIterator[Start]:
 
 
 async def first_process(runner: PodRunner, container: str = "main") -> Identity:
-    """It says its pid first."""
+    """Its first output is its pid."""
     log = runner.log_file(container)
     await until(lambda: log.exists() and log.read_text().endswith("\n"))
     found = identify(int(log.read_text()))
@@ -54,7 +54,7 @@ async def first_process(runner: PodRunner, container: str = "main") -> Identity:
     return found
 
 
-async def test_a_pod_that_is_stopped_is_asked_first(start: Start, client: ModelClient) -> None:
+async def test_a_stopped_pod_receives_sigterm_first(start: Start, client: ModelClient) -> None:
     runner, task = start(make_pod("pod", {"name": "main", "command": POLITE}))
     process = await first_process(runner)
     runner.stop(30)
@@ -64,7 +64,7 @@ async def test_a_pod_that_is_stopped_is_asked_first(start: Start, client: ModelC
     assert (ended["exitCode"], ended["message"]) == (7, "bye\n")
 
 
-async def test_who_does_not_listen_is_killed_after_the_grace(start: Start, client: ModelClient) -> None:
+async def test_kills_a_process_that_ignores_sigterm_after_the_grace_period(start: Start, client: ModelClient) -> None:
     runner, task = start(make_pod("pod", {"name": "main", "command": STUBBORN}))
     process = await first_process(runner)
     loop = asyncio.get_running_loop()
@@ -76,8 +76,8 @@ async def test_who_does_not_listen_is_killed_after_the_grace(start: Start, clien
     assert statuses(client, "pod")[-1]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
-async def test_the_grace_does_not_begin_again_when_it_is_said_again(start: Start) -> None:
-    """Each change of a pod that is being deleted says it again, its own status among them."""
+async def test_repeated_stops_do_not_restart_the_grace_period(start: Start) -> None:
+    """Each change of a terminating pod stops it again, its own status included."""
     runner, task = start(make_pod("pod", {"name": "main", "command": STUBBORN}))
     await first_process(runner)
 
@@ -89,7 +89,7 @@ async def test_the_grace_does_not_begin_again_when_it_is_said_again(start: Start
     await asyncio.wait_for(repeat(), 20)
 
 
-async def test_a_shorter_grace_takes_the_place_of_a_longer_one(start: Start) -> None:
+async def test_a_shorter_grace_period_replaces_a_longer_one(start: Start) -> None:
     runner, task = start(make_pod("pod", {"name": "main", "command": STUBBORN}))
     await first_process(runner)
     runner.stop(600)
@@ -97,7 +97,7 @@ async def test_a_shorter_grace_takes_the_place_of_a_longer_one(start: Start) -> 
     await asyncio.wait_for(task, 20)
 
 
-async def test_no_container_is_forgotten_because_another_one_never_began(start: Start, client: ModelClient) -> None:
+async def test_stops_every_container_even_if_another_never_started(start: Start, client: ModelClient) -> None:
     missing = [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x"}}}]
     containers: list[Object] = [
         {"name": "main", "command": STUBBORN},
@@ -107,8 +107,8 @@ async def test_no_container_is_forgotten_because_another_one_never_began(start: 
     process = await first_process(runner)
 
     def waits() -> bool:
-        said = statuses(client, "pod")[-1]["containerStatuses"][1]["state"]
-        return bool(said.get("waiting", {}).get("reason") == "CreateContainerConfigError")
+        state = statuses(client, "pod")[-1]["containerStatuses"][1]["state"]
+        return bool(state.get("waiting", {}).get("reason") == "CreateContainerConfigError")
 
     await until(waits)
     runner.stop(0.1)
@@ -117,7 +117,7 @@ async def test_no_container_is_forgotten_because_another_one_never_began(start: 
     assert not is_alive(process)
 
 
-async def test_what_a_container_has_started_ends_with_it(start: Start) -> None:
+async def test_stops_daemons_of_a_container(start: Start) -> None:
     command = ["sh", "-c", "setsid sleep 600 >/dev/null 2>&1 & echo $!; wait"]
     runner, task = start(make_pod("pod", {"name": "main", "command": command}))
     daemon = await first_process(runner)
@@ -126,9 +126,7 @@ async def test_what_a_container_has_started_ends_with_it(start: Start) -> None:
     assert not is_alive(daemon)
 
 
-async def test_init_containers_come_one_after_the_other_and_a_failed_one_is_the_end(
-    start: Start, client: ModelClient
-) -> None:
+async def test_init_containers_run_in_order_and_a_failed_one_fails_the_pod(start: Start, client: ModelClient) -> None:
     inits = [{"name": "one", "command": ["true"]}, {"name": "two", "command": ["sh", "-c", "exit 4"]}]
     _, task = start(make_pod("pod", initContainers=inits))
     await asyncio.wait_for(task, 20)
@@ -138,9 +136,7 @@ async def test_init_containers_come_one_after_the_other_and_a_failed_one_is_the_
     assert "waiting" in last["containerStatuses"][0]["state"]
 
 
-async def test_a_file_of_a_config_map_is_mounted_where_the_container_looks_for_it(
-    start: Start, client: ModelClient
-) -> None:
+async def test_mounts_a_file_of_a_config_map_by_sub_path(start: Start, client: ModelClient) -> None:
     metadata = {"namespace": "team", "name": "settings"}
     client.api.put({"kind": "ConfigMap", "metadata": metadata, "data": {"a.conf": "x = 1"}})
     mounts = [{"name": "v", "mountPath": "/etc/a.conf", "subPath": "a.conf"}]

@@ -1,4 +1,4 @@
-"""From facts to a status: the phases go one way only, and a pod that has ended can do nothing more."""
+"""From facts to a status: phases only advance, and an ended pod is final."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_phase(policy: str, containers: list[ContainerFacts], phase: str) -> Non
 
 
 def moves(containers: list[ContainerFacts], policy: str) -> list[int]:
-    """Whose turn it may be: init containers one after the other, then all the others at once."""
+    """The containers that can change next: init containers one by one, then all the others."""
     for index, facts in enumerate(containers):
         if facts.is_init and not facts.has_ended_well:
             may = facts.state != "terminated" or must_restart(policy, facts.exit_code, is_init=True)
@@ -84,7 +84,7 @@ def move(facts: ContainerFacts, *, code: int, starts: bool) -> ContainerFacts:
 
 @settings(deadline=None)
 @given(st.data(), st.sampled_from(["Never", "OnFailure", "Always"]), st.integers(0, 2), st.integers(1, 3))
-def test_phases_go_one_way_and_an_ended_pod_is_one_that_cannot_move(
+def test_phases_only_advance_and_a_pod_has_ended_once_no_container_can_change(
     data: st.DataObject, policy: str, inits: int, mains: int
 ) -> None:
     pod = [replace(WAITING, is_init=index < inits) for index in range(inits + mains)]
@@ -103,14 +103,14 @@ def test_phases_go_one_way_and_an_ended_pod_is_one_that_cannot_move(
 
 
 @given(st.integers(0, 40))
-def test_the_pause_before_a_restart_grows_to_five_minutes(restarts: int) -> None:
+def test_the_restart_delay_grows_to_five_minutes(restarts: int) -> None:
     assert restart_delay_seconds(0) == 0
     assert restart_delay_seconds(1) == 10
     assert restart_delay_seconds(restarts) <= restart_delay_seconds(restarts + 1) <= 300
     assert restart_delay_seconds(40) == 300
 
 
-def test_death_by_a_signal_is_128_and_its_number() -> None:
+def test_a_signal_sets_exit_code_128_plus_its_number() -> None:
     assert [exit_code_of(code) for code in (0, 3, -9, -15)] == [0, 3, 137, 143]
 
 
@@ -129,16 +129,16 @@ def test_conditions(containers: list[ContainerFacts], ready: str, initialized: s
     assert conditions == {"Initialized": initialized, "ContainersReady": ready, "Ready": ready}
 
 
-def test_status_tells_addresses_and_containers_by_kind() -> None:
-    said = status(init(DONE), RUNNING)
-    assert (said["podIP"], said["hostIP"], said["startTime"]) == ("127.9.9.1", "127.0.0.1", "then")
-    assert [c["name"] for c in said["containerStatuses"]] == ["main"]  # type: ignore[attr-defined]
-    assert [c["name"] for c in said["initContainerStatuses"]] == ["init"]  # type: ignore[attr-defined]
+def test_status_has_addresses_and_containers_by_kind() -> None:
+    found = status(init(DONE), RUNNING)
+    assert (found["podIP"], found["hostIP"], found["startTime"]) == ("127.9.9.1", "127.0.0.1", "then")
+    assert [c["name"] for c in found["containerStatuses"]] == ["main"]  # type: ignore[attr-defined]
+    assert [c["name"] for c in found["initContainerStatuses"]] == ["init"]  # type: ignore[attr-defined]
     assert "podIP" not in status(WAITING, address="")
     assert "initContainerStatuses" not in status(RUNNING)
 
 
-def test_a_container_tells_its_state_and_leaves_out_what_it_does_not_know() -> None:
+def test_a_container_status_omits_unknown_values() -> None:
     ended = container_status(BROKEN)
     assert ended["state"]["terminated"] == {
         "exitCode": 3,

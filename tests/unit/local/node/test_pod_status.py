@@ -1,4 +1,4 @@
-"""How a status reaches the API server: in order, the newest facts, also when the server is away for a while."""
+"""How a status reaches the API server: in order, with the newest facts, even after an outage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.local.node.pods import make_pod, statuses, until
 
 
 class Away:
-    """A server that takes no status while `is_away`, and how often it was tried."""
+    """A server that accepts no status while `is_away`, with a count of the attempts."""
 
     def __init__(self) -> None:
         self.is_away = True
@@ -40,10 +40,10 @@ def make_store(away: Away | None = None) -> ModelClient:
     return ModelClient(api, Faults(away.choose if away else lambda call: None))
 
 
-def taken(store: ModelClient) -> list[Object]:
-    """The statuses that the server has taken."""
-    refused = len([call for call, _ in store.faults.done if call.verb == "patch/status"])
-    return statuses(store, "pod")[refused:]
+def accepted(store: ModelClient) -> list[Object]:
+    """The statuses that the server has accepted."""
+    rejected = len([call for call, _ in store.faults.done if call.verb == "patch/status"])
+    return statuses(store, "pod")[rejected:]
 
 
 def make_place(folder: Path) -> Place:
@@ -59,10 +59,10 @@ def set_message(status: PodStatus, message: str) -> None:
 
 
 def messages(store: ModelClient) -> list[str]:
-    return [s["containerStatuses"][0]["state"]["waiting"].get("message", "") for s in taken(store)]
+    return [s["containerStatuses"][0]["state"]["waiting"].get("message", "") for s in accepted(store)]
 
 
-async def test_a_status_that_was_not_taken_is_sent_again_with_what_changed_since(tmp_path: Path) -> None:
+async def test_resends_a_lost_status_with_later_changes(tmp_path: Path) -> None:
     away = Away()
     store = make_store(away)
     status = make_status(store, tmp_path)
@@ -76,7 +76,7 @@ async def test_a_status_that_was_not_taken_is_sent_again_with_what_changed_since
     assert messages(store) == ["second"], "once, and nothing older after it"
 
 
-async def test_each_change_that_finds_the_server_is_sent(tmp_path: Path) -> None:
+async def test_sends_each_change(tmp_path: Path) -> None:
     store = make_store()
     status = make_status(store, tmp_path)
     for message in ("first", "second"):
@@ -85,7 +85,7 @@ async def test_each_change_that_finds_the_server_is_sent(tmp_path: Path) -> None
     assert messages(store) == ["first", "second"]
 
 
-async def test_a_status_that_is_refused_is_not_sent_again(tmp_path: Path) -> None:
+async def test_does_not_resend_a_rejected_status(tmp_path: Path) -> None:
     store = make_store()
     store.faults.script["patch/status", "pod"] = [Denied(422, "Invalid", "no")]
     status = make_status(store, tmp_path)
@@ -93,9 +93,7 @@ async def test_a_status_that_is_refused_is_not_sent_again(tmp_path: Path) -> Non
     assert len(statuses(store, "pod")) == 1
 
 
-async def test_a_server_that_stays_away_does_not_hold_a_pod_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_gives_up_a_status_during_a_long_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_status, "PUBLISH_SECONDS", 0.0)
     away = Away()
     store = make_store(away)
@@ -103,10 +101,10 @@ async def test_a_server_that_stays_away_does_not_hold_a_pod_for_ever(
     await asyncio.wait_for(status.publish(), 20)
     away.is_away = False
     await status.publish()
-    assert len(taken(store)) == 1, "it goes with the next change"
+    assert len(accepted(store)) == 1, "it is sent with the next change"
 
 
-async def test_a_pod_is_stopped_while_the_server_is_away(tmp_path: Path) -> None:
+async def test_stops_a_pod_during_an_outage(tmp_path: Path) -> None:
     away = Away()
     store = make_store(away)
     container = {"name": "main", "command": ["sh", "-c", "echo $$$$; exec sleep 600"]}  # $$$$ is the shell's own pid
@@ -120,4 +118,4 @@ async def test_a_pod_is_stopped_while_the_server_is_away(tmp_path: Path) -> None
     await until(lambda: not is_alive(process))
     away.is_away = False
     await asyncio.wait_for(task, 30)
-    assert taken(store)[-1]["phase"] == "Failed"
+    assert accepted(store)[-1]["phase"] == "Failed"

@@ -1,4 +1,4 @@
-"""The volume that a claim of the local class gets."""
+"""The volume for a claim of the local storage class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CLAIM: dict[str, Any] = {
 }
 
 
-def test_a_volume_is_for_one_claim_and_has_what_it_asks_for() -> None:
+def test_a_volume_is_bound_to_one_claim_and_matches_it() -> None:
     volume = build_volume(CLAIM, Path("/volumes/team/runs"))
     spec = volume["spec"]
     assert spec["claimRef"].items() >= {"namespace": "team", "name": "runs", "uid": "u-1"}.items()
@@ -23,11 +23,11 @@ def test_a_volume_is_for_one_claim_and_has_what_it_asks_for() -> None:
     assert spec["persistentVolumeReclaimPolicy"] == "Retain", "checkpoints outlive their claim"
 
 
-def test_a_new_claim_of_an_old_name_gets_another_volume() -> None:
+def test_a_recreated_claim_gets_another_volume() -> None:
     again = {**CLAIM, "metadata": {**CLAIM["metadata"], "uid": "u-2"}}
     assert build_volume(CLAIM, Path("/v"))["metadata"]["name"] != build_volume(again, Path("/v"))["metadata"]["name"]
 
 
-def test_the_class_is_the_default_one() -> None:
+def test_the_class_is_the_default() -> None:
     annotations = build_storage_class()["metadata"]["annotations"]
     assert annotations == {"storageclass.kubernetes.io/is-default-class": "true"}

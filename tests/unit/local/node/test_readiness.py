@@ -1,4 +1,4 @@
-"""A pod is ready when its readiness probe says so, and its Services lead to it only then."""
+"""A pod is ready while its readiness probe succeeds, and only then do its Services resolve to it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from railhead.local.node.identity import MOUNT_PATH, give_identity
 from railhead.local.node.readiness import build_url
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
-from tests.unit.local.node.pods import give, make_pod, statuses, until
+from tests.unit.local.node.pods import bind, make_pod, statuses, until
 
-# Answers 200 to what is asked while the file named by its first argument exists, else 404.
+# Responds with 200 while the file named by its first argument exists, else with 404.
 SERVER = """
 import http.server, os, sys
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -45,18 +45,18 @@ def make_server(flag: Path) -> Object:
 
 
 def is_ready(client: ModelClient) -> bool:
-    said = statuses(client, "web")
-    conditions = said[-1]["conditions"] if said else []
+    found = statuses(client, "web")
+    conditions = found[-1]["conditions"] if found else []
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-async def test_a_service_leads_to_a_pod_while_its_probe_is_answered(tmp_path: Path) -> None:
+async def test_a_service_resolves_to_a_pod_while_its_probe_succeeds(tmp_path: Path) -> None:
     client, flag = make_client(), tmp_path / "flag"
     agent = Agent(client, NodeConfig("local", "127.0.0.1", cpus=8, memory_bytes=2**30, gpus=0))
     hosts = agent.folder / "hosts"
     try:
         agent.services.record_write(client.api.put(SERVICE))
-        give(agent, client, make_server(flag))
+        bind(agent, client, make_server(flag))
         await until(lambda: statuses(client, "web"))
         assert not is_ready(client)
         assert hosts.read_text() == ""
@@ -87,8 +87,8 @@ def test_a_container_with_its_accounts_token_finds_the_api_server(tmp_path: Path
     assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
 
 
-def test_others_get_nothing(tmp_path: Path) -> None:
-    """A training pod has no such token; who names a kubeconfig of its own keeps it."""
+def test_a_container_without_a_token_or_with_its_own_kubeconfig_gets_none(tmp_path: Path) -> None:
+    """A training pod has no such token; a container that sets KUBECONFIG keeps its own."""
     assert give_identity({}, {}, folder=tmp_path, server="https://127.0.0.1:1") == {}
     own = {"env": [{"name": "KUBECONFIG", "value": "/mine"}]}
     assert give_identity(own, {MOUNT_PATH: str(tmp_path)}, folder=tmp_path, server="https://x") == {}

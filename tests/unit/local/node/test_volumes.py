@@ -1,4 +1,4 @@
-"""Volumes as folders: what is in them, who may read it, and in which words one is refused."""
+"""Volumes as folders: their content, their permissions, and the errors for those that cannot be made."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_an_empty_dir_is_empty_and_stays_when_the_volumes_are_tried_again(
-    client: ModelClient, tmp_path: Path
-) -> None:
+async def test_an_empty_dir_is_empty_and_survives_a_retry(client: ModelClient, tmp_path: Path) -> None:
     [folder] = await make(client, tmp_path, {"emptyDir": {}})
     assert list(folder.iterdir()) == []
     assert folder.is_relative_to(tmp_path)
@@ -68,22 +66,22 @@ async def test_an_empty_dir_is_empty_and_stays_when_the_volumes_are_tried_again(
     assert (folder / "kept").exists()
 
 
-async def test_config_map_and_secret_are_files(client: ModelClient, tmp_path: Path) -> None:
+async def test_config_maps_and_secrets_become_files(client: ModelClient, tmp_path: Path) -> None:
     volumes: list[dict[str, Any]] = [{"configMap": {"name": "settings"}}, {"secret": {"secretName": "keys"}}]
     settings, keys = await make(client, tmp_path, *volumes)
     assert read(settings) == {"a.yaml": b"x: 1", "b": "é".encode(), "raw": b"\xff\0"}
     assert read(keys) == {"token": b"hidden"}
-    assert mode(keys / "token") == 0o600, "nobody else on this machine reads it"
+    assert mode(keys / "token") == 0o600, "no other user of this machine can read it"
     assert mode(settings / "b") & 0o444
 
 
-async def test_items_choose_keys_and_paths(client: ModelClient, tmp_path: Path) -> None:
+async def test_items_select_keys_and_paths(client: ModelClient, tmp_path: Path) -> None:
     items = [{"key": "b", "path": "deep/er/name"}]
     [folder] = await make(client, tmp_path, {"configMap": {"name": "settings", "items": items}})
     assert read(folder) == {"deep/er/name": "é".encode()}
 
 
-async def test_a_projected_volume_is_one_folder_of_several_sources(client: ModelClient, tmp_path: Path) -> None:
+async def test_a_projected_volume_combines_several_sources(client: ModelClient, tmp_path: Path) -> None:
     sources = [
         {"serviceAccountToken": {"path": "token", "audience": "reports", "expirationSeconds": 600}},
         {"configMap": {"name": "settings", "items": [{"key": "b", "path": "b"}]}},
@@ -103,7 +101,7 @@ async def test_a_projected_volume_is_one_folder_of_several_sources(client: Model
     }
 
 
-async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client: ModelClient, tmp_path: Path) -> None:
+async def test_uses_host_paths_and_claims_directly(client: ModelClient, tmp_path: Path) -> None:
     for obj in (
         make_claim("a", "pv-a"),
         make_claim("b", "pv-b"),
@@ -114,11 +112,11 @@ async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client:
     volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in "ab"]
     made = await make(client, tmp_path / "pod", {"hostPath": {"path": "/var/data"}}, *volumes)
     assert made == [Path("/var/data"), tmp_path / "a", tmp_path / "b"]
-    assert (tmp_path / "a").is_dir(), "made when it is not there yet"
+    assert (tmp_path / "a").is_dir(), "created if missing"
 
 
 @pytest.mark.parametrize(
-    ("volume", "words"),
+    ("volume", "message"),
     [
         ({"configMap": {"name": "none"}}, "ConfigMap none does not exist"),
         ({"secret": {"secretName": "none"}}, "Secret none does not exist"),
@@ -131,13 +129,13 @@ async def test_folders_of_the_machine_and_of_claims_are_used_as_they_are(client:
         ({"image": {"reference": "code:1"}}, "volume n0: this node pulls no images, so it cannot mount one"),
     ],
 )
-async def test_what_cannot_be_had_is_named(
-    client: ModelClient, tmp_path: Path, volume: dict[str, Any], words: str
+async def test_names_a_missing_or_unsupported_volume(
+    client: ModelClient, tmp_path: Path, volume: dict[str, Any], message: str
 ) -> None:
     net = make_volume("pv-net", nfs={"server": "s", "path": "/"})
     for obj in (make_claim("new", None), make_claim("net", "pv-net"), net):
         client.api.put(obj)
-    with pytest.raises(MissingReference, match=f"^{words}"):
+    with pytest.raises(MissingReference, match=f"^{message}"):
         await make(client, tmp_path, volume)
 
 
@@ -148,12 +146,12 @@ async def test_what_cannot_be_had_is_named(
         {"secret": {"secretName": "keys", "optional": True, "items": [{"key": "z", "path": "z"}]}},
     ],
 )
-async def test_what_is_optional_may_be_missing(client: ModelClient, tmp_path: Path, volume: Object) -> None:
+async def test_an_optional_reference_may_be_missing(client: ModelClient, tmp_path: Path, volume: Object) -> None:
     [folder] = await make(client, tmp_path, volume)
     assert list(folder.iterdir()) == []
 
 
-def test_mounts_lead_to_folders_and_shm_is_the_machines_own(tmp_path: Path) -> None:
+def test_maps_mounts_to_folders_except_shm(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("x: 1")
     mounts = [
         {"name": "v", "mountPath": "/data"},
@@ -170,7 +168,7 @@ def test_mounts_lead_to_folders_and_shm_is_the_machines_own(tmp_path: Path) -> N
     assert (tmp_path / "config.yaml").read_text() == "x: 1"
 
 
-async def test_the_pods_folder_is_removed_and_what_it_only_used_is_not(client: ModelClient, tmp_path: Path) -> None:
+async def test_removes_the_pods_folder_but_no_host_path(client: ModelClient, tmp_path: Path) -> None:
     outside, own = tmp_path / "outside", tmp_path / "pod"
     outside.mkdir()
     own.mkdir()
