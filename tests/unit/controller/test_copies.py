@@ -1,4 +1,4 @@
-"""The job's own copy of a ConfigMap: made once from what is there, and never again from what is there later."""
+"""The job's own copy of a ConfigMap: created once; later changes of its source are ignored."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def make_config_map(name: str, **body: Any) -> Object:
 
 
 SOURCE = make_config_map("code", **CONTENT)
-STRANGERS = make_config_map(COPY)
+UNOWNED = make_config_map(COPY)
 OWN = make_config_map(COPY, metadata={"ownerReferences": [JOB_OWNER]})
-MAY_NOT = Denied(403, "Forbidden", "may not get configmaps")
+FORBIDDEN = Denied(403, "Forbidden", "may not get configmaps")
 Script = dict[tuple[str, str], list[Fault | None]]
 
 
 @dataclass
 class NoCache:
-    """Learns nothing."""
+    """Records nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -47,29 +47,29 @@ class NoCache:
 
 
 def plan_first_attempt(**config_map: Any) -> Plan:
-    """What the planner wants for a new job with its code in the ConfigMap `code`."""
+    """The objects that the planner creates for a new job with its code in the ConfigMap `code`."""
     spec = make_spec(source={"configMap": {"name": "code", **config_map}})
-    whole = plan(make_observed(spec=spec, namespace="team"))
-    return Plan(creates=whole.creates)
+    complete = plan(make_observed(spec=spec, namespace="team"))
+    return Plan(creates=complete.creates)
 
 
 async def execute(client: ModelClient, wanted: Plan) -> None:
     await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, wanted)
 
 
-def made(client: ModelClient) -> dict[str, Any]:
+def created_copy(client: ModelClient) -> dict[str, Any]:
     [body] = [r.body for r in client.asked if r.verb == "create" and r.name == COPY]
     return dict(body)
 
 
-async def test_the_copy_has_all_keys_belongs_to_the_job_and_is_there_before_any_pod() -> None:
+async def test_the_copy_has_all_keys_is_owned_by_the_job_and_created_before_any_pod() -> None:
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt())
-    body = made(client)
+    body = created_copy(client)
     assert (body["data"], body["binaryData"], body["immutable"]) == (CONTENT["data"], CONTENT["binaryData"], True)
     assert body["metadata"]["ownerReferences"][0]["uid"] == UID
     asked = [(r.verb, r.name) for r in client.asked]
-    pods = [place for place, r in enumerate(client.asked) if r.plural == "pods"]
+    pods = [index for index, r in enumerate(client.asked) if r.plural == "pods"]
     assert len(pods) == 3
     assert asked.index(("create", COPY)) < min(pods)
 
@@ -78,11 +78,11 @@ async def test_only_the_named_keys_are_copied() -> None:
     items = [{"key": "weights.bin", "path": "data/w.bin"}, {"key": "train.py", "path": "pkg/train.py"}]
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt(items=items))
-    body = made(client)
+    body = created_copy(client)
     assert (body["data"], body["binaryData"]) == ({"train.py": "x = 1"}, {"weights.bin": "AAA="})
 
 
-async def test_a_copy_that_exists_is_good_and_its_source_is_not_looked_at() -> None:
+async def test_an_existing_copy_is_used_and_its_source_is_not_read() -> None:
     """A later attempt, or the same one after the operator was killed in between."""
     client = make_client(OWN)
     await execute(client, plan_first_attempt())
@@ -91,16 +91,16 @@ async def test_a_copy_that_exists_is_good_and_its_source_is_not_looked_at() -> N
     assert len(client.names("create", "pods")) == 3
 
 
-async def test_another_operator_that_was_first_is_good() -> None:
+async def test_a_copy_created_by_another_operator_in_the_meantime_is_used() -> None:
     client = make_client(SOURCE)
     client.taken = lambda request: request.name == "code" and client.api.put(OWN)
     await execute(client, plan_first_attempt())
-    assert client.api.objects["configmaps", "team", COPY]["metadata"]["uid"] == f"uid-{COPY}", "the other one's"
+    assert client.api.objects["configmaps", "team", COPY]["metadata"]["uid"] == f"uid-{COPY}", "the other operator's"
     assert len(client.names("create", "pods")) == 3
 
 
 @pytest.mark.parametrize(
-    ("items", "there", "script", "words", "reason"),
+    ("items", "existing", "script", "message", "reason"),
     [
         (
             None,
@@ -119,33 +119,33 @@ async def test_another_operator_that_was_first_is_good() -> None:
         (
             None,
             [SOURCE],
-            {("get", "code"): [MAY_NOT]},
+            {("get", "code"): [FORBIDDEN]},
             "may not get configmaps",
             "CreateRefused",
         ),
-        (None, [SOURCE], {("get", COPY): [MAY_NOT]}, "may not get configmaps", "CreateRefused"),
+        (None, [SOURCE], {("get", COPY): [FORBIDDEN]}, "may not get configmaps", "CreateRefused"),
         (
             None,
-            [SOURCE, STRANGERS],
+            [SOURCE, UNOWNED],
             {},
             f"{COPY} was rejected: a ConfigMap of this name exists that this TrainJob does not own",
             "CreateRefused",
         ),
     ],
 )
-async def test_a_source_that_cannot_be_had_is_said_and_no_pod_is_made(
-    items: Any, there: list[Object], script: Script, words: str, reason: str
+async def test_an_unavailable_source_is_reported_and_no_pod_is_created(
+    items: Any, existing: list[Object], script: Script, message: str, reason: str
 ) -> None:
-    client = make_client(*there)
-    client.faults.script.update({asked: list(answers) for asked, answers in script.items()})
+    client = make_client(*existing)
+    client.faults.script.update({request: list(answers) for request, answers in script.items()})
     with pytest.raises(ChildRejected) as caught:
         await execute(client, plan_first_attempt(**({"items": items} if items else {})))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert client.names("create", "pods") == []
     assert caught.value.problem.reason == reason
 
 
-async def test_no_answer_is_no_missing_source() -> None:
+async def test_without_an_answer_the_source_does_not_count_as_missing() -> None:
     client = make_client(SOURCE)
     client.faults.script["get", COPY] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
@@ -154,6 +154,6 @@ async def test_no_answer_is_no_missing_source() -> None:
     assert client.names("create", "pods") == []
 
 
-def test_code_from_elsewhere_is_not_copied() -> None:
+def test_only_code_from_a_config_map_is_copied() -> None:
     for spec in (make_spec(), make_spec(source={"inline": {"train.py": ""}})):
         assert not [c for c in plan(make_observed(spec=spec)).creates if isinstance(c, CopyConfigMap)]

@@ -1,4 +1,4 @@
-"""The CRD's check at the start: by an OpenAPI document, after which an operator runs or does not."""
+"""The check of the CRD at startup, by the API server's OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tests.unit.kube.no_transport import NoTransport
 GONE = Gone(404, "NotFound", "not found")
 
 
-def make_document(*gone: str, more: bool = False) -> dict[str, Any]:
-    """As served for a CRD that lacks these fields of the spec."""
+def make_document(*missing: str, newer: bool = False) -> dict[str, Any]:
+    """The document of a CRD without these fields of the spec; a newer one has another field."""
     schema = copy.deepcopy(build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     fields = schema["properties"]["spec"]["properties"]
-    for name in gone:
+    for name in missing:
         del fields[name]
-    if more:
+    if newer:
         fields["ofTomorrow"] = {"type": "string"}
     schema["x-kubernetes-group-version-kind"] = [{"group": names.GROUP, "version": names.VERSION, "kind": names.KIND}]
     return {"components": {"schemas": {"a.list": {"type": "object"}, "a.kind": schema}}}
 
 
 class Server(KubeClient):
-    """Answers in this order, the last one for ever."""
+    """Gives these answers in order, the last one forever."""
 
     def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
         super().__init__(NoTransport())
@@ -52,37 +52,37 @@ class Server(KubeClient):
         await check_definition(self, sleep=self.sleep)
 
 
-@pytest.mark.parametrize("answers", [[make_document()], [make_document(more=True)], [Denied(403, "Forbidden", "no")]])
-async def test_the_same_a_newer_and_one_that_may_not_be_read_are_good_at_once(answers: list[Any]) -> None:
+@pytest.mark.parametrize("answers", [[make_document()], [make_document(newer=True)], [Denied(403, "Forbidden", "no")]])
+async def test_the_same_a_newer_or_an_unreadable_crd_is_accepted_at_once(answers: list[Any]) -> None:
     server = Server(*answers)
     await server.check()
     assert server.pauses == []
 
 
-async def test_one_that_is_served_a_moment_later_is_waited_for() -> None:
+async def test_waits_for_a_crd_that_is_served_a_moment_later() -> None:
     server = Server(GONE, make_document("env"), make_document())
     await server.check()
     assert len(server.pauses) == 2
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the CRD of"),
         (make_document("env", "run"), "is older than this operator needs (spec.run: missing; "),
         ({"components": {}}, "is older than this operator needs"),
     ],
 )
-async def test_an_older_one_is_refused_with_what_to_do(answer: Any, words: str) -> None:
+async def test_an_older_crd_is_rejected_with_the_fix(answer: Any, message: str) -> None:
     server = Server(answer)
     with pytest.raises(WrongDefinition) as caught:
         await server.check()
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "kubectl apply --server-side -f crds/" in str(caught.value)
     assert len(server.pauses) == TRIES - 1
 
 
-def test_many_places_are_few_words() -> None:
-    said = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
-    assert " more)" in said
-    assert len(said) < 600
+def test_the_message_about_many_fields_is_short() -> None:
+    message = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
+    assert " more)" in message
+    assert len(message) < 600

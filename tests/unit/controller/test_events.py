@@ -1,4 +1,4 @@
-"""Events: said twice, they stand once; and they are only words."""
+"""Events: a repeated one is counted, and a failure to post one stops nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def record(*events: tuple[str, Event]) -> ModelClient:
     return client
 
 
-async def test_event_is_about_the_job() -> None:
+async def test_an_event_refers_to_the_job() -> None:
     body = (await record((UID, LOST))).asked[0].body
     assert body["involvedObject"] == {
         "apiVersion": "railhead.dev/v1alpha1",
@@ -35,7 +35,7 @@ async def test_event_is_about_the_job() -> None:
     assert (body["type"], body["reason"], body["message"]) == (LOST.type, LOST.reason, LOST.message)
 
 
-async def test_the_same_words_have_the_same_name_and_others_another() -> None:
+async def test_events_have_the_same_name_only_with_the_same_content() -> None:
     other = Event("Warning", "Restarting", "Attempt 2 was lost")
     client = await record((UID, LOST), (UID, LOST), (UID, other), ("another-job", LOST))
     names = client.names("create")
@@ -44,7 +44,7 @@ async def test_the_same_words_have_the_same_name_and_others_another() -> None:
     assert all(name.startswith("digits.") for name in names)
 
 
-async def test_long_words_are_cut_to_what_an_event_holds() -> None:
+async def test_a_long_message_is_truncated_to_the_limit_of_events() -> None:
     body = (await record((UID, Event("Normal", "Created", "x" * 5000)))).asked[0].body
     assert len(body["message"]) == 1024
 
@@ -57,7 +57,7 @@ async def test_long_words_are_cut_to_what_an_event_holds() -> None:
         Conflict(409, "Conflict", "try again"),
     ],
 )
-async def test_an_event_that_is_not_taken_stops_nothing(answer: KubeError, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_rejected_event_stops_nothing(answer: KubeError, caplog: pytest.LogCaptureFixture) -> None:
     name = (await record((UID, LOST))).asked[0].name
     client = make_client()
     client.faults.script["create", name] = [answer]
@@ -65,7 +65,7 @@ async def test_an_event_that_is_not_taken_stops_nothing(answer: KubeError, caplo
     assert "was not posted" in caplog.text
 
 
-async def test_said_again_it_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_repeated_event_is_counted(caplog: pytest.LogCaptureFixture) -> None:
     client = await record(*[(UID, LOST)] * 4)
     assert [r.verb for r in client.asked[-3:]] == ["create", "get", "patch"]
     [event] = client.api.objects.values()
@@ -73,7 +73,7 @@ async def test_said_again_it_is_counted(caplog: pytest.LogCaptureFixture) -> Non
     assert not caplog.text
 
 
-async def test_of_a_series_there_is_one_with_the_newest_words() -> None:
+async def test_a_series_is_one_event_with_the_newest_message() -> None:
     first, second = (Event("Normal", "CheckpointCommitted", f"Checkpoint {n}", is_series=True) for n in (1, 2))
     client = await record((UID, first), (UID, second))
     [event] = client.api.objects.values()

@@ -1,4 +1,4 @@
-"""The executor: status first, then deletes, then children; and what each refusal means for the rest."""
+"""The executor: status first, then deletes, then children; and how each error affects the rest."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ REJECTED = Denied(422, "Invalid", "the server rejected our request due to an err
 
 @dataclass
 class RecordedCache:
-    """Where the executor's answers go."""
+    """Records the executor's calls."""
 
     jobs: list[Any] = field(default_factory=list)
     gone: list[tuple[JobKey, str]] = field(default_factory=list)
@@ -55,7 +55,7 @@ def recorded() -> RecordedCache:
 
 @pytest.fixture
 def client() -> ModelClient:
-    """Of a server that has the job, and nothing else."""
+    """For a server that has only the job."""
     return make_client(make_job())
 
 
@@ -70,7 +70,7 @@ def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
 
 
 def make_old(uid: str = "uid-old", **spec: Any) -> Object:
-    """A pod that is to go."""
+    """A pod to delete."""
     return {"kind": "Pod", "metadata": {"namespace": "default", "name": "old", "uid": uid}, "spec": spec}
 
 
@@ -83,9 +83,7 @@ def make_secret() -> Create:
     return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
 
 
-async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
-    executor: Executor, client: ModelClient
-) -> None:
+async def test_a_field_set_to_none_is_removed_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
     write = StatusWrite(fields={"bestCheckpoint": None, "phase": "Running"}, tests={})
     await executor.execute(KEY, UID, Plan(status=write))
     assert client.asked[0].body == [
@@ -95,7 +93,7 @@ async def test_a_field_that_goes_is_taken_away_whether_it_is_there_or_not(
     ]
 
 
-WHOLE = Plan(
+FULL_PLAN = Plan(
     status=WRITE,
     creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),
     deletes=(Delete("old", "uid-old"),),
@@ -103,10 +101,10 @@ WHOLE = Plan(
 )
 
 
-async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events(
+async def test_the_order_is_status_deletes_pod_dependencies_pods_events(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
-    await executor.execute(KEY, UID, WHOLE)
+    await executor.execute(KEY, UID, FULL_PLAN)
     asked = [(r.verb, r.plural) for r in client.asked]
     assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
     assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
@@ -116,7 +114,7 @@ async def test_status_then_deletes_then_what_pods_refer_to_then_pods_then_events
     assert recorded.pods == ["head", "worker"]
 
 
-async def test_status_is_a_compare_and_set(client: ModelClient, executor: Executor) -> None:
+async def test_the_status_is_written_by_compare_and_set(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(status=WRITE))
     assert client.asked[0].path == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
     assert client.asked[0].body == [
@@ -146,7 +144,7 @@ SUCCESSOR = make_job("another")
         (Conflict(409, "Conflict", "the object has been modified"), CHANGED, LostCompare),
     ],
 )
-async def test_nothing_is_done_when_the_status_was_not_written(
+async def test_nothing_else_is_done_if_the_status_write_fails(
     client: ModelClient, executor: Executor, fault: KubeError | None, job: Object | None, raised: type[Exception]
 ) -> None:
     client.api.remove(PLACE)
@@ -154,7 +152,7 @@ async def test_nothing_is_done_when_the_status_was_not_written(
         client.api.put(job)
     client.faults.script["patch/status", "digits"] = [fault]
     with pytest.raises(raised):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
@@ -163,22 +161,22 @@ async def test_a_job_that_is_gone_is_forgotten(
 ) -> None:
     client.api.remove(PLACE)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_job_whose_kind_was_not_known_for_a_moment_is_not_forgotten(
+async def test_a_job_whose_kind_is_briefly_unknown_is_not_forgotten(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     unknown = Gone(404, "NotFound", "the server could not find the requested resource")
     client.faults.script["patch/status", "digits"] = [unknown]
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert not recorded.gone and recorded.jobs == [changed]
 
 
-async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_the_pod(
+async def test_the_loss_of_a_missing_pod_is_not_written_while_the_api_server_has_the_pod(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     labels = {names.LABEL_JOB_UID: UID}
@@ -190,24 +188,24 @@ async def test_a_loss_without_a_trace_is_not_written_while_the_api_server_knows_
     assert not client.names("patch/status")
 
 
-async def test_what_somebody_else_wrote_is_recorded(
+async def test_a_status_written_by_another_client_is_recorded(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.jobs == [changed]
 
 
-async def test_delete_names_the_uid_that_it_means(client: ModelClient, executor: Executor) -> None:
+async def test_a_delete_has_the_uid_as_a_precondition(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"), Delete("b", "uid-b"))))
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
     assert second["preconditions"] == {"uid": "uid-b"}
-    assert "gracePeriodSeconds" not in first, "the pod's own"
+    assert "gracePeriodSeconds" not in first, "the pod's own value applies"
 
 
-async def test_a_job_is_deleted_only_in_the_version_that_was_seen(
+async def test_a_job_is_deleted_only_in_the_observed_version(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     version = int(client.api.objects[PLACE]["metadata"]["resourceVersion"])
@@ -218,12 +216,12 @@ async def test_a_job_is_deleted_only_in_the_version_that_was_seen(
     assert recorded.jobs == [client.api.objects[PLACE]] * 2
     await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
     assert PLACE not in client.api.objects
-    with pytest.raises(LostCompare):  # and by somebody else before
+    with pytest.raises(LostCompare):  # already deleted by another client
         await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_deleted_job_that_a_finalizer_keeps_is_known_to_be_deleted(
+async def test_a_deleted_job_kept_by_a_finalizer_is_recorded_as_deleting(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.patch(PLACE, {"metadata": {"finalizers": ["example.com/keep"]}})
@@ -232,7 +230,7 @@ async def test_a_deleted_job_that_a_finalizer_keeps_is_known_to_be_deleted(
     assert [bool(job["metadata"].get("deletionTimestamp")) for job in recorded.jobs] == [True]
 
 
-async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
+async def test_removals_by_name_ignore_missing_objects_and_the_last_status_follows(
     client: ModelClient, executor: Executor
 ) -> None:
     client.api.put({"kind": "Service", "metadata": {"namespace": "default", "name": "digits"}, "spec": {}})
@@ -242,31 +240,29 @@ async def test_what_is_removed_by_its_name_may_be_gone_and_is_remembered_last(
     assert client.asked[-1].verb == "patch/status"
 
 
-async def test_what_could_not_be_removed_is_not_remembered(client: ModelClient, executor: Executor) -> None:
+async def test_the_last_status_is_not_written_after_a_failed_removal(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
     with pytest.raises(KubeError):
         await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
     assert client.names("patch/status") == []
 
 
-@pytest.mark.parametrize("there", [[], [make_old(uid="another")]], ids=["gone", "another"])
-async def test_a_pod_that_is_gone_or_another_by_now_counts_as_deleted(
-    client: ModelClient, executor: Executor, there: list[Object]
+@pytest.mark.parametrize("existing", [[], [make_old(uid="another")]], ids=["gone", "another"])
+async def test_a_pod_that_is_gone_or_was_replaced_counts_as_deleted(
+    client: ModelClient, executor: Executor, existing: list[Object]
 ) -> None:
-    for pod in there:
+    for pod in existing:
         client.api.put(pod)
-    await executor.execute(KEY, UID, replace(WHOLE, status=None))
+    await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert client.names("create", "pods") == ["head", "worker"]
     assert [place[2] for place in client.api.objects if place[0] == "pods"] == [
-        *("old" for _ in there),
+        *("old" for _ in existing),
         "head",
         "worker",
     ]
 
 
-async def test_a_pod_on_its_way_out_is_recorded(
-    client: ModelClient, executor: Executor, recorded: RecordedCache
-) -> None:
+async def test_a_terminating_pod_is_recorded(client: ModelClient, executor: Executor, recorded: RecordedCache) -> None:
     client.api.put(make_old(nodeName="node-1"))
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
     assert recorded.pods == ["old"]
@@ -275,11 +271,11 @@ async def test_a_pod_on_its_way_out_is_recorded(
 async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "old"] = [RetryAfter(0, "NoAnswer", "reset")]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert client.names("create") == []
 
 
-async def test_an_own_pod_that_exists_is_good_and_learnt(
+async def test_an_own_pod_that_exists_is_accepted_and_recorded(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     head = make_child("Pod", "head")
@@ -288,7 +284,7 @@ async def test_an_own_pod_that_exists_is_good_and_learnt(
     assert sorted(recorded.pods) == ["head", "worker"]
 
 
-async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
+async def test_an_unowned_pod_with_the_name_of_ours_is_reported_and_not_recorded(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
@@ -297,14 +293,14 @@ async def test_a_strangers_pod_in_our_pods_place_is_said_and_not_taken_for_ours(
     assert recorded.pods == []
 
 
-async def test_an_existing_secret_is_good_and_never_read(client: ModelClient, executor: Executor) -> None:
+async def test_an_existing_secret_is_accepted_and_never_read(client: ModelClient, executor: Executor) -> None:
     client.api.put(dict(make_secret().body))
     await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert [r.verb for r in client.asked] == ["create", "create"]
 
 
 @pytest.mark.parametrize("name", ["auth", "head"])
-async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
+async def test_a_quota_conflict_is_not_mistaken_for_an_existing_child(
     client: ModelClient, executor: Executor, name: str
 ) -> None:
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
@@ -314,7 +310,7 @@ async def test_a_quotas_conflict_is_not_taken_for_an_existing_child(
     assert client.names("get") == []
 
 
-async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient, executor: Executor) -> None:
+async def test_no_pod_is_created_before_all_its_dependencies(client: ModelClient, executor: Executor) -> None:
     client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
@@ -336,24 +332,26 @@ async def test_no_pod_is_made_before_all_that_pods_refer_to(client: ModelClient,
         (RetryAfter(500, "InternalError", 'failed calling webhook "x.example": refused'), "AdmissionWebhookFailed"),
     ],
 )
-async def test_a_refused_pod_is_said_with_the_words_of_who_refuses(
+async def test_a_rejected_pod_is_reported_with_the_rejecting_components_message(
     client: ModelClient, executor: Executor, recorded: RecordedCache, answer: KubeError, reason: str
 ) -> None:
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was rejected: {answer.message}")
-    assert recorded.pods == ["worker"]  # the others are made all the same
+    assert recorded.pods == ["worker"]  # the others are still created
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
-    assert events == ["Created"], "what was decided stands"
+    assert events == ["Created"], "the decision stands"
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_an_api_server_in_trouble_refuses_nothing(client: ModelClient, executor: Executor, status: int) -> None:
-    words = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
-    client.faults.script["create", "head"] = [RetryAfter(status, "", words)]
+async def test_a_server_error_does_not_count_as_a_rejection(
+    client: ModelClient, executor: Executor, status: int
+) -> None:
+    message = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
+    client.faults.script["create", "head"] = [RetryAfter(status, "", message)]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
 
 
 SILENT = PodView("head", "uid-head", "head", 1)
@@ -361,27 +359,31 @@ SILENT = PodView("head", "uid-head", "head", 1)
 
 def make_event(name: str, uid: str, message: str, *, reason: str = "FailedMount") -> Object:
     metadata, about = {"namespace": "default", "name": name}, {"kind": "Pod", "uid": uid}
-    said = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T12:00:00Z"}
-    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **said}
+    content = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T12:00:00Z"}
+    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **content}
 
 
-async def test_the_events_about_a_pod_are_asked_for_by_its_uid(client: ModelClient, executor: Executor) -> None:
+async def test_the_events_of_a_pod_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
-    client.api.put(make_event("e2", "uid-other", "of another pod"))
-    client.api.put(make_event("e3", "uid-head", "all is well", reason="Scheduled"))
+    client.api.put(make_event("e2", "uid-other", "about another pod"))
+    client.api.put(make_event("e3", "uid-head", "assigned to node-1", reason="Scheduled"))
     assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
     [asked] = client.asked
-    assert "fieldSelector=involvedObject.uid%3Duid-head&" in asked.path, "Normal ones tell that it was mounted since"
+    assert "fieldSelector=involvedObject.uid%3Duid-head&" in asked.path, "Normal events show that it was mounted since"
 
 
-async def test_who_may_not_read_events_goes_on_without(client: ModelClient, executor: Executor) -> None:
+async def test_without_permission_to_read_events_the_operator_works_without_them(
+    client: ModelClient, executor: Executor
+) -> None:
     client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
     assert await executor.look_up_events(KEY, SILENT) is None
     with pytest.raises(RetryAfter):
         await executor.look_up_events(KEY, SILENT)
 
 
-async def test_the_token_is_made_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
+async def test_the_executor_generates_the_token_and_changes_nothing_else(
+    client: ModelClient, executor: Executor
+) -> None:
     secret = make_secret()
     await executor.execute(KEY, UID, Plan(creates=(secret,)))
     assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
@@ -395,14 +397,14 @@ def test_tokens_are_long_and_differ(client: ModelClient, recorded: RecordedCache
     assert len(first) == 64
 
 
-async def test_a_large_plan_asks_a_few_things_at_a_time(client: ModelClient, executor: Executor) -> None:
+async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, executor: Executor) -> None:
     workers = tuple(make_child("Pod", f"w{n}") for n in range(100))
     await executor.execute(KEY, UID, Plan(creates=workers))
     assert len(client.names("create")) == 100
     assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
 
 
-async def test_doing_a_whole_plan_again_after_lost_answers_asks_for_the_same_names(
+async def test_repeating_a_plan_after_lost_answers_creates_the_same_names(
     client: ModelClient, executor: Executor
 ) -> None:
     wanted = plan(make_observed())

@@ -1,4 +1,4 @@
-"""The real kopf against a server that lets lists expire and watches fall silent: every job stays known."""
+"""The real kopf against a server whose lists expire and whose watches go silent: every job stays known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from tests.model.api_server import JOBS
-from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, make_error, serve_jobs
+from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs
 
 LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
 NAMES = ["a", "b", "c", "d", "e"]
@@ -33,7 +33,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class Operator:
-    """What the operator knows by its watch of TrainJobs."""
+    """What the operator knows from its watch of TrainJobs."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -53,7 +53,7 @@ class Operator:
 
     @asynccontextmanager
     async def watching(self, *namespaces: str, limits: WatchLimits = LIMITS) -> AsyncIterator[asyncio.Task[None]]:
-        """The task is the watch; it is still running at the end, and is ended then."""
+        """The task of the watch; it must still run at the end, and is cancelled then."""
         task = asyncio.create_task(self.watch(*namespaces, limits=limits))
         try:
             yield task
@@ -63,76 +63,76 @@ class Operator:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(is_so: Callable[[], object], task: asyncio.Task[None]) -> None:
-    """Waits for what the watch does; its error is raised here."""
+async def until(condition: Callable[[], object], task: asyncio.Task[None]) -> None:
+    """Waits for the condition; raises the error of the watch."""
     async with asyncio.timeout(30):
-        while not is_so():
+        while not condition():
             if task.done():
                 task.result()
             await asyncio.sleep(0.01)
 
 
 def kopf_tasks() -> list[str]:
-    """The names of the tasks that run code of kopf."""
+    """The names of the tasks that run kopf's code."""
     folder = str(Path(kopf.__file__).parent)
     codes = {task.get_name(): getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()}
     return [name for name, code in codes.items() if code is not None and code.co_filename.startswith(folder)]
 
 
-async def test_the_jobs_are_listed_in_pages_and_watched_from_there(server: JobServer) -> None:
+async def test_the_jobs_are_listed_in_pages_and_then_watched(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [(asked.query["limit"], asked.after) for asked in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
+    assert [(call.query["limit"], call.after) for call in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
     wanted = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
     assert server.watches[0].query.items() >= wanted.items()
 
 
-def expire_once(*, after: str) -> Callable[[Asked], bool]:
+def expire_once(*, after: str) -> Callable[[ListOrWatch], bool]:
     refusals = iter([True])
-    return lambda asked: asked.after == after and next(refusals, False)
+    return lambda call: call.after == after and next(refusals, False)
 
 
-async def test_a_list_that_expires_between_its_pages_is_made_again_and_all_jobs_are_known(server: JobServer) -> None:
-    server.refuse = expire_once(after="b")
+async def test_a_list_that_expires_between_pages_is_repeated_and_all_jobs_are_known(server: JobServer) -> None:
+    server.expires = expire_once(after="b")
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
         server.add("young")
         await until(lambda: "young" in operator.known, task)
-    assert [asked.after for asked in server.lists] == ["", "b", "", "d"], "one list more, no page asked for twice"
+    assert [call.after for call in server.lists] == ["", "b", "", "d"], "one more list, no page requested twice"
 
 
 async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server: JobServer) -> None:
-    server.refuse = lambda asked: bool(asked.after)
+    server.expires = lambda call: bool(call.after)
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [asked.query["limit"] for asked in server.lists if not asked.after] == ["2", "4", "8"]
+    assert [call.query["limit"] for call in server.lists if not call.after] == ["2", "4", "8"]
 
 
-async def test_a_watch_that_is_refused_as_too_late_is_a_new_list(server: JobServer) -> None:
-    """By its HTTP status, which kopf ends with."""
+async def test_an_expired_watch_leads_to_a_new_list(server: JobServer) -> None:
+    """Expired by its HTTP status, on which kopf stops."""
     refusals = iter([True])
-    server.refuse = lambda asked: asked.is_watch and next(refusals, False)
+    server.expires = lambda call: call.is_watch and next(refusals, False)
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: len(server.watches) == 2, task)
-    assert [asked.after for asked in server.lists] == ["", "b", "d", "", "d"]
+    assert [call.after for call in server.lists] == ["", "b", "d", "", "d"]
     assert operator.known == NAMES
 
 
-async def test_what_expires_in_one_namespace_is_listed_again_in_that_one_only(server: JobServer) -> None:
+async def test_an_expired_list_is_repeated_only_for_its_namespace(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
-    server.refuse = expire_once(after="g")
+    server.expires = expire_once(after="g")
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: operator.known == [*NAMES, "f", "g", "h"] and len(server.watches) == 2, task)
-    assert [asked.after for asked in server.lists if asked.namespace == "default"] == ["", "b", "d"]
-    assert [asked.after for asked in server.lists if asked.namespace == "other"] == ["", "g", ""]
+    assert [call.after for call in server.lists if call.namespace == "default"] == ["", "b", "d"]
+    assert [call.after for call in server.lists if call.namespace == "other"] == ["", "g", ""]
 
 
-async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) -> None:
+async def test_a_silent_watch_is_resumed_where_it_stopped(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching(limits=replace(LIMITS, inactivity_timeout_seconds=0.2)) as task:
         await until(lambda: server.watches, task)
@@ -143,8 +143,8 @@ async def test_a_silent_watch_is_renewed_from_where_it_was(server: JobServer) ->
     assert len(server.lists) == 3, "the jobs are not listed again"
 
 
-async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> None:
-    """Why there is a sweep. Should this fail one day, the sweep can go."""
+async def test_kopf_does_not_report_missed_deletions(server: JobServer) -> None:
+    """The reason for the sweep: should this fail one day, the sweep can go."""
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
@@ -156,7 +156,7 @@ async def test_kopf_reports_no_deletion_that_it_missed(server: JobServer) -> Non
     assert "a" in operator.known
 
 
-async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobServer) -> None:
+async def test_any_other_error_ends_the_watch_and_leaves_no_task(server: JobServer) -> None:
     operator = Operator()
     task = asyncio.create_task(operator.watch("default", "other"))
     await until(lambda: len(server.watches) == 2, task)
@@ -167,7 +167,7 @@ async def test_every_other_error_ends_the_watch_and_no_task_is_left(server: JobS
     assert kopf_tasks() == []
 
 
-async def test_signals_are_the_operators(server: JobServer) -> None:
+async def test_the_operator_handles_signals_itself(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: len(server.watches) == 2, task)
@@ -175,7 +175,7 @@ async def test_signals_are_the_operators(server: JobServer) -> None:
         await until(lambda: operator.signals == 1, task)
 
 
-async def test_tasks_that_began_after_the_watch_outlive_it(server: JobServer) -> None:
+async def test_tasks_started_after_the_watch_outlive_it(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: server.watches, task)
@@ -184,7 +184,7 @@ async def test_tasks_that_began_after_the_watch_outlive_it(server: JobServer) ->
     other.cancel()
 
 
-def test_the_limits_suit_what_the_api_server_does() -> None:
+def test_the_limits_suit_the_api_servers_behaviour() -> None:
     settings = build_settings(WatchLimits())
     assert settings.watching.chunk_size == 500
     assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"

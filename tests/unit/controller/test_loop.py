@@ -1,4 +1,4 @@
-"""The loop: each job's trouble is its own, and decides when that job is looked at again."""
+"""The loop: an error affects only its own job, and decides when that job is reconciled again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A, B, C = (JobKey("default", name) for name in "abc")
 
 
 class NoCache:
-    """Nothing is learnt here."""
+    """Records nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -39,14 +39,14 @@ class NoCache:
 
 
 class ScriptedExecutor(Executor):
-    """Raises what the script says for a key, once each; keeps what it was asked to do."""
+    """Raises the script's errors for a key, each once; records the plans it receives."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), NoCache(), EventRecorder(make_client()))
         self.script: dict[JobKey, list[BaseException]] = {}
         self.plans: list[tuple[JobKey, str, Plan]] = []
-        self.words: list[Problem] = []
-        self.asked: list[str] = []
+        self.pod_problems: list[Problem] = []
+        self.looked_up: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
 
@@ -60,12 +60,12 @@ class ScriptedExecutor(Executor):
             raise errors.pop(0)
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
-        self.asked.append(pod.name)
-        return self.words.pop(0)
+        self.looked_up.append(pod.name)
+        return self.pod_problems.pop(0)
 
 
-class Stage:
-    """A loop over the jobs a, b and c with a clock that stands still until it is told otherwise."""
+class Fixture:
+    """A loop over the jobs a, b and c, with a clock that the test moves."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -91,7 +91,7 @@ class Stage:
 
     @asynccontextmanager
     async def running(self, concurrency: int = 2) -> AsyncIterator[Callable[[], Any]]:
-        """The loop at work; yields what lets it work until it has nothing to do."""
+        """Runs the loop; yields a function that waits until it is idle and returns the jobs reconciled."""
 
         async def settle() -> list[str]:
             before = len(self.executor.plans)
@@ -108,21 +108,21 @@ class Stage:
             await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.fixture
-def stage() -> Stage:
-    return Stage()
+@pytest.fixture(name="fixture")
+def make_fixture() -> Fixture:
+    return Fixture()
 
 
-async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> None:
-    await stage.loop.reconcile(A)
-    ((key, uid, wanted),) = stage.executor.plans
+async def test_the_plan_is_executed_for_exactly_its_job(fixture: Fixture) -> None:
+    await fixture.loop.reconcile(A)
+    ((key, uid, wanted),) = fixture.executor.plans
     assert (key, uid) == (A, "uid-a")
     assert wanted.status is not None
     assert wanted.status.tests["/metadata/uid"] == "uid-a"
 
 
 @pytest.mark.parametrize(
-    ("error", "delay", "words"),
+    ("error", "delay", "message"),
     [
         (LostCompare("the job changed since it was observed"), FIRST_BACKOFF_SECONDS, None),
         (RetryAfter(0, "NoAnswer", "reset"), FIRST_BACKOFF_SECONDS, "reset"),
@@ -132,56 +132,56 @@ async def test_what_was_planned_is_done_for_exactly_this_job(stage: Stage) -> No
         (RecursionError(), TROUBLE_RETRY_SECONDS, "RecursionError"),
     ],
 )
-async def test_trouble_is_said_and_the_job_is_looked_at_again(
-    stage: Stage, error: Exception, delay: float, words: str | None, caplog: pytest.LogCaptureFixture
+async def test_an_error_is_logged_and_the_job_is_reconciled_again(
+    fixture: Fixture, error: Exception, delay: float, message: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.executor.script = {A: [error]}
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == [delay]
+    fixture.executor.script = {A: [error]}
+    await fixture.loop.reconcile(A)
+    assert fixture.clock.pending == [delay]
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert len(warnings) == (words is not None)
-    assert all("default/a" in warning and str(words) in warning for warning in warnings)
+    assert len(warnings) == (message is not None)
+    assert all("default/a" in warning and str(message) in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(
     "error",
     [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
-async def test_one_jobs_trouble_leaves_the_others(stage: Stage, error: Exception) -> None:
-    stage.executor.script = {B: [error]}
-    async with stage.running() as settle:
+async def test_one_jobs_error_does_not_affect_others(fixture: Fixture, error: Exception) -> None:
+    fixture.executor.script = {B: [error]}
+    async with fixture.running() as settle:
         for key in (A, B, C):
-            stage.queue.add(key)
+            fixture.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-        stage.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
+        fixture.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
         assert await settle() == ["b"]
         for key in (A, B, C):
-            stage.queue.add(key)
+            fixture.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
 
 
 class SlowExecutor(ScriptedExecutor):
-    """Takes as long over a plan as it is told."""
+    """Executes a plan for as long as the test wants."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.started: asyncio.Queue[str] = asyncio.Queue()
         self.answer = asyncio.Event()
         self.ended: list[str] = []
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
-        self.begun.put_nowait(key.name)
+        self.started.put_nowait(key.name)
         await self.answer.wait()
         self.ended.append(key.name)
 
 
-async def test_a_pass_that_has_begun_is_ended_before_the_loop_is(stage: Stage) -> None:
-    """What comes after its status, the events for one, nobody else would do."""
-    stage.loop.executor = executor = SlowExecutor()
+async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(fixture: Fixture) -> None:
+    """Nothing else would do what follows its status write, such as events."""
+    fixture.loop.executor = executor = SlowExecutor()
     for key in (A, B, C):
-        stage.queue.add(key)
-    task = asyncio.create_task(stage.loop.run(2))
-    assert sorted([await executor.begun.get(), await executor.begun.get()]) == ["a", "b"]
+        fixture.queue.add(key)
+    task = asyncio.create_task(fixture.loop.run(2))
+    assert sorted([await executor.started.get(), await executor.started.get()]) == ["a", "b"]
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=0.1)
     assert not done
@@ -189,57 +189,59 @@ async def test_a_pass_that_has_begun_is_ended_before_the_loop_is(stage: Stage) -
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert sorted(executor.ended) == ["a", "b"]
-    assert stage.counted == ["done"] * 2
+    assert fixture.counted == ["done"] * 2
 
 
-async def test_a_pass_that_does_not_end_is_given_up(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reconciliation_that_does_not_finish_is_cancelled(
+    fixture: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
-    stage.loop.executor = executor = SlowExecutor()
-    stage.queue.add(A)
-    task = asyncio.create_task(stage.loop.run(1))
-    await executor.begun.get()
+    fixture.loop.executor = executor = SlowExecutor()
+    fixture.queue.add(A)
+    task = asyncio.create_task(fixture.loop.run(1))
+    await executor.started.get()
     task.cancel()
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert executor.ended == []
-    assert stage.queue.depth == 1  # for the next run of the loop, when this operator leads again
+    assert fixture.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
-async def test_a_refusal_is_looked_at_at_once_and_forgotten_when_all_could_be_made(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+async def test_a_rejection_is_handled_at_once_and_forgotten_when_all_children_are_created(
+    fixture: Fixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The pass after it makes nothing; it says why and when that is tried again."""
-    stage.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
-    async with stage.running() as settle:
-        stage.queue.add(A)
+    """The next reconciliation creates nothing; it reports the reason and the time of the retry."""
+    fixture.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
+    async with fixture.running() as settle:
+        fixture.queue.add(A)
         assert await settle() == ["a", "a"]
-        assert [bool(wanted.creates) for _, _, wanted in stage.executor.plans] == [True, False]
+        assert [bool(wanted.creates) for _, _, wanted in fixture.executor.plans] == [True, False]
         assert "default/a: QuotaExceeded: Pod head was rejected: exceeded quota" in caplog.text
-        stage.clock.pass_seconds(5)
+        fixture.clock.pass_seconds(5)
         assert await settle() == ["a", "a"]
-        refusal = stage.observe(A).rejection
-        assert refusal is not None and (refusal.problem, refusal.tries) == (QUOTA, 2)
-        stage.clock.pass_seconds(9.9)
+        rejection = fixture.observe(A).rejection
+        assert rejection is not None and (rejection.problem, rejection.tries) == (QUOTA, 2)
+        fixture.clock.pass_seconds(9.9)
         assert await settle() == []
-        stage.clock.pass_seconds(0.1)
+        fixture.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert stage.observe(A).rejection is None
+        assert fixture.observe(A).rejection is None
 
 
-async def test_a_job_that_fails_on_and_on_comes_later_each_time_until_it_succeeds(stage: Stage) -> None:
+async def test_the_backoff_of_a_failing_job_doubles_until_it_succeeds(fixture: Fixture) -> None:
     no_answer = RetryAfter(0, "NoAnswer", "reset")
-    stage.executor.script = {A: [no_answer] * 4}
+    fixture.executor.script = {A: [no_answer] * 4}
     delays = []
     for _ in range(4):
-        await stage.loop.reconcile(A)
-        delays += [at - stage.clock.now for at in stage.clock.pending]
-        stage.clock.pass_seconds(delays[-1])
+        await fixture.loop.reconcile(A)
+        delays += [at - fixture.clock.now for at in fixture.clock.pending]
+        fixture.clock.pass_seconds(delays[-1])
     assert delays == [0.25, 0.5, 1.0, 2.0]
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == []
-    stage.executor.script = {A: [no_answer]}
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == [stage.clock.now + FIRST_BACKOFF_SECONDS]
+    await fixture.loop.reconcile(A)
+    assert fixture.clock.pending == []
+    fixture.executor.script = {A: [no_answer]}
+    await fixture.loop.reconcile(A)
+    assert fixture.clock.pending == [fixture.clock.now + FIRST_BACKOFF_SECONDS]
 
 
 PENDING = {
@@ -257,61 +259,61 @@ LOST = {
 }
 
 
-async def test_a_job_that_waits_is_woken_when_its_time_has_come(stage: Stage) -> None:
-    """The next attempt begins five seconds after a loss to the application."""
-    stage.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
-    async with stage.running() as settle:
-        stage.queue.add(A)
-        stage.clock.pass_seconds(1)
+async def test_a_waiting_job_is_woken_on_time(fixture: Fixture) -> None:
+    """The next attempt starts five seconds after an application failure."""
+    fixture.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
+    async with fixture.running() as settle:
+        fixture.queue.add(A)
+        fixture.clock.pass_seconds(1)
         assert await settle() == ["a"]
-        assert stage.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
-        stage.clock.pass_seconds(3.9)
+        assert fixture.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
+        fixture.clock.pass_seconds(3.9)
         assert await settle() == []
-        stage.clock.pass_seconds(0.1)
+        fixture.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert stage.executor.plans[-1][2].creates
+        assert fixture.executor.plans[-1][2].creates
 
 
-async def test_a_silent_pod_is_asked_about_and_the_next_pass_says_what_was_said(stage: Stage) -> None:
-    stage.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
+async def test_the_events_of_an_unexplained_pod_are_looked_up_and_reported_next(fixture: Fixture) -> None:
+    fixture.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
     pod_name = head_name("a", "uid-a", 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
-    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
+    fixture.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
     for slot in (0, 1):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        stage.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
-    stage.executor.words = [Problem("FailedMount", "no such secret")]
-    async with stage.running() as settle:
-        stage.queue.add(A)
+        fixture.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
+    fixture.executor.pod_problems = [Problem("FailedMount", "no such secret")]
+    async with fixture.running() as settle:
+        fixture.queue.add(A)
         assert await settle() == ["a", "a"]
-    assert stage.executor.asked == [pod_name]
-    [said] = stage.executor.plans[-1][2].events
-    assert (said.reason, said.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
-    assert [pod.events_read_at for pod in stage.observe(A).pods] == [NOW, None, None]
-    stage.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
-    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
-    assert not any(pod.events_read_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
+    assert fixture.executor.looked_up == [pod_name]
+    [event] = fixture.executor.plans[-1][2].events
+    assert (event.reason, event.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
+    assert [pod.events_read_at for pod in fixture.observe(A).pods] == [NOW, None, None]
+    fixture.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
+    fixture.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
+    assert not any(pod.events_read_at for pod in fixture.observe(A).pods), "nothing is kept about a deleted pod"
 
 
-async def test_a_job_that_is_gone_leaves_no_timer_and_nothing_is_done(stage: Stage) -> None:
-    stage.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
-    await stage.loop.reconcile(A)
-    stage.store.drop_job(A, "uid-a", version=9)
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == []
-    assert len(stage.executor.plans) == 1
+async def test_a_deleted_job_leaves_no_timer_and_nothing_is_done(fixture: Fixture) -> None:
+    fixture.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
+    await fixture.loop.reconcile(A)
+    fixture.store.drop_job(A, "uid-a", version=9)
+    await fixture.loop.reconcile(A)
+    assert fixture.clock.pending == []
+    assert len(fixture.executor.plans) == 1
 
 
-async def test_several_jobs_are_in_work_at_once_but_no_more_than_allowed(stage: Stage) -> None:
-    async with stage.running(concurrency=2) as settle:
+async def test_jobs_are_reconciled_concurrently_up_to_the_limit(fixture: Fixture) -> None:
+    async with fixture.running(concurrency=2) as settle:
         for key in (A, B, C):
-            stage.queue.add(key)
+            fixture.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-    assert stage.executor.most_at_once == 2
+    assert fixture.executor.most_at_once == 2
 
 
-async def test_passes_are_counted_by_how_they_ended(stage: Stage) -> None:
-    stage.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
+async def test_reconciliations_are_counted_by_result(fixture: Fixture) -> None:
+    fixture.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
-        await stage.loop.reconcile(key)
-    assert stage.counted == ["lost", "refused", "error", "done"]
+        await fixture.loop.reconcile(key)
+    assert fixture.counted == ["lost", "refused", "error", "done"]

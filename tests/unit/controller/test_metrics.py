@@ -1,4 +1,4 @@
-"""What is counted, as Prometheus reads it; docs/metrics.md tells of each."""
+"""The metrics as Prometheus reads them; docs/metrics.md describes each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from railhead.kube.client import RequestLabels
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
-Told = dict[tuple[str, tuple[str, ...]], float]
+Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Operator:
-    """States that the test sets."""
+    """An operator whose state the test sets."""
 
     def __init__(self) -> None:
         self.jobs = Counter({"Running": 2, "": 1})
@@ -29,8 +29,8 @@ class Operator:
             Sources(lambda: self.jobs, lambda: self.due, lambda: self.is_leading, lambda: self.requests)
         )
 
-    def told(self) -> Told:
-        """Sample and its labels' values, in the order of the labels' names -> number."""
+    def samples(self) -> Samples:
+        """(Sample's name, its labels' values in the order of the labels' names) -> value."""
         families = text_string_to_metric_families(self.metrics.render().decode())
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
 
@@ -39,44 +39,44 @@ def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
     return parse_status({"restarts": {"application": application, "infrastructure": infrastructure}})
 
 
-def test_states_are_read_when_they_are_asked_for() -> None:
+def test_gauges_are_read_at_each_scrape() -> None:
     operator = Operator()
-    told = operator.told()
-    assert told["railhead_jobs", ("Running",)] == 2
-    assert told["railhead_jobs", ("Pending",)] == 1  # one that no pass has looked at yet
-    assert told["railhead_leader", ()] == 1
-    assert told["railhead_api_requests_total", ("201", "pods", "create")] == 3
-    assert told["railhead_api_requests_total", ("0", "pods", "watch")] == 1
+    samples = operator.samples()
+    assert samples["railhead_jobs", ("Running",)] == 2
+    assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
+    assert samples["railhead_leader", ()] == 1
+    assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
+    assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
     operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False
-    told = operator.told()
-    assert told["railhead_queue_depth", ()] == 7
-    assert told["railhead_leader", ()] == 0
-    assert ("railhead_jobs", ("Running",)) not in told
+    samples = operator.samples()
+    assert samples["railhead_queue_depth", ()] == 7
+    assert samples["railhead_leader", ()] == 0
+    assert ("railhead_jobs", ("Running",)) not in samples
 
 
-def test_passes_are_counted_with_their_time() -> None:
+def test_reconciliations_are_counted_with_their_duration() -> None:
     operator = Operator()
     for seconds in (0.002, 0.2):
         operator.metrics.count_pass("done", seconds)
     operator.metrics.count_pass("refused", 40.0)
-    told = operator.told()
-    assert told["railhead_pass_seconds_count", ("done",)] == 2
-    assert told["railhead_pass_seconds_sum", ("done",)] == 0.202
-    assert told["railhead_pass_seconds_bucket", ("0.003", "done")] == 1
-    assert told["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
+    samples = operator.samples()
+    assert samples["railhead_pass_seconds_count", ("done",)] == 2
+    assert samples["railhead_pass_seconds_sum", ("done",)] == 0.202
+    assert samples["railhead_pass_seconds_bucket", ("0.003", "done")] == 1
+    assert samples["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
 
 
-def test_only_new_losses_are_restarts() -> None:
+def test_only_new_restarts_are_counted() -> None:
     operator = Operator()
     operator.metrics.count_change(at(1, 1), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(0, 0))
-    told = operator.told()
-    assert told["railhead_restarts_total", ("infrastructure",)] == 2
-    assert ("railhead_restarts_total", ("application",)) not in told
+    samples = operator.samples()
+    assert samples["railhead_restarts_total", ("infrastructure",)] == 2
+    assert ("railhead_restarts_total", ("application",)) not in samples
 
 
-def test_the_document_names_every_metric_with_its_type_and_labels() -> None:
+def test_the_document_lists_every_metric_with_its_type_and_labels() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
@@ -87,14 +87,14 @@ def test_the_document_names_every_metric_with_its_type_and_labels() -> None:
             labels = {label for sample in family.samples for label in sample.labels} - {"le"}
             name = f"{family.name}_total" if family.type == "counter" else family.name
             found.add((name, family.type, frozenset(labels)))
-    told = {
+    documented = {
         (name, type_, frozenset(re.findall(r"`(\w+)`", labels)))
         for name, type_, labels in ROW.findall(DOCUMENT.read_text())
     }
-    assert told == found
+    assert documented == found
 
 
-def test_what_has_run_leaves_no_trace_that_grows() -> None:
+def test_the_number_of_series_does_not_grow_with_time() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)

@@ -1,4 +1,4 @@
-"""Raw pods become views: which pod it is, how it is, and why it is not better."""
+"""Raw pods become views: which pod it is, its state, and its problem."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def observe_end(**terminated: Any) -> PodView:
     return observe_status(phase="Failed", containerStatuses=[make_container(terminated=terminated)])
 
 
-def test_labels_say_which_pod_it_is() -> None:
+def test_labels_identify_the_pod() -> None:
     labels = {names.LABEL_ROLE: names.WORKER, names.LABEL_ATTEMPT: "2", names.LABEL_SLOT: "3", names.LABEL_ROUND: "4"}
     view = observe_pod(make_pod("w", labels=labels))
     assert (view.name, view.uid, view.node) == ("w", "uid-w", "node-1")
@@ -37,12 +37,12 @@ def test_labels_say_which_pod_it_is() -> None:
     ("reason", "ready", "runs", "is_silent"),
     [
         ("DeletionByTaintManager", "False", True, True),
-        ("DeletionByTaintManager", "True", True, False),  # a taint that somebody set; its kubelet works
+        ("DeletionByTaintManager", "True", True, False),  # a taint set by hand; the kubelet works
         ("DeletionByTaintManager", "False", False, False),
         ("EvictionByEvictionAPI", "False", True, False),
     ],
 )
-def test_a_pod_is_silent_when_kubernetes_gave_its_node_up(reason: str, ready: str, runs: bool, is_silent: bool) -> None:
+def test_a_pod_is_silent_when_its_node_is_unreachable(reason: str, ready: str, runs: bool, is_silent: bool) -> None:
     conditions = [
         {"type": "Ready", "status": ready},
         {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""},
@@ -52,18 +52,18 @@ def test_a_pod_is_silent_when_kubernetes_gave_its_node_up(reason: str, ready: st
     raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:15Z", "deletionGracePeriodSeconds": 615}
     view = observe_pod(slim_pod(raw))
     assert (view.is_silent, view.grace_seconds) == (is_silent, 615)
-    begun = datetime(2026, 1, 1, tzinfo=UTC)
-    assert view.gone_by == begun + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert view.gone_by == start + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])
-def test_labels_that_are_no_numbers_are_no_pod_of_any_slot_or_attempt(value: str) -> None:
+def test_invalid_labels_match_no_slot_and_no_attempt(value: str) -> None:
     labels = {names.LABEL_ATTEMPT: value, names.LABEL_SLOT: value, names.LABEL_ROUND: value}
     view = observe_pod(make_pod(labels=labels))
     assert (view.role, view.attempt, view.slot, view.round) == ("", 0, -1, 0)
 
 
-def test_a_pod_that_has_just_been_made_is_pending_and_nowhere() -> None:
+def test_a_new_pod_is_pending_without_a_node() -> None:
     view = observe_pod({"metadata": {"name": "p", "uid": "u"}})
     assert view == PodView("p", "u", role="", attempt=0)
     assert view.phase == "Pending"
@@ -79,22 +79,22 @@ def test_a_pod_that_has_just_been_made_is_pending_and_nowhere() -> None:
         ("Running", [], False),
     ],
 )
-def test_a_pod_runs_when_its_ray_container_does(phase: str, containers: list[Object], is_running: bool) -> None:
+def test_a_pod_runs_if_its_ray_container_runs(phase: str, containers: list[Object], is_running: bool) -> None:
     assert observe_status(phase=phase, containerStatuses=containers).is_running == is_running
 
 
-def test_the_drivers_last_word_is_read_from_the_termination_message() -> None:
-    word = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
+def test_the_outcome_is_read_from_the_termination_message() -> None:
+    text = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
     code = FailureClass("Application").exit_code
-    view = observe_end(exitCode=code, message=word, reason="Error", finishedAt="2026-01-01T12:00:00Z")
-    assert view.outcome == Outcome.from_json(word)
+    view = observe_end(exitCode=code, message=text, reason="Error", finishedAt="2026-01-01T12:00:00Z")
+    assert view.outcome == Outcome.from_json(text)
     assert view.exit_code == code
     assert view.reason == ""
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert view.is_over
 
 
-def test_only_the_ray_containers_end_counts() -> None:
+def test_only_the_termination_of_the_ray_container_counts() -> None:
     sidecar = make_container(name="sidecar", terminated={"exitCode": 3, "reason": "OOMKilled", "message": "m"})
     view = observe_status(phase="Running", containerStatuses=[sidecar, make_container(running={"startedAt": "x"})])
     assert (view.exit_code, view.reason, view.message) == (None, "", "")
@@ -106,33 +106,33 @@ def observe_init_end(name: str, **terminated: Any) -> PodView:
     return observe_status(phase="Failed", initContainerStatuses=inits, containerStatuses=[ray])
 
 
-def test_code_that_could_not_be_fetched_ends_the_pod_in_the_fetchers_words() -> None:
-    word = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
+def test_the_outcome_of_a_failed_fetch_is_read_from_its_init_container() -> None:
+    text = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
     code = FailureClass("Configuration").exit_code
-    view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=word, finishedAt="2026-01-01T12:00:00Z")
-    assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(word), code, names.FETCH_CONTAINER)
+    view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=text, finishedAt="2026-01-01T12:00:00Z")
+    assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(text), code, names.FETCH_CONTAINER)
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_a_failed_init_container_of_the_users_is_said_and_its_code_means_nothing() -> None:
+def test_a_failed_init_container_of_the_user_is_reported_and_its_exit_code_ignored() -> None:
     view = observe_init_end("prepare", exitCode=65, message="no disk", finishedAt="2026-01-01T12:00:00Z")
     assert (view.exit_code, view.container) == (None, "prepare")
     assert view.message == "init container prepare ended with code 65: no disk"
     assert view.is_over and view.finished_at is not None
 
 
-def test_an_init_container_that_was_killed_with_a_running_pod_is_no_end() -> None:
+def test_a_killed_init_container_of_a_running_pod_does_not_end_the_pod() -> None:
     inits = [make_container(name="side", terminated={"exitCode": 1})]
     ray = make_container(running={"startedAt": "x"})
     view = observe_status(phase="Running", initContainerStatuses=inits, containerStatuses=[ray])
     assert (view.exit_code, view.message, view.container) == (None, "", names.CONTAINER)
 
 
-def test_exit_code_zero_is_an_exit_code() -> None:
+def test_exit_code_zero_is_kept() -> None:
     assert observe_end(exitCode=0, reason="Completed").exit_code == 0
 
 
-def test_killed_for_memory_is_the_reason() -> None:
+def test_the_reason_oom_killed_is_kept() -> None:
     view = observe_end(exitCode=137, reason="OOMKilled")
     assert (view.exit_code, view.reason) == (137, "OOMKilled")
 
@@ -152,7 +152,7 @@ PREEMPTED = Disruption("PreemptionByScheduler", "for another")
         ({}, "", None),
     ],
 )
-def test_what_the_cluster_did_to_the_pod_goes_before_that_it_failed(
+def test_a_disruption_and_the_pods_reason_precede_the_containers_reason(
     status: Object, reason: str, disruption: Disruption | None
 ) -> None:
     ended = [make_container(terminated={"exitCode": 143, "reason": "Error"})]
@@ -160,7 +160,7 @@ def test_what_the_cluster_did_to_the_pod_goes_before_that_it_failed(
     assert (view.reason, view.disruption) == (reason, disruption)
 
 
-def test_an_evicted_pod_says_so_in_its_own_message() -> None:
+def test_the_message_of_an_evicted_pod_is_kept() -> None:
     view = observe_status(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
     assert (view.reason, view.message) == ("Evicted", "The node was low on resource: memory.")
 
@@ -173,31 +173,33 @@ def test_a_pod_with_a_deletion_timestamp_is_deleting_and_not_live() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", 7])
-def test_an_end_without_a_time_has_none(text: Any) -> None:
+def test_an_invalid_finish_time_is_none(text: Any) -> None:
     assert observe_end(exitCode=1, finishedAt=text).finished_at is None
 
 
-def test_an_unschedulable_pod_says_why() -> None:
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    assert observe_status(conditions=[refused]).problem == Problem("Unschedulable", "0/3 nodes")
-    gated = observe_status(conditions=[{**refused, "reason": "SchedulingGated", "message": "Scheduling is blocked"}])
+def test_an_unschedulable_pod_has_its_reason() -> None:
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert observe_status(conditions=[unscheduled]).problem == Problem("Unschedulable", "0/3 nodes")
+    gated = observe_status(
+        conditions=[{**unscheduled, "reason": "SchedulingGated", "message": "Scheduling is blocked"}]
+    )
     assert gated.problem is not None and gated.problem.reason == "SchedulingGated"
-    assert observe_status(conditions=[{**refused, "status": "True"}]).problem is None
+    assert observe_status(conditions=[{**unscheduled, "status": "True"}]).problem is None
 
 
 @pytest.mark.parametrize("statuses", ["containerStatuses", "initContainerStatuses"])
 @pytest.mark.parametrize(
     "reason", ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError", "InvalidImageName"]
 )
-def test_a_container_that_cannot_start_says_which_and_why(statuses: str, reason: str) -> None:
+def test_a_container_that_cannot_start_is_named_with_its_reason(statuses: str, reason: str) -> None:
     waiting = make_container(name="c", waiting={"reason": reason, "message": "no such thing"})
     assert observe_status(**{statuses: [waiting]}).problem == Problem(reason, "container c: no such thing")
-    wordless = make_container(name="c", waiting={"reason": reason})
-    assert observe_status(**{statuses: [wordless]}).problem == Problem(reason, f"container c: {reason}")
+    no_message = make_container(name="c", waiting={"reason": reason})
+    assert observe_status(**{statuses: [no_message]}).problem == Problem(reason, f"container c: {reason}")
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing", None])
-def test_a_container_that_only_takes_its_time_is_no_problem(reason: str | None) -> None:
+def test_a_container_that_is_still_starting_is_no_problem(reason: str | None) -> None:
     assert observe_status(containerStatuses=[make_container(waiting={"reason": reason})]).problem is None
 
 
@@ -218,7 +220,7 @@ def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) 
     assert owner_uid(make_pod(ownerReferences=owners)) == uid
 
 
-def test_the_slim_pod_looks_the_same_and_is_without_what_is_large() -> None:
+def test_the_slim_pod_has_the_same_view_without_the_large_fields() -> None:
     status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]}
     pod = make_pod(status=status, resourceVersion="7", deletionTimestamp="2026-01-01T12:00:00Z")
     pod["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
@@ -236,18 +238,18 @@ def maybe(**parts: Any) -> Any:
     return st.fixed_dictionaries({}, optional={key: st.none() | part for key, part in parts.items()})
 
 
-WORD = st.text(max_size=5)
-STATE = maybe(running=maybe(startedAt=WORD), waiting=maybe(reason=WORD), terminated=maybe(exitCode=st.integers()))
+TEXT = st.text(max_size=5)
+STATE = maybe(running=maybe(startedAt=TEXT), waiting=maybe(reason=TEXT), terminated=maybe(exitCode=st.integers()))
 CONTAINERS = st.lists(maybe(name=st.just(names.CONTAINER), state=STATE), max_size=2)
 POD = maybe(
-    metadata=maybe(name=WORD, labels=maybe(), ownerReferences=st.lists(maybe(kind=WORD), max_size=2)),
-    spec=maybe(nodeName=WORD),
-    status=maybe(phase=WORD, conditions=st.lists(maybe(type=WORD), max_size=2), containerStatuses=CONTAINERS),
+    metadata=maybe(name=TEXT, labels=maybe(), ownerReferences=st.lists(maybe(kind=TEXT), max_size=2)),
+    spec=maybe(nodeName=TEXT),
+    status=maybe(phase=TEXT, conditions=st.lists(maybe(type=TEXT), max_size=2), containerStatuses=CONTAINERS),
 )
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
-def test_a_pod_with_holes_in_it_is_a_view_all_the_same(pod: Object) -> None:
+def test_a_pod_with_missing_fields_still_has_a_view(pod: Object) -> None:
     assert observe_pod(slim_pod(pod)) == observe_pod(pod)
     assert owner_uid(pod) == ""

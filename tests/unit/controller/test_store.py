@@ -1,4 +1,4 @@
-"""The store: versions go one way whatever comes first, and a pod leads to its job."""
+"""The store: versions only increase in any order of events, and a pod leads to its job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod_names(store: Store, uid: str = UID) -> list[str]:
     return sorted(pod.name for pod in store.pods(uid))
 
 
-def test_a_job_is_news_once() -> None:
+def test_each_version_of_a_job_is_new_once() -> None:
     store = Store()
     assert store.put_job(make_job(3)) == KEY
     assert store.put_job(make_job(3)) is None
@@ -41,7 +41,7 @@ def test_a_job_is_news_once() -> None:
     assert store.key_of(UID) == KEY
 
 
-def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this_operator_begins_to_lead() -> None:
+def test_commits_seen_first_or_before_this_operator_leads_count_as_announced() -> None:
     store = Store()
 
     def announced() -> AnnouncedCommit | None:
@@ -61,7 +61,7 @@ def test_what_is_committed_counts_as_told_when_a_job_is_first_seen_and_when_this
     assert announced() is None
 
 
-def test_what_was_noted_of_children_in_an_earlier_lead_is_forgotten() -> None:
+def test_notes_about_children_from_an_earlier_lead_are_forgotten() -> None:
     store = Store()
     store.put_job(make_job(1))
     pod = make_pod()
@@ -78,7 +78,7 @@ def test_what_was_noted_of_children_in_an_earlier_lead_is_forgotten() -> None:
     assert (before.led_since, after.led_since) == (None, NOW)
 
 
-def test_a_record_holds_what_the_planner_asks_for() -> None:
+def test_an_observation_holds_what_the_planner_needs() -> None:
     store = Store()
     metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z"}
     store.put_job(make_job(3, generation=2, metadata=metadata, status={"attempt": 4, "phase": "Running"}))
@@ -93,7 +93,7 @@ def test_a_record_holds_what_the_planner_asks_for() -> None:
     assert (observed.now, observed.settings) == (NOW, SETTINGS)
 
 
-def test_a_job_that_is_not_there_is_not_observed() -> None:
+def test_an_unknown_job_is_not_observed() -> None:
     assert Store().observe(KEY, now=NOW, settings=SETTINGS) is None
 
 
@@ -115,7 +115,7 @@ def test_a_spec_is_parsed_once_per_generation() -> None:
 
 
 @pytest.mark.parametrize("spec", [BAD_SPEC, None, {}, "text", {**SPEC, "unknown": 1}])
-def test_a_bad_spec_is_an_error_and_no_exception(spec: Any) -> None:
+def test_an_invalid_spec_is_stored_as_an_error(spec: Any) -> None:
     store = Store()
     assert store.put_job(make_job(1, spec=spec)) == KEY
     record = store.job(KEY)
@@ -124,7 +124,7 @@ def test_a_bad_spec_is_an_error_and_no_exception(spec: Any) -> None:
     assert record.spec.field.startswith("spec")
 
 
-def test_a_mended_spec_has_no_error_any_more() -> None:
+def test_a_fixed_spec_clears_the_error() -> None:
     store = Store()
     store.put_job(make_job(1, spec=BAD_SPEC))
     store.put_job(make_job(2, spec=BAD_SPEC, status={"phase": "Pending"}))
@@ -142,7 +142,7 @@ def test_a_deleted_job_is_gone_and_a_late_answer_does_not_bring_it_back() -> Non
     assert (store.job(KEY), store.key_of(UID), list(store.all_keys())) == (None, None, [])
 
 
-def test_a_new_job_of_an_old_name_is_another_one() -> None:
+def test_a_new_job_with_the_name_of_an_old_one_starts_from_scratch() -> None:
     store = Store()
     store.put_job(make_job(3, status={"attempt": 7}))
     store.change_pod(None, make_pod("old", owner=UID))
@@ -151,10 +151,10 @@ def test_a_new_job_of_an_old_name_is_another_one() -> None:
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None
     assert (observed.uid, observed.status.attempt, observed.pods) == ("second", 0, ())
-    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # of nobody's interest
+    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # its job is gone
 
 
-def test_a_deletion_that_is_told_late_leaves_the_successor() -> None:
+def test_a_late_deletion_leaves_the_successor() -> None:
     store = Store()
     store.put_job(make_job(3))
     store.put_job(make_job(6, uid="second"))
@@ -164,7 +164,7 @@ def test_a_deletion_that_is_told_late_leaves_the_successor() -> None:
     assert store.key_of(UID) is None
 
 
-def test_a_predecessor_stays_gone_also_when_its_deletion_was_never_told() -> None:
+def test_a_predecessor_stays_gone_even_if_its_deletion_is_missed() -> None:
     store = Store()
     store.put_job(make_job(3))
     store.put_job(make_job(6, uid="second"))
@@ -183,7 +183,7 @@ JOB_EVENTS = [
 ]
 
 
-def tell(store: Store, event: tuple[str, Object]) -> None:
+def send(store: Store, event: tuple[str, Object]) -> None:
     verb, raw = event
     if verb == "put":
         store.put_job(raw)
@@ -193,13 +193,13 @@ def tell(store: Store, event: tuple[str, Object]) -> None:
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations(JOB_EVENTS), st.lists(st.sampled_from(JOB_EVENTS), max_size=5))
-def test_in_any_order_and_said_twice_the_newest_stands(
+def test_the_newest_version_wins_in_any_order_and_with_repeats(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]
 ) -> None:
     store = Store()
     versions = []
     for event in [*events, *again]:
-        tell(store, event)
+        send(store, event)
         versions.append(version_of_job(store))
     record = store.job(KEY)
     assert record is not None
@@ -209,17 +209,17 @@ def test_in_any_order_and_said_twice_the_newest_stands(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations([*JOB_EVENTS, ("drop", make_job(6, uid="second"))]), st.lists(st.sampled_from(JOB_EVENTS)))
-def test_in_any_order_what_is_deleted_in_the_end_is_gone(
+def test_a_job_deleted_last_is_gone_in_any_order(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]
 ) -> None:
     store = Store()
     for event in [*events, *again]:
-        tell(store, event)
+        send(store, event)
     assert store.job(KEY) is None
     assert store.key_of("first") is store.key_of("second") is None
 
 
-def test_a_pod_leads_to_its_job_whenever_it_comes_changes_or_goes() -> None:
+def test_a_pod_leads_to_its_job_when_it_is_added_changed_or_deleted() -> None:
     store = Store()
     store.put_job(make_job(1))
     pending, running = make_pod("w"), make_pod("w", status={"phase": "Running"})
@@ -246,7 +246,7 @@ def test_an_orphaned_pod_leaves_its_job() -> None:
     assert store.pods(UID) == ()
 
 
-def test_a_pod_in_the_name_of_another_jobs_pod_is_that_other_jobs() -> None:
+def test_a_pod_replaced_by_another_jobs_pod_moves_to_that_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     store.put_job(make_job(2, name="other", uid="other"))
@@ -256,14 +256,14 @@ def test_a_pod_in_the_name_of_another_jobs_pod_is_that_other_jobs() -> None:
     assert (pod_names(store), pod_names(store, "other")) == ([], ["w"])
 
 
-def test_a_strangers_pod_is_nobodys() -> None:
+def test_a_pod_without_an_owner_belongs_to_no_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     assert store.change_pod(None, make_pod("w", owner=None)) is None
     assert store.pods(UID) == ()
 
 
-def test_the_job_to_resume_from_is_looked_for_in_the_same_namespace() -> None:
+def test_the_job_to_resume_from_is_looked_up_in_the_same_namespace() -> None:
     store = Store()
     spec = {**SPEC, "resumeFrom": {"trainJob": "other"}}
     store.put_job(make_job(3, spec=spec))
@@ -276,7 +276,7 @@ def test_the_job_to_resume_from_is_looked_for_in_the_same_namespace() -> None:
     assert observed is not None and observed.source is not None and observed.source.attempt == 7
 
 
-def test_a_driver_is_shared_while_another_unfinished_job_of_the_namespace_runs_it() -> None:
+def test_a_driver_is_shared_while_another_unfinished_job_in_the_namespace_uses_it() -> None:
     other = JobKey("default", "other")
     complete = [{"type": "Complete", "status": "True", "reason": "Succeeded"}]
 
@@ -287,14 +287,14 @@ def test_a_driver_is_shared_while_another_unfinished_job_of_the_namespace_runs_i
 
     store = Store()
     store.put_job(make_job(1, status={"driver": "old"}))
-    assert not is_shared(store), "with nobody but itself"
+    assert not is_shared(store), "no other job"
     store.put_job(make_job(2, name="other", uid="uid-other", status={"driver": "old"}))
     assert is_shared(store)
     store.put_job(make_job(3, name="other", uid="uid-other", status={"driver": "new"}))
-    assert not is_shared(store), "its next attempt has another one"
+    assert not is_shared(store), "the other job's next attempt has another driver"
     store.put_job(make_job(4, name="other", uid="uid-other", status={"driver": "old"}))
     store.put_job(make_job(5, status={"driver": "old", "conditions": complete}))
-    assert is_shared(store), "the other one is unfinished"
+    assert is_shared(store), "the other job is unfinished"
     store.put_job(make_job(6, name="other", uid="uid-again", status={"driver": "old"}))
     assert is_shared(store), "a new job of the same name counts once"
     store.drop_job(other, "uid-again", version=7)

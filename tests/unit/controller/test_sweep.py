@@ -1,4 +1,4 @@
-"""The sweep: jobs whose deletion nobody told of are forgotten, and no others."""
+"""The sweep: jobs whose deletion was missed are forgotten, and no others."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ HERE = make_job(3, name="here", uid="u1")
 GONE = make_job(4, name="gone", uid="u2")
 
 
-async def test_only_the_jobs_that_are_not_there_are_forgotten() -> None:
+async def test_only_jobs_that_no_longer_exist_are_forgotten() -> None:
     store = make_store(HERE, GONE)
     assert await sweep_once(make_client(HERE), store, ()) == [JobKey("default", "gone")]
     assert names_of(store) == ["here"]
 
 
-async def test_a_late_answer_does_not_bring_back_what_was_swept() -> None:
+async def test_a_late_answer_does_not_bring_back_a_swept_job() -> None:
     store = make_store(GONE)
     client = make_client()
     await sweep_once(client, store, ())
     assert store.put_job(make_job(client.api.version, name="gone", uid="u2")) is None
 
 
-async def test_a_late_answer_of_any_namespace_does_not_bring_back_what_was_swept() -> None:
-    """Each namespace is listed at a version of its own."""
+async def test_a_late_answer_from_any_namespace_does_not_bring_back_a_swept_job() -> None:
+    """Each namespace is listed at its own version."""
     store = make_store(make_job(4, name="gone", uid="u2", metadata={"namespace": "b"}))
     client = make_client()
     client.taken = lambda request: client.api.put(HERE)
@@ -52,13 +52,13 @@ async def test_a_late_answer_of_any_namespace_does_not_bring_back_what_was_swept
     assert store.put_job(make_job(second, name="gone", uid="u2", metadata={"namespace": "b"})) is None
 
 
-async def test_a_job_of_a_gone_jobs_name_is_not_taken_for_it() -> None:
+async def test_a_job_with_the_name_of_a_deleted_one_is_not_mistaken_for_it() -> None:
     store = make_store(make_job(3, name="here", uid="old"))
     assert await sweep_once(make_client(HERE), store, ()) == [JobKey("default", "here")]
     assert store.put_job(make_job(3, name="here", uid="u1")) is not None
 
 
-async def test_a_job_made_while_the_list_is_on_its_way_stays() -> None:
+async def test_a_job_created_during_the_list_stays() -> None:
     store = make_store(HERE)
     client = make_client(HERE)
     client.taken = lambda request: store.put_job(client.api.put(make_job(name="young", uid="u3")))
@@ -66,7 +66,7 @@ async def test_a_job_made_while_the_list_is_on_its_way_stays() -> None:
     assert names_of(store) == ["here", "young"]
 
 
-async def test_a_successor_that_comes_while_the_list_is_on_its_way_stays() -> None:
+async def test_a_successor_created_during_the_list_stays() -> None:
     store = make_store(GONE)
     client = make_client()
     client.taken = lambda request: store.put_job(client.api.put(make_job(name="gone", uid="u3")))
@@ -75,7 +75,7 @@ async def test_a_successor_that_comes_while_the_list_is_on_its_way_stays() -> No
     assert store.key_of("u2") is None
 
 
-async def test_each_watched_namespace_is_asked_and_none_other() -> None:
+async def test_only_the_watched_namespaces_are_listed() -> None:
     there = make_job(3, name="there", uid="u3", metadata={"namespace": "b"})
     store = make_store(HERE, there)
     client = make_client(HERE, there)
@@ -83,8 +83,8 @@ async def test_each_watched_namespace_is_asked_and_none_other() -> None:
     assert [r.path.split("/")[5] for r in client.asked] == ["default", "b"]
 
 
-async def test_only_metadata_are_asked_for() -> None:
-    """Specs and statuses of all jobs are of no use here."""
+async def test_only_metadata_is_requested() -> None:
+    """Specs and statuses are not needed here."""
     client = make_client(HERE)
     await sweep_once(client, make_store(HERE), ())
     assert [r.accept for r in client.asked] == [METADATA_ONLY]
@@ -99,14 +99,14 @@ async def test_without_an_answer_nothing_is_forgotten() -> None:
     assert names_of(store) == ["gone", "here"]
 
 
-async def test_an_etcd_that_was_restored_is_noticed_by_a_version_that_was_seen_of_a_job() -> None:
+async def test_a_restored_etcd_is_detected_by_the_version_of_a_job() -> None:
     client = make_client(HERE)
     store = make_store(make_job(client.api.version + 1, name="here", uid="u1"))
     with pytest.raises(WentBack, match="etcd was restored from a backup"):
         await sweep_once(client, store, ())
 
 
-async def test_an_etcd_that_was_restored_is_noticed_by_the_version_of_the_last_list() -> None:
+async def test_a_restored_etcd_is_detected_by_the_version_of_the_last_list() -> None:
     client = make_client(HERE)
     store = make_store(HERE)
     assert await sweep_once(client, store, ("a", "default")) == []
@@ -116,7 +116,7 @@ async def test_an_etcd_that_was_restored_is_noticed_by_the_version_of_the_last_l
         await sweep_once(client, store, ("a", "default"))
 
 
-async def test_what_is_learnt_while_the_list_is_on_its_way_is_no_restore() -> None:
+async def test_a_job_created_during_the_list_is_no_sign_of_a_restore() -> None:
     client = make_client(HERE)
     store = make_store(HERE)
     client.taken = lambda request: store.put_job(make_job(client.api.version + 1, name="new", uid="u3"))

@@ -1,4 +1,4 @@
-"""The endpoint's certificate: good for its names, renewed in time, and always of the CA that drivers trust."""
+"""The endpoint's certificate: valid for its names, renewed in time, always issued by the CA that drivers trust."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLACE = ("secrets", "railhead", SECRET_NAME)
 
 
-class OverError(Exception):
+class EndOfTest(Exception):
     """The test has seen enough."""
 
 
@@ -54,7 +54,7 @@ async def test_a_driver_that_trusts_the_ca_connects_by_any_of_the_names(name: st
     shake_hands(build_ssl_context(made), ca=made.ca.certificate, name=name)
 
 
-async def test_no_other_name_and_no_other_ca_is_good() -> None:
+async def test_no_other_name_and_no_other_ca_is_accepted() -> None:
     made = await ensure_certificates(make_client(), "railhead", NAMES)
     context = build_ssl_context(made)
     with pytest.raises(ssl.SSLCertVerificationError, match="ostname"):
@@ -63,7 +63,7 @@ async def test_no_other_name_and_no_other_ca_is_good() -> None:
         shake_hands(context, ca=make_ca("railhead-report-ca", now=NOW, days=1).certificate, name=NAMES[0])
 
 
-async def test_what_is_stored_is_used_again_and_not_written() -> None:
+async def test_a_stored_certificate_is_reused_and_not_rewritten() -> None:
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     assert [r.verb for r in client.asked] == ["get", "create"]
@@ -72,7 +72,7 @@ async def test_what_is_stored_is_used_again_and_not_written() -> None:
     assert list(client.api.objects) == [PLACE]
 
 
-async def test_two_operators_agree_on_the_one_that_was_stored_first() -> None:
+async def test_two_operators_agree_on_the_certificate_stored_first() -> None:
     other = make_client()
     theirs = await ensure_certificates(other, "railhead", NAMES)
     client = make_client()
@@ -83,7 +83,7 @@ async def test_two_operators_agree_on_the_one_that_was_stored_first() -> None:
     assert client.api.objects[PLACE]["data"] == stored["data"]
 
 
-async def test_a_new_name_means_a_new_certificate_of_the_same_ca() -> None:
+async def test_a_new_name_leads_to_a_new_certificate_from_the_same_ca() -> None:
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     second = await ensure_certificates(client, "railhead", ["reports.example", "10.0.0.7"])
@@ -95,27 +95,27 @@ async def test_a_new_name_means_a_new_certificate_of_the_same_ca() -> None:
 
 
 @pytest.mark.parametrize(("days", "is_near"), [(RENEW_DAYS - 1, True), (RENEW_DAYS + 1, False), (-1, True)])
-def test_it_is_renewed_before_its_time_is_over(days: int, is_near: bool) -> None:
+def test_a_certificate_is_renewed_before_it_expires(days: int, is_near: bool) -> None:
     ca = make_ca("ca", now=NOW, days=3650)
     certificate = issue(ca, "server", now=NOW, days=365, names=NAMES).certificate
     assert needs_renewal(certificate, NAMES, now=NOW + timedelta(days=365 - days)) == is_near
 
 
-def test_all_of_the_names_must_be_there() -> None:
+def test_a_certificate_without_all_names_is_renewed() -> None:
     ca = make_ca("ca", now=NOW, days=3650)
     certificate = issue(ca, "server", now=NOW, days=365, names=NAMES).certificate
     assert not needs_renewal(certificate, NAMES[1:], now=NOW)
     assert needs_renewal(certificate, [*NAMES, "127.0.0.2"], now=NOW)
 
 
-async def test_the_key_is_in_no_file_afterwards(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_file_with_the_key_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_ssl_context(await ensure_certificates(make_client(), "railhead", NAMES))
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_running_operator_presents_what_another_one_has_renewed() -> None:
-    """Looked at each day; a day without an answer does no harm."""
+async def test_a_running_operator_presents_a_certificate_renewed_by_another() -> None:
+    """It checks daily; a day without an answer does no harm."""
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     context = build_ssl_context(first)
@@ -123,10 +123,10 @@ async def test_a_running_operator_presents_what_another_one_has_renewed() -> Non
     second = ["reports.example"]  # another replica, started with another name, has stored this
 
     async def pass_day(seconds: float) -> None:
-        """What each day's look meets; after the last one the operator ends."""
+        """Prepare the next day's check; after the last one the operator ends."""
         assert seconds == 24 * 3600
         if not days:
-            raise OverError
+            raise EndOfTest
         client.faults.script["get", SECRET_NAME] = [days.pop(0)]
         if not days:
             await ensure_certificates(ModelClient(client.api), "railhead", [*NAMES, *second])
@@ -137,7 +137,7 @@ async def test_a_running_operator_presents_what_another_one_has_renewed() -> Non
         presented.append(pair)
         present(context, pair)
 
-    with pytest.raises(OverError):
+    with pytest.raises(EndOfTest):
         await renew_certificates(client, "railhead", NAMES, first, show, sleep=pass_day)
     assert len(presented) == 1
     shake_hands(context, ca=first.ca.certificate, name="reports.example")

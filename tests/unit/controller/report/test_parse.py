@@ -1,4 +1,4 @@
-"""What a report makes of the status: hostile words never leave the bounds of the CRD, honest ones arrive."""
+"""From a report to the status: hostile values never exceed the CRD's limits, honest ones arrive unchanged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ REPORT = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(REPORT)
-def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> None:
+def test_any_report_leads_to_a_valid_status(values: dict[str, Any]) -> None:
     try:
         report = parse_report(json.dumps(values).encode())
     except ValueError as refused:
@@ -73,20 +73,20 @@ def test_whatever_a_report_holds_the_status_can_hold(values: dict[str, Any]) -> 
     json.dumps(fields, allow_nan=False)
 
 
-def test_honest_words_arrive_unchanged() -> None:
-    told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
+def test_honest_values_arrive_unchanged() -> None:
+    reported = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
     report = make_report(
-        workers=2, metrics={"loss": "0.4"}, time="2026-01-01T00:00:03Z", checkpoint=told, run_uri="/runs"
+        workers=2, metrics={"loss": "0.4"}, time="2026-01-01T00:00:03Z", checkpoint=reported, run_uri="/runs"
     )
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "workers": 2, "metrics": {"loss": "0.4"}}
     assert status_fields(report, RUNNING) == {
         "progress": {**progress, "updateTime": "2026-01-01T00:00:03Z"},
-        "checkpoint": {**told, "attempt": 1},
+        "checkpoint": {**reported, "attempt": 1},
         "runURI": "/runs",
     }
 
 
-NO_TIMES = (
+INVALID_TIMES = (
     "",
     "t",
     "now",
@@ -98,22 +98,22 @@ NO_TIMES = (
 )
 
 
-@pytest.mark.parametrize("text", NO_TIMES)
-def test_what_is_no_time_is_left_out(text: str) -> None:
+@pytest.mark.parametrize("text", INVALID_TIMES)
+def test_an_invalid_time_is_left_out(text: str) -> None:
     """The API server would reject the whole write."""
-    told = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
-    fields = status_fields(make_report(time=text, checkpoint=told, best_checkpoint=told), RUNNING)
+    reported = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
+    fields = status_fields(make_report(time=text, checkpoint=reported, best_checkpoint=reported), RUNNING)
     assert "updateTime" not in fields["progress"]
     assert not [fields[key] for key in ("checkpoint", "bestCheckpoint") if "time" in fields[key]]
 
 
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00-08:00"])
-def test_a_time_in_another_form_is_kept(text: str) -> None:
+def test_other_valid_formats_of_time_are_kept(text: str) -> None:
     assert status_fields(make_report(time=text), RUNNING)["progress"]["updateTime"] == text
 
 
 @pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": "A" * 65}])
-def test_what_is_no_warning_is_left_out(warning: Any) -> None:
+def test_an_invalid_warning_is_left_out(warning: Any) -> None:
     assert "warning" not in status_fields(make_report(warning=warning), RUNNING)["progress"]
 
 
@@ -124,7 +124,7 @@ def test_a_warning_arrives_and_is_written_once() -> None:
     assert status_fields(report, make_facts(**fields).status) == {}
 
 
-def test_the_last_report_says_how_the_attempt_ended_within_bounds() -> None:
+def test_the_last_report_sets_the_outcome_within_bounds() -> None:
     long = {"reason": "R" * 999, "message": "m" * 9999, "suspect_pod": "p" * 999, "process_exit_code": 10**9}
     report = make_report(outcome={"outcome": "Application", **long, "more": 1})
     short = {"reason": "R" * 128, "message": "m" * MESSAGE_CHARS, "suspectPod": "p" * 253}
@@ -132,27 +132,27 @@ def test_the_last_report_says_how_the_attempt_ended_within_bounds() -> None:
     assert status_fields(report, RUNNING)["progress"]["outcome"] == outcome
 
 
-def test_only_what_changes_is_a_field() -> None:
+def test_only_changed_fields_are_written() -> None:
     status = make_facts(runURI="/runs", checkpoint=KNOWN, resumedFrom={"uri": "/runs/c1"}).status
     report = make_report(checkpoint=KNOWN, run_uri="/runs", resumed_from={"uri": "/runs/c1"})
     assert status_fields(report, status).keys() == {"progress"}
 
 
-def test_a_word_that_only_says_that_the_driver_is_there_writes_nothing() -> None:
-    told = status_fields(make_report(time=FIRST), RUNNING)["progress"]
-    status = make_facts(progress=told).status
+def test_a_report_with_only_a_new_time_writes_nothing() -> None:
+    reported = status_fields(make_report(time=FIRST), RUNNING)["progress"]
+    status = make_facts(progress=reported).status
     assert status_fields(make_report(time=SECOND), status) == {}
     assert status_fields(make_report(time=SECOND, reports=5), status)["progress"]["updateTime"] == SECOND
 
 
 @pytest.mark.parametrize("index", [True, False, 1.0, "6", None, [6]])
-def test_a_report_whose_checkpoint_has_no_number_is_refused_with_the_field(index: Any) -> None:
+def test_a_checkpoint_without_a_valid_index_is_rejected_naming_the_field(index: Any) -> None:
     with pytest.raises(ValueError, match=r"report\.checkpoint\.index"):
         make_report(checkpoint={"uri": "/runs/c", "index": index})
 
 
 @pytest.mark.parametrize("index", [-1, 2**31, 10**100])
-def test_a_checkpoint_whose_number_is_out_of_bounds_is_not_taken(index: int) -> None:
+def test_a_checkpoint_with_an_index_out_of_bounds_is_ignored(index: int) -> None:
     assert "checkpoint" not in status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), RUNNING)
 
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_never_goes_back(index: int, is_taken: bool) -> None:
     assert ("checkpoint" in fields) == is_taken
 
 
-def test_the_best_checkpoint_may_be_an_older_one_of_an_earlier_attempt() -> None:
+def test_the_best_checkpoint_may_come_from_an_earlier_attempt() -> None:
     status = make_facts(checkpoint=KNOWN, attempt=2).status
     best = {**KNOWN, "uri": "/runs/c3", "index": 3, "metrics": {"loss": "0.1"}}
     fields = status_fields(make_report(attempt=2, best_checkpoint=best), status)
@@ -172,7 +172,7 @@ def test_the_best_checkpoint_may_be_an_older_one_of_an_earlier_attempt() -> None
 
 
 @pytest.mark.parametrize(
-    ("told", "becomes"),
+    ("reported", "becomes"),
     [
         (None, "unchanged"),
         ({}, None),
@@ -181,32 +181,32 @@ def test_the_best_checkpoint_may_be_an_older_one_of_an_earlier_attempt() -> None
         ({**KNOWN, "index": 4, "uri": "/runs/c4"}, {**KNOWN, "index": 4, "uri": "/runs/c4", "metrics": {}}),
     ],
 )
-def test_the_best_checkpoint_changes_and_goes_as_the_driver_says(told: Any, becomes: Any) -> None:
+def test_the_best_checkpoint_changes_and_is_removed_as_the_driver_reports(reported: Any, becomes: Any) -> None:
     known = {**KNOWN, "metrics": {"loss": "1"}}
-    told = known if told is KNOWN else told
-    fields = status_fields(make_report(best_checkpoint=told), make_facts(bestCheckpoint=known).status)
+    reported = known if reported is KNOWN else reported
+    fields = status_fields(make_report(best_checkpoint=reported), make_facts(bestCheckpoint=known).status)
     assert fields.get("bestCheckpoint", "unchanged") == becomes
 
 
-def test_a_termination_message_without_metrics_takes_none_away() -> None:
+def test_a_termination_message_without_metrics_removes_none() -> None:
     known = {**KNOWN, "metrics": {"loss": "1"}}
     fields = status_fields(make_report(best_checkpoint=KNOWN), make_facts(bestCheckpoint=known).status)
     assert "bestCheckpoint" not in fields
 
 
 @pytest.mark.parametrize("uri", ["", "x" * (MAX_URI + 1)])
-def test_a_uri_that_does_not_fit_is_left_out_and_never_cut(uri: Any) -> None:
+def test_a_uri_that_is_too_long_is_left_out_and_never_truncated(uri: Any) -> None:
     report = make_report(run_uri=uri, resumed_from={"uri": uri}, checkpoint={"uri": uri, "index": 6})
     assert status_fields(report, RUNNING).keys() == {"progress"}
 
 
-def test_a_uri_that_just_fits_is_whole() -> None:
+def test_a_uri_of_the_maximum_length_is_kept() -> None:
     uri = "x" * MAX_URI
     fields = status_fields(make_report(run_uri=uri, checkpoint={"uri": uri, "index": 6}), RUNNING)
     assert fields["runURI"] == fields["checkpoint"]["uri"] == uri
 
 
-def test_metrics_are_cut() -> None:
+def test_metrics_are_truncated() -> None:
     metrics = {f"{number:03}{'k' * 500}": "v" * 500 for number in range(200)}
     progress = status_fields(make_report(metrics=metrics, time=FIRST), RUNNING)["progress"]
     assert len(progress["metrics"]) == MAX_METRICS
@@ -215,7 +215,7 @@ def test_metrics_are_cut() -> None:
     }
 
 
-@pytest.mark.parametrize(("told", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
-def test_counts_are_kept_within_bounds(told: int, kept: int) -> None:
-    progress = status_fields(make_report(reports=told, joined=told), RUNNING)["progress"]
+@pytest.mark.parametrize(("reported", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
+def test_counts_are_clamped(reported: int, kept: int) -> None:
+    progress = status_fields(make_report(reports=reported, joined=reported), RUNNING)["progress"]
     assert (progress["reports"], progress["joined"]) == (kept, kept)

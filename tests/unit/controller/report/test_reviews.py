@@ -1,4 +1,4 @@
-"""Whose a token is: asked once for a while when it is good, asked again when it is not."""
+"""Which pod a token identifies: cached for a while if the token is valid, reviewed again if not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.model.faults import NEVER_SENT
 
 
 class Tokens:
-    """A server whose pods have tokens. `of[pod]` is the pod's, `client` asks about it."""
+    """An API server whose pods have tokens: `of[pod]`. `client` reviews them."""
 
     def __init__(self, *pods: str) -> None:
         self.client = make_client()
@@ -35,12 +35,12 @@ class Tokens:
 
     @property
     def reviewed(self) -> list[str]:
-        """Asked about, in order."""
+        """The tokens reviewed, in order."""
         return [r.body["spec"]["token"] for r in self.client.asked]
 
 
 class Clock:
-    """Monotonic time as a test says."""
+    """Monotonic time that the test sets."""
 
     now = 1000.0
 
@@ -53,7 +53,7 @@ def clock() -> Clock:
     return Clock()
 
 
-async def test_a_good_token_is_asked_once_for_a_while(clock: Clock) -> None:
+async def test_a_valid_token_is_reviewed_once_per_caching_time(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
     for _ in range(3):
@@ -67,7 +67,7 @@ async def test_a_good_token_is_asked_once_for_a_while(clock: Clock) -> None:
     assert tokens.reviewed == [good, good]
 
 
-async def test_a_token_that_is_not_good_any_more_is_refused_after_that_while(clock: Clock) -> None:
+async def test_a_token_no_longer_valid_is_refused_after_the_caching_time(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
     await reviews.speaker(good)
@@ -77,13 +77,13 @@ async def test_a_token_that_is_not_good_any_more_is_refused_after_that_while(clo
     assert await reviews.speaker(good) is None
 
 
-async def test_a_token_for_somebody_else_is_refused(clock: Clock) -> None:
+async def test_a_token_for_another_audience_is_refused(clock: Clock) -> None:
     tokens = Tokens()
     assert await TokenReviews(tokens.client, clock).speaker(tokens.issue("pod", "https://kubernetes")) is None
 
 
-async def test_a_refusal_is_not_kept(clock: Clock) -> None:
-    """The API server may come to know a token a moment later."""
+async def test_a_refusal_is_not_cached(clock: Clock) -> None:
+    """The API server may accept the token a moment later."""
     tokens = Tokens("young")
     reviews, young = TokenReviews(tokens.client, clock), tokens.of["young"]
     known = tokens.client.api.tokens.pop(young)
@@ -92,7 +92,7 @@ async def test_a_refusal_is_not_kept(clock: Clock) -> None:
     assert await reviews.speaker(young) == Speaker("ns", "young", "u-young")
 
 
-async def test_tokens_are_told_apart_by_all_of_them(clock: Clock) -> None:
+async def test_tokens_are_compared_in_full(clock: Clock) -> None:
     tokens = Tokens("good", "good2")
     reviews = TokenReviews(tokens.client, clock)
     assert await reviews.speaker(tokens.of["good"]) == Speaker("ns", "good", "u-good")
@@ -100,7 +100,7 @@ async def test_tokens_are_told_apart_by_all_of_them(clock: Clock) -> None:
     assert await reviews.speaker(tokens.of["good"][:-1]) is None
 
 
-async def test_without_an_answer_it_is_raised_and_nothing_is_kept(clock: Clock) -> None:
+async def test_a_failed_review_raises_and_is_not_cached(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews = TokenReviews(tokens.client, clock)
     tokens.client.faults.script["create", ""] = [NEVER_SENT]
@@ -109,7 +109,7 @@ async def test_without_an_answer_it_is_raised_and_nothing_is_kept(clock: Clock) 
     assert await reviews.speaker(tokens.of["good"]) is not None
 
 
-async def test_the_oldest_make_room_for_the_newest(clock: Clock) -> None:
+async def test_the_oldest_tokens_are_evicted_first(clock: Clock) -> None:
     tokens = Tokens(*(f"t{number}" for number in range(KEEP_AT_MOST + 1)))
     reviews, known = TokenReviews(tokens.client, clock), list(tokens.of.values())
     for token in known:

@@ -1,4 +1,4 @@
-"""The report endpoint over HTTP: every answer that a client of any kind may get."""
+"""The report endpoint over HTTP: every answer that any client may get."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOOD = {"Authorization": "Bearer good"}
 
 
 class Reviews(TokenReviews):
-    """One token is the head's, one is of another namespace."""
+    """One token belongs to the head, one to a pod of another namespace."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), lambda: 0.0)
@@ -39,8 +39,8 @@ class Reviews(TokenReviews):
         return self.speakers.get(token)
 
 
-class Taken(ReportWriter):
-    """Keeps what it was given."""
+class FakeWriter(ReportWriter):
+    """Keeps the reports that it receives."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), lookup=lambda key: None, record_job=lambda raw: None)
@@ -55,17 +55,17 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.reviews = Reviews()
-        self.taken = Taken()
+        self.writer = FakeWriter()
         self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
         self.counted: list[int] = []
-        handler = ReportHandler(reviews=self.reviews, writer=self.taken, lookup=self.jobs.get)
+        handler = ReportHandler(reviews=self.reviews, writer=self.writer, lookup=self.jobs.get)
         self.client = TestClient(TestServer(build_app(handler, self.counted.append)))
 
     async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with self.client.post(PATH, data=data, headers=headers) as response:
             if response.content_type == "application/json":
-                assert (await response.json())["message"], "every answer says why"
+                assert (await response.json())["message"], "every answer has a message"
             return response.status
 
 
@@ -80,7 +80,7 @@ def body_of(**changes: Any) -> dict[str, Any]:
     return {**make_report().to_dict(), **changes}
 
 
-async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
+async def test_the_answer_carries_the_drivers_limits(endpoint: Endpoint) -> None:
     key = JobKey("default", "digits")
     for deadline in (600, None):
         endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2))
@@ -90,9 +90,9 @@ async def test_the_answer_tells_the_drivers_limits(endpoint: Endpoint) -> None:
             assert await response.json() == answer
 
 
-async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:
-    assert await endpoint.post(body_of(unknown="of a newer driver")) == 202
-    assert endpoint.taken.reports == [make_report()]
+async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
+    assert await endpoint.post(body_of(unknown="from a newer driver")) == 202
+    assert endpoint.writer.reports == [make_report()]
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,24 @@ async def test_a_good_report_is_taken(endpoint: Endpoint) -> None:
         {"Authorization": "Bearer gööd"},
     ],
 )
-async def test_without_a_good_token_nobody_is_heard(endpoint: Endpoint, headers: dict[str, str]) -> None:
+async def test_without_a_valid_token_the_answer_is_401(endpoint: Endpoint, headers: dict[str, str]) -> None:
     assert await endpoint.post(body_of(), headers=headers) == 401
-    assert endpoint.taken.reports == []
+    assert endpoint.writer.reports == []
 
 
-async def test_the_scheme_is_written_as_anybody_likes(endpoint: Endpoint) -> None:
+async def test_the_authorization_scheme_is_parsed_leniently(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
     assert endpoint.reviews.asked == ["good"]
 
 
-async def test_who_may_not_report_is_told_the_code_of_the_refusal(endpoint: Endpoint) -> None:
+async def test_a_refused_client_gets_the_code_of_the_refusal(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
     assert await endpoint.post(body_of(attempt=2)) == 409
     assert await endpoint.post(body_of(name="other")) == 404
-    assert endpoint.taken.reports == []
+    assert endpoint.writer.reports == []
 
 
-NO_REPORTS: list[Any] = [
+INVALID_REPORTS: list[Any] = [
     b"",
     b"{",
     b"null",
@@ -146,14 +146,14 @@ NO_REPORTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("body", NO_REPORTS, ids=lambda body: str(body)[:20])
-async def test_what_is_no_report_is_refused_before_anybody_is_asked(endpoint: Endpoint, body: Any) -> None:
+@pytest.mark.parametrize("body", INVALID_REPORTS, ids=lambda body: str(body)[:20])
+async def test_an_invalid_report_is_rejected_before_the_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
     assert await endpoint.post(body) == 400
     assert endpoint.reviews.asked == []
-    assert endpoint.taken.reports == []
+    assert endpoint.writer.reports == []
 
 
-async def test_a_body_beyond_the_limit_is_refused(endpoint: Endpoint) -> None:
+async def test_a_body_over_the_limit_is_rejected(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(time="x" * LIMIT_BYTES)) == 413
     assert endpoint.reviews.asked == []
     assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
@@ -168,8 +168,8 @@ async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> Non
         assert response.status == 413
 
 
-async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoint) -> None:
-    """401 would have the driver give up; 503 has it try again."""
+async def test_without_an_answer_from_the_api_server_the_driver_may_retry(endpoint: Endpoint) -> None:
+    """On 401 the driver gives up; on 503 it retries."""
     endpoint.reviews.error = RetryAfter(0, "NoAnswer", "reset")
     assert await endpoint.post(body_of()) == 503
     endpoint.reviews.error = None
@@ -179,7 +179,7 @@ async def test_an_api_server_that_does_not_answer_is_no_refusal(endpoint: Endpoi
 @pytest.mark.parametrize(
     ("method", "path", "code"), [("GET", PATH, 405), ("POST", "/", 404), ("POST", PATH + "/x", 404)]
 )
-async def test_there_is_one_path_and_one_method(endpoint: Endpoint, method: str, path: str, code: int) -> None:
+async def test_other_paths_and_methods_are_rejected(endpoint: Endpoint, method: str, path: str, code: int) -> None:
     async with endpoint.client.request(method, path, headers=GOOD) as response:
         assert response.status == code
 

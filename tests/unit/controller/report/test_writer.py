@@ -1,4 +1,4 @@
-"""The writer: the newest report per job, one write per period, and what becomes of a write that fails."""
+"""The writer: the newest report per job, at most one write per period, and failed writes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tests.unit.controller.report.facts import make_facts, make_report
 KEY = JobKey("default", "digits")
 FAILED_TEST = Denied(422, "Invalid", "the server rejected our request")
 NO_ANSWER = RetryAfter(0, "NoAnswer", "reset")
-# Of an API server that has just started.
+# From an API server that has just started.
 STARTING = [Denied(403, "Forbidden", "cannot patch"), Denied(401, "Unauthorized", ""), Gone(404, "", "page not found")]
-BEGUN = {"attempt": 1, "state": "STARTING"}
+STARTED = {"attempt": 1, "state": "STARTING"}
 COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "observedGeneration": 1}
 
 
-class Stage:
-    """A writer whose periods end when the test says so."""
+class Harness:
+    """A writer whose periods the test ends."""
 
     def __init__(self) -> None:
         self.client = make_client()
         self.jobs: dict[JobKey, JobFacts] = {}
-        self.add("digits", progress=BEGUN)
+        self.add("digits", progress=STARTED)
         self.recorded: list[dict[str, Any]] = []
         self.periods: list[float] = []
         self._ring = asyncio.Event()
@@ -46,7 +46,7 @@ class Stage:
         await self._ring.wait()
 
     def add(self, name: str, **status: Any) -> None:
-        """A job that is there, and known."""
+        """A job that exists and is in the cache."""
         self.jobs[JobKey("default", name)] = facts = make_facts(**status)
         self.client.api.put(make_job(name=name, status={"attempt": facts.status.attempt}))
 
@@ -62,7 +62,7 @@ class Stage:
         await self.settle()
 
     def fail(self, *errors: KubeError) -> None:
-        """What becomes of the next writes."""
+        """Errors of the next writes."""
         self.client.faults.script["patch/status", "digits"] = list(errors)
 
     @property
@@ -76,187 +76,187 @@ class Stage:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
-    stage = Stage()
-    yield stage
-    await stage.writer.close()
+async def harness() -> AsyncIterator[Harness]:
+    harness = Harness()
+    yield harness
+    await harness.writer.close()
 
 
-async def test_a_report_is_written_at_once_under_a_compare(stage: Stage) -> None:
+async def test_a_report_is_written_at_once_with_preconditions(harness: Harness) -> None:
     checkpoint = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "1"}}
-    stage.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
-    await stage.settle()
-    (asked,) = stage.client.asked
+    harness.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
+    await harness.settle()
+    (asked,) = harness.client.asked
     assert asked.path.partition("?")[0] == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
     assert asked.body[:2] == [
         {"op": "test", "path": "/metadata/uid", "value": UID},
         {"op": "test", "path": "/status/attempt", "value": 1},
     ]
-    fields = stage.fields(asked.body)
+    fields = harness.fields(asked.body)
     assert fields["progress"]["reports"] == 4
     assert fields["checkpoint"] == {**checkpoint, "attempt": 1}
     assert (fields["runURI"], fields["resumedFrom"]) == ("/runs", {"uri": "/runs/c1"})
     assert fields.keys() <= {"progress", "checkpoint", "bestCheckpoint", "runURI", "resumedFrom"}, (
         "the leader's fields are not ours"
     )
-    assert stage.recorded == list(stage.client.api.objects.values())
-    assert stage.recorded[0]["status"].items() >= fields.items()
+    assert harness.recorded == list(harness.client.api.objects.values())
+    assert harness.recorded[0]["status"].items() >= fields.items()
 
 
-async def test_at_most_one_write_per_period_and_the_newest_wins(stage: Stage) -> None:
+async def test_each_period_has_at_most_one_write_and_the_newest_wins(harness: Harness) -> None:
     for number in (1, 2):
-        stage.writer.put(make_report(reports=number))
-    await stage.settle()
+        harness.writer.put(make_report(reports=number))
+    await harness.settle()
     for number in range(3, 10):
-        stage.writer.put(make_report(reports=number))
-        await stage.settle()
-    assert stage.written == [2]
-    await stage.pass_period()
-    assert stage.written == [2, 9]
-    await stage.pass_period()
-    await stage.pass_period()
-    assert stage.written == [2, 9]
-    assert set(stage.periods) == {PERIOD_SECONDS}
+        harness.writer.put(make_report(reports=number))
+        await harness.settle()
+    assert harness.written == [2]
+    await harness.pass_period()
+    assert harness.written == [2, 9]
+    await harness.pass_period()
+    await harness.pass_period()
+    assert harness.written == [2, 9]
+    assert set(harness.periods) == {PERIOD_SECONDS}
 
 
-async def test_after_a_quiet_time_a_report_is_written_at_once_again(stage: Stage) -> None:
-    stage.writer.put(make_report(reports=1))
-    await stage.pass_period()
-    stage.writer.put(make_report(reports=2))
-    await stage.settle()
-    assert stage.written == [1, 2]
+async def test_after_a_quiet_period_a_report_is_written_at_once_again(harness: Harness) -> None:
+    harness.writer.put(make_report(reports=1))
+    await harness.pass_period()
+    harness.writer.put(make_report(reports=2))
+    await harness.settle()
+    assert harness.written == [1, 2]
 
 
-async def test_a_report_that_says_nothing_new_is_not_written(stage: Stage) -> None:
+async def test_a_report_without_news_is_not_written(harness: Harness) -> None:
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {}, "updateTime": "t"}
-    stage.add("digits", progress=progress)
-    stage.writer.put(make_report(time="t"))
-    await stage.settle()
-    assert stage.client.asked == []
+    harness.add("digits", progress=progress)
+    harness.writer.put(make_report(time="t"))
+    await harness.settle()
+    assert harness.client.asked == []
 
 
 @pytest.mark.parametrize(
     "facts",
     [None, make_facts(uid="successor"), make_facts(conditions=[COMPLETE])],
-    ids=["gone", "another job of the name", "finished"],
+    ids=["gone", "another job of the same name", "finished"],
 )
-async def test_what_is_known_to_be_over_is_not_written_to(stage: Stage, facts: JobFacts | None) -> None:
-    stage.writer.put(make_report())
-    stage.jobs.clear()
-    stage.jobs.update({KEY: facts} if facts else {})
-    await stage.settle()
-    assert stage.client.asked == []
+async def test_a_job_known_to_be_over_is_not_written_to(harness: Harness, facts: JobFacts | None) -> None:
+    harness.writer.put(make_report())
+    harness.jobs.clear()
+    harness.jobs.update({KEY: facts} if facts else {})
+    await harness.settle()
+    assert harness.client.asked == []
 
 
 @pytest.mark.parametrize("error", [FAILED_TEST, Gone(404, "NotFound", "not found")])
-async def test_a_report_that_does_not_fit_any_more_is_dropped(stage: Stage, error: KubeError) -> None:
-    stage.fail(error)
-    stage.writer.put(make_report())
-    await stage.pass_period()
-    await stage.pass_period()
-    assert len(stage.client.asked) == 1
-    assert stage.recorded == []
+async def test_an_outdated_report_is_dropped(harness: Harness, error: KubeError) -> None:
+    harness.fail(error)
+    harness.writer.put(make_report())
+    await harness.pass_period()
+    await harness.pass_period()
+    assert len(harness.client.asked) == 1
+    assert harness.recorded == []
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
-async def test_a_report_without_an_answer_is_written_again_a_period_later(stage: Stage, error: KubeError) -> None:
-    stage.fail(error, error)
-    stage.writer.put(make_report(reports=7))
-    await stage.settle()
-    assert stage.written == [7]
-    await stage.pass_period()
-    await stage.pass_period()
-    await stage.pass_period()
-    assert stage.written == [7, 7, 7]
-    assert len(stage.recorded) == 1
+async def test_a_failed_write_is_retried_a_period_later(harness: Harness, error: KubeError) -> None:
+    harness.fail(error, error)
+    harness.writer.put(make_report(reports=7))
+    await harness.settle()
+    assert harness.written == [7]
+    await harness.pass_period()
+    await harness.pass_period()
+    await harness.pass_period()
+    assert harness.written == [7, 7, 7]
+    assert len(harness.recorded) == 1
 
 
-async def test_a_newer_report_takes_the_place_of_one_that_is_to_be_written_again(stage: Stage) -> None:
-    stage.fail(NO_ANSWER)
-    stage.writer.put(make_report(reports=1))
-    await asyncio.sleep(0)  # the first is on its way
-    stage.writer.put(make_report(reports=2))
-    await stage.pass_period()
-    assert stage.written == [1, 2]
+async def test_a_newer_report_replaces_one_waiting_for_its_retry(harness: Harness) -> None:
+    harness.fail(NO_ANSWER)
+    harness.writer.put(make_report(reports=1))
+    await asyncio.sleep(0)  # the first is in flight
+    harness.writer.put(make_report(reports=2))
+    await harness.pass_period()
+    assert harness.written == [1, 2]
 
 
-async def test_one_jobs_trouble_does_not_hold_up_another(stage: Stage) -> None:
-    stage.add("other")
-    stage.fail(*[NO_ANSWER] * 50)
-    stage.writer.put(make_report())
-    stage.writer.put(make_report(name="other"))
-    await stage.settle()
-    assert sorted(r.name for r in stage.client.asked) == ["digits", "other"]
-    assert len(stage.recorded) == 1
+async def test_one_jobs_failed_writes_do_not_delay_another(harness: Harness) -> None:
+    harness.add("other")
+    harness.fail(*[NO_ANSWER] * 50)
+    harness.writer.put(make_report())
+    harness.writer.put(make_report(name="other"))
+    await harness.settle()
+    assert sorted(r.name for r in harness.client.asked) == ["digits", "other"]
+    assert len(harness.recorded) == 1
 
 
-async def test_many_jobs_are_written_a_few_at_a_time(stage: Stage) -> None:
+async def test_many_jobs_are_written_a_few_at_a_time(harness: Harness) -> None:
     for number in range(40):
-        stage.add(f"j{number}")
-        stage.writer.put(make_report(name=f"j{number}"))
+        harness.add(f"j{number}")
+        harness.writer.put(make_report(name=f"j{number}"))
     for _ in range(10):
-        await stage.settle()
-    assert len(stage.client.asked) == 40
-    assert stage.client.most_at_once == WRITES_AT_A_TIME
+        await harness.settle()
+    assert len(harness.client.asked) == 40
+    assert harness.client.most_at_once == WRITES_AT_A_TIME
 
 
-async def test_closing_writes_what_is_left(stage: Stage) -> None:
-    stage.writer.put(make_report(reports=1))
-    await stage.settle()
-    stage.writer.put(make_report(reports=2))  # waits for the period's end
-    stage.add("other")
-    stage.writer.put(make_report(name="other", reports=30))  # has not begun
-    await stage.writer.close()
-    assert sorted(stage.written) == [1, 2, 30]
-    await stage.writer.close()
-    assert len(stage.written) == 3
+async def test_closing_writes_the_remaining_reports(harness: Harness) -> None:
+    harness.writer.put(make_report(reports=1))
+    await harness.settle()
+    harness.writer.put(make_report(reports=2))  # waits for the period's end
+    harness.add("other")
+    harness.writer.put(make_report(name="other", reports=30))  # has not begun
+    await harness.writer.close()
+    assert sorted(harness.written) == [1, 2, 30]
+    await harness.writer.close()
+    assert len(harness.written) == 3
 
 
-async def test_closing_writes_again_what_was_on_its_way(stage: Stage) -> None:
-    """Nobody knows whether it arrived; it does no harm twice."""
-    stage.writer.put(make_report(reports=5))
+async def test_closing_repeats_a_write_in_flight(harness: Harness) -> None:
+    """It may or may not have arrived; repeating it does no harm."""
+    harness.writer.put(make_report(reports=5))
     await asyncio.sleep(0)
-    assert stage.client.at_once == 1
-    await stage.writer.close()
-    assert stage.written == [5, 5]
-    assert len(stage.recorded) == 1
+    assert harness.client.at_once == 1
+    await harness.writer.close()
+    assert harness.written == [5, 5]
+    assert len(harness.recorded) == 1
 
 
-async def test_closing_does_not_stop_at_a_report_that_cannot_be_written(stage: Stage) -> None:
-    stage.add("other")
-    stage.fail(NO_ANSWER)
-    stage.writer.put(make_report())
-    stage.writer.put(make_report(name="other"))
-    await stage.writer.close()
-    assert len(stage.recorded) == 1
+async def test_closing_continues_after_a_failed_write(harness: Harness) -> None:
+    harness.add("other")
+    harness.fail(NO_ANSWER)
+    harness.writer.put(make_report())
+    harness.writer.put(make_report(name="other"))
+    await harness.writer.close()
+    assert len(harness.recorded) == 1
 
 
-BROKEN = replace(make_report(), run_uri=cast(str, 7))  # no handler lets this in
+BROKEN = replace(make_report(), run_uri=cast(str, 7))  # no handler accepts this
 
 
-async def test_a_bug_about_one_report_is_not_the_end_of_its_jobs_reports(stage: Stage) -> None:
-    stage.writer.put(BROKEN)
-    await stage.settle()
-    stage.writer.put(make_report(reports=8))
-    await stage.pass_period()
-    assert stage.written == [8]
+async def test_a_bug_in_one_report_does_not_stop_its_jobs_later_reports(harness: Harness) -> None:
+    harness.writer.put(BROKEN)
+    await harness.settle()
+    harness.writer.put(make_report(reports=8))
+    await harness.pass_period()
+    assert harness.written == [8]
 
 
-async def test_closing_after_a_bug_writes_the_others(stage: Stage) -> None:
-    stage.add("other")
-    stage.writer.put(BROKEN)
-    stage.writer.put(make_report(name="other", reports=8))
-    await stage.writer.close()
-    assert stage.written == [8]
+async def test_closing_after_a_bug_writes_the_others(harness: Harness) -> None:
+    harness.add("other")
+    harness.writer.put(BROKEN)
+    harness.writer.put(make_report(name="other", reports=8))
+    await harness.writer.close()
+    assert harness.written == [8]
 
 
 @pytest.mark.parametrize(("attempt", "is_written"), [(1, False), (2, True)])
-async def test_an_older_word_never_takes_the_place_of_another_replicas(
-    stage: Stage, attempt: int, is_written: bool
+async def test_an_older_report_never_replaces_one_from_another_replica(
+    harness: Harness, attempt: int, is_written: bool
 ) -> None:
-    """The driver has changed its connection: the newer word is in the status already. Attempts count anew."""
+    """The driver reconnected: the newer report is in the status already. Each attempt counts from scratch."""
     known = {"attempt": 1, "state": "RUNNING", "reports": 9}
-    stage.add("digits", progress=known, attempt=attempt)
-    stage.writer.put(make_report(reports=8, attempt=attempt))
-    await stage.settle()
-    assert bool(stage.client.asked) is is_written
+    harness.add("digits", progress=known, attempt=attempt)
+    harness.writer.put(make_report(reports=8, attempt=attempt))
+    await harness.settle()
+    assert bool(harness.client.asked) is is_written

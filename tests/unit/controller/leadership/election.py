@@ -1,4 +1,4 @@
-"""Candidates on one Lease of the model's API server, which may be slow, lose requests or stand still."""
+"""Candidates on one Lease of the model's API server, which may be slow, lose requests or hang."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ NEVER = (1e6, 0.0)
 
 
 class SlowClient(ModelClient):
-    """Each request takes a time to the API server and a time back. One that its sender gives up is done all the same.
+    """Each request takes time to the API server and back. One that its sender cancels is still executed.
 
     Attributes:
-        delay: those two times of the next request.
+        delay: these two times for the next request.
     """
 
     def __init__(self, api: ModelApiServer, faults: Faults, delay: Callable[[], tuple[float, float]]) -> None:
@@ -33,7 +33,7 @@ class SlowClient(ModelClient):
     async def _call(self, *args: Any, **options: Any) -> dict[str, Any]:
         there, back = self.delay()
         answer = asyncio.ensure_future(self._answer(there, partial(super()._call, *args, **options)))
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to take it
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # the sender may be gone
         try:
             return await asyncio.shield(answer)
         finally:
@@ -45,12 +45,12 @@ class SlowClient(ModelClient):
         return await ask()
 
 
-class Stage:
-    """Use inside of a `VirtualLoop`.
+class Election:
+    """Candidates and their API server; for use in a `VirtualLoop`.
 
     Attributes:
-        delay: of the next request, as the times there and back.
-        cut_off: pods that reach the API server no more.
+        delay: the next request's times to the API server and back.
+        cut_off: pods that cannot reach the API server.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Stage:
         self.delay = lambda: (there, back)
 
     def serve_only(self, is_up: Callable[[float], bool]) -> None:
-        """What is asked at other times waits until the API server works again, to the hundredth of a second."""
+        """Requests at other times wait until the API server is up again, to the hundredth of a second."""
 
         def delay() -> tuple[float, float]:
             wait = 0
@@ -80,7 +80,7 @@ class Stage:
         self.delay = delay
 
     def fail(self, *faults: Fault | None) -> None:
-        """What becomes of the next requests."""
+        """Faults of the next requests."""
         left = list(faults)
         self.faults.choose = lambda call: left.pop(0) if left else None
 
@@ -116,7 +116,7 @@ class Stage:
             await self.kill(elector)
 
     async def watch(self, elector: Elector, seconds: float) -> float:
-        """How many of the next seconds it leads, to the twentieth."""
+        """How many of the next seconds it leads, in steps of a twentieth."""
         led = 0
         for _ in range(round(seconds * 20)):
             await asyncio.sleep(0.05)
