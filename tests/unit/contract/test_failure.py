@@ -1,4 +1,4 @@
-"""The table of failure classes is complete, and a name that it lacks is handled in one place."""
+"""The table of failure classes is complete, and unknown names are handled in one place."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def test_each_class_has_a_row_and_no_two_share_an_exit_code() -> None:
     assert set(POLICIES) == set(FailureClass)
     codes = [policy.exit_code for policy in POLICIES.values() if policy.exit_code is not None]
     assert len(set(codes)) == len(codes)
-    assert all(64 <= code <= 113 for code in codes), "free of shells', signals' and Python's own meanings"
+    assert all(64 <= code <= 113 for code in codes), "not used by shells, signals or Python"
 
 
 @pytest.mark.parametrize("kind", FailureClass)
-def test_a_class_is_found_by_its_name_and_its_exit_code(kind: FailureClass) -> None:
+def test_a_class_is_found_by_its_name_and_by_its_exit_code(kind: FailureClass) -> None:
     assert FailureClass.parse(kind.value) is kind
     if kind.policy.exit_code is not None:
         assert FailureClass.of_exit_code(kind.exit_code) is kind
@@ -29,16 +29,16 @@ def test_an_unknown_class_is_infrastructure(name: str) -> None:
 
 
 @pytest.mark.parametrize("code", [None, 0, 1, 63, 113, 137])
-def test_other_exit_codes_are_of_no_class(code: int | None) -> None:
+def test_other_exit_codes_have_no_class(code: int | None) -> None:
     assert FailureClass.of_exit_code(code) is None
 
 
-def test_a_class_that_only_the_operator_decides_on_has_no_exit_code() -> None:
+def test_a_class_that_only_the_operator_assigns_has_no_exit_code() -> None:
     with pytest.raises(ValueError, match="Startup has no exit code"):
         _ = FailureClass.STARTUP.exit_code
 
 
-def test_a_class_is_written_as_its_name() -> None:
+def test_a_class_is_serialized_as_its_name() -> None:
     assert f"{FailureClass.OUT_OF_MEMORY}" == str(FailureClass.OUT_OF_MEMORY) == "OutOfMemory"
     assert json.dumps(FailureClass.OUT_OF_MEMORY) == '"OutOfMemory"'
 

@@ -1,4 +1,4 @@
-"""The termination message: whatever it must leave out, the kubelet never cuts it."""
+"""The termination message: it drops content rather than let the kubelet truncate it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_checkpoint(*, length: int = 40, **metrics: str) -> Checkpoint:
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text(max_size=300)), st.integers(0, 3000), st.integers(0, 3000))
-def test_it_always_fits_and_is_read_again(message: str, metrics: dict[str, str], one: int, other: int) -> None:
+def test_the_message_always_fits_and_parses(message: str, metrics: dict[str, str], one: int, other: int) -> None:
     checkpoint, best = make_checkpoint(length=one, **{}), make_checkpoint(length=other)
     text = Outcome("Application", "Raised", message, checkpoint, best, metrics).to_json()
     assert len(text.encode()) <= LIMIT_BYTES
@@ -26,13 +26,15 @@ def test_it_always_fits_and_is_read_again(message: str, metrics: dict[str, str],
     assert read is not None and read.outcome == "Application"
 
 
-def test_what_fits_is_whole() -> None:
-    whole = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
-    assert Outcome.from_json(whole.to_json()) == whole
+def test_an_outcome_that_fits_is_complete() -> None:
+    complete = Outcome(
+        "Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4
+    )
+    assert Outcome.from_json(complete.to_json()) == complete
 
 
 @pytest.mark.parametrize(("length", "has_best"), [(100, True), (2100, False)])
-def test_metrics_go_first_then_the_best_checkpoint_and_never_the_newest(length: int, has_best: bool) -> None:
+def test_metrics_are_dropped_first_then_the_best_checkpoint_and_never_the_newest(length: int, has_best: bool) -> None:
     metrics = {f"m{number}": "x" * 200 for number in range(20)}
     checkpoint = make_checkpoint(length=length, **metrics)
     read = Outcome.from_json(Outcome("Application", "", "m" * 1400, checkpoint, checkpoint, metrics).to_json())
@@ -42,10 +44,10 @@ def test_metrics_go_first_then_the_best_checkpoint_and_never_the_newest(length: 
 
 
 @pytest.mark.parametrize("name", ["Startup", "DeadlineExceeded", "Hardware2", ""])
-def test_a_message_that_names_a_class_no_driver_ends_with_is_infrastructure(name: str) -> None:
-    """Else a training process could write one that costs no budget, and begin again for ever."""
-    failure = Outcome(name, "Because", "words").failure
-    assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "words")
+def test_a_class_that_no_driver_may_report_counts_as_infrastructure(name: str) -> None:
+    """Otherwise a training process could report one that costs no budget, and restart forever."""
+    failure = Outcome(name, "Because", "message").failure
+    assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "message")
 
 
 def test_success_is_no_failure_and_a_known_class_is_kept() -> None:

@@ -1,6 +1,6 @@
-"""An HTTP server on loopback whose answers, also malformed ones, are scripted byte by byte; requests are kept.
+"""An HTTP server on loopback whose answers, valid or malformed, are scripted byte by byte; it records requests.
 
-It knows nothing of Kubernetes, so it is no other API server beside the model: what is tested here is HTTP.
+It knows nothing about Kubernetes, so it does not duplicate the model's API server: it is for tests of HTTP.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from railhead.kube.transport import AioTransport
 
 
 @dataclass(frozen=True)
-class Asked:
-    """One request as it came over the wire; the query is decoded."""
+class RecordedRequest:
+    """One request as received; the query is decoded."""
 
     method: str
     path: str
@@ -34,11 +34,11 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiStub:
-    """Gives the answers in their order; the last one again and again."""
+    """Gives the answers in order, the last one repeatedly."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
 
     def answer(self, body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
         async def respond(_: web.Request) -> web.StreamResponse:
@@ -49,7 +49,7 @@ class ApiStub:
         self.answers.append(respond)
 
     def stream(self, *chunks: bytes, is_cut: bool = False) -> None:
-        """Chunks as they are, each in a piece of its own; a cut stream ends without its proper end."""
+        """Send each chunk as it is, in its own piece; a cut stream lacks its proper end."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
@@ -66,13 +66,15 @@ class ApiStub:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.asked.append(Asked(request.method, request.path, dict(request.query), dict(request.headers), body))
+        self.requests.append(
+            RecordedRequest(request.method, request.path, dict(request.query), dict(request.headers), body)
+        )
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return await answer(request)
 
 
 def make_api(host: str) -> kube_client.ApiClient:
-    """The kubernetes package's client of this host; to be closed."""
+    """The kubernetes package's client for this host; the caller closes it."""
     configuration = kube_client.Configuration()
     configuration.host = host
     return kube_client.ApiClient(configuration=configuration)
@@ -80,7 +82,7 @@ def make_api(host: str) -> kube_client.ApiClient:
 
 @asynccontextmanager
 async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
-    """The stub, and a real client of it."""
+    """The stub and a real client for it."""
     stub = ApiStub()
     app = web.Application(client_max_size=2**24)
     app.router.add_route("*", "/{path:.*}", stub.handle)

@@ -1,4 +1,4 @@
-"""The client over real HTTP: what it asks, and what becomes of good, bad and broken answers."""
+"""The client over real HTTP: its requests, and how it handles good, bad and broken answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def to_line(event: Any) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) -> None:
+async def test_each_verb_uses_its_method_and_path(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.get(POD, "p", namespace="ns")
     await client.get(NODE, "n")
@@ -63,7 +63,7 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
     await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
     await client.patch(POD, "p", OBJECT, type_="merge", namespace="ns")
     await client.delete(POD, "p", namespace="ns")
-    assert [(a.method, a.path, a.query) for a in stub.asked] == [
+    assert [(a.method, a.path, a.query) for a in stub.requests] == [
         ("GET", f"{PODS}/p", {}),
         ("GET", "/api/v1/nodes/n", {}),
         ("POST", PODS, {}),
@@ -72,7 +72,7 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
         ("PATCH", f"{PODS}/p", {}),
         ("DELETE", f"{PODS}/p", {}),
     ]
-    assert json.loads(stub.asked[2].body) == OBJECT
+    assert json.loads(stub.requests[2].body) == OBJECT
 
 
 @pytest.mark.parametrize(
@@ -83,26 +83,26 @@ async def test_each_verb_asks_for_its_path(stub: ApiStub, client: KubeClient) ->
         ("strategic", {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
     ],
 )
-async def test_a_patch_says_of_which_type_it_is(
+async def test_a_patch_sets_its_content_type(
     stub: ApiStub, client: KubeClient, type_: str, body: Any, content_type: str
 ) -> None:
     stub.answer(OBJECT)
     assert await client.patch(POD, "p", body, type_=type_, namespace="ns") == OBJECT
-    assert stub.asked[0].headers["Content-Type"] == content_type
-    assert json.loads(stub.asked[0].body) == body
+    assert stub.requests[0].headers["Content-Type"] == content_type
+    assert json.loads(stub.requests[0].body) == body
 
 
-async def test_a_delete_says_which_uid_and_how_long_it_may_take(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_delete_carries_the_uid_and_the_grace_period(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.delete(POD, "p", namespace="ns", uid="u-1", grace_seconds=0)
     await client.delete(POD, "p", namespace="ns")
-    exact, any_ = (json.loads(a.body) for a in stub.asked)
+    exact, any_ = (json.loads(a.body) for a in stub.requests)
     assert exact["preconditions"] == {"uid": "u-1"}
     assert exact["gracePeriodSeconds"] == 0
     assert not {"preconditions", "gracePeriodSeconds"} & any_.keys()
 
 
-async def test_all_pages_of_a_list_are_one_list_from_the_first_pages_version(stub: ApiStub, client: KubeClient) -> None:
+async def test_the_pages_of_a_list_are_joined_at_the_first_pages_version(stub: ApiStub, client: KubeClient) -> None:
     token = "a+b/c=&d"
     stub.answer({"metadata": {"resourceVersion": "9", "continue": token}, "items": [{"n": 1}]})
     stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": None})
@@ -112,14 +112,14 @@ async def test_all_pages_of_a_list_are_one_list_from_the_first_pages_version(stu
     assert page["items"] == [{"n": 1}, {"n": 2}]
     assert page["metadata"]["resourceVersion"] == "9"
     query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
-    assert [a.query for a in stub.asked] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
-    assert {(a.path, a.headers["Accept"]) for a in stub.asked} == {("/api/v1/pods", METADATA_ONLY)}
+    assert [a.query for a in stub.requests] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
+    assert {(a.path, a.headers["Accept"]) for a in stub.requests} == {("/api/v1/pods", METADATA_ONLY)}
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"), [(404, Gone), (409, Conflict), (403, Denied), (422, Denied), (500, RetryAfter)]
 )
-async def test_a_refusal_is_raised_with_the_servers_words(
+async def test_an_error_is_raised_with_the_servers_message(
     stub: ApiStub, client: KubeClient, status: int, outcome: type[KubeError]
 ) -> None:
     stub.answer({"kind": "Status", "reason": "Because", "message": "of this"}, status=status)
@@ -128,63 +128,63 @@ async def test_a_refusal_is_raised_with_the_servers_words(
     assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Because", "of this")
 
 
-async def test_the_server_says_when_to_come_back(stub: ApiStub, client: KubeClient) -> None:
+async def test_the_retry_after_header_is_used(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(b"slow down", status=429, headers={"Retry-After": "3"})
-    for asking in (client.get(POD, "p"), watch_all(client)):
+    for call in (client.get(POD, "p"), watch_all(client)):
         with pytest.raises(RetryAfter) as caught:
-            await asking
+            await call
         assert (caught.value.seconds, caught.value.message) == (3.0, "slow down")
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>log in</html>", b"[]", b"null", b'"text"', b'{"kind":', b"\xff"])
-async def test_a_good_answer_that_is_no_object_is_no_answer(stub: ApiStub, client: KubeClient, body: bytes) -> None:
+async def test_a_successful_answer_without_an_object_is_retried(stub: ApiStub, client: KubeClient, body: bytes) -> None:
     stub.answer(body)
     with pytest.raises(RetryAfter) as caught:
         await client.get(POD, "p", namespace="ns")
     assert caught.value.reason == "NotAnObject"
 
 
-async def test_a_body_that_breaks_off_is_no_answer(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_truncated_body_counts_as_no_answer(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(b'{"kind": "Pod",', is_cut=True)
     with pytest.raises(RetryAfter) as caught:
         await client.get(POD, "p", namespace="ns")
     assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
 
 
-async def test_a_server_that_is_not_there_is_no_answer() -> None:
-    with socket.socket() as unused:  # bound, and nobody listens
+async def test_an_unreachable_server_counts_as_no_answer() -> None:
+    with socket.socket() as unused:  # bound, but not listening
         unused.bind(("127.0.0.1", 0))
         async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
             client = KubeClient(AioTransport(api))
-            for asking in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
+            for call in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
                 with pytest.raises(RetryAfter) as caught:
-                    await asking
+                    await call
                 assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
 
 
-async def test_a_watch_asks_from_its_version_on_and_for_bookmarks(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_watch_starts_at_its_version_and_requests_bookmarks(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(to_line(make_event(6)))
     assert await watch_all(client) == [make_event(6)]
-    assert stub.asked[0].path == PODS
-    wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "a=b"}
-    assert stub.asked[0].query.items() >= wanted.items()
+    assert stub.requests[0].path == PODS
+    expected = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "a=b"}
+    assert stub.requests[0].query.items() >= expected.items()
 
 
-async def test_events_are_whole_however_the_bytes_come(stub: ApiStub, client: KubeClient) -> None:
+async def test_events_are_complete_however_the_bytes_are_split(stub: ApiStub, client: KubeClient) -> None:
     events = [make_event(version) for version in range(6, 9)]
     data = b"\n".join(map(to_line, events))  # with empty lines in between
     stub.stream(*(data[i : i + 7] for i in range(0, len(data), 7)))
     assert await watch_all(client) == events
 
 
-async def test_an_event_longer_than_the_readers_buffer_is_whole(stub: ApiStub, client: KubeClient) -> None:
+async def test_an_event_larger_than_the_readers_buffer_is_complete(stub: ApiStub, client: KubeClient) -> None:
     events = [make_event(6, size=5 * 2**20), make_event(7)]
     stub.stream(*map(to_line, events))
     assert await watch_all(client) == events
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(410, Gone), (500, RetryAfter), (429, RetryAfter), (None, RetryAfter)])
-async def test_an_error_within_a_watch_is_raised_after_the_events_before_it(
+async def test_an_error_event_is_raised_after_the_events_before_it(
     stub: ApiStub, client: KubeClient, code: int | None, outcome: type[KubeError]
 ) -> None:
     status = {"kind": "Status", "code": code, "reason": "Expired", "message": "too old"}
@@ -196,13 +196,13 @@ async def test_an_error_within_a_watch_is_raised_after_the_events_before_it(
     assert seen == [make_event(6)]
 
 
-async def test_a_watch_from_too_old_a_version_is_gone(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_watch_from_an_expired_version_raises_gone(stub: ApiStub, client: KubeClient) -> None:
     stub.answer({"reason": "Expired", "message": "too old"}, status=410)
     with pytest.raises(Gone):
         await watch_all(client)
 
 
-async def test_a_watch_that_breaks_off_is_raised_after_the_events_before(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_watch_that_breaks_off_raises_after_its_events(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(to_line(make_event(6)), b'{"type": "ADDED", "obj', is_cut=True)
     seen = []
     with pytest.raises(RetryAfter):
@@ -214,9 +214,7 @@ async def test_a_watch_that_breaks_off_is_raised_after_the_events_before(stub: A
 @pytest.mark.parametrize(
     "line", [b"<html>", b"[]", b"null", b"{}", b'{"type": "ADDED"}', b'{"type": "ADDED", "object": {}}', b"\xff"]
 )
-async def test_a_line_of_a_watch_that_is_no_event_breaks_the_watch(
-    stub: ApiStub, client: KubeClient, line: bytes
-) -> None:
+async def test_an_invalid_line_breaks_the_watch(stub: ApiStub, client: KubeClient, line: bytes) -> None:
     stub.stream(line + b"\n")
     with pytest.raises(RetryAfter) as caught:
         await watch_all(client)
@@ -231,7 +229,7 @@ async def test_answers_are_counted_by_verb_resource_and_code(stub: ApiStub, clie
     assert client.answers == {("get", "pods", 200): 2, ("patch/status", "trainjobs", 200): 1}
 
 
-async def test_a_raw_path_is_bytes_or_an_error(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_raw_get_returns_bytes_or_raises(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(b"ok")
     stub.answer(b"not yet", status=503)
     assert await client.raw_get("/readyz") == b"ok"

@@ -1,4 +1,4 @@
-"""The API server's time, whatever this machine's clock does."""
+"""The API server's time, independent of this machine's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
 class Machine:
-    """Its clocks, which the test sets."""
+    """A machine whose clocks the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -24,11 +24,11 @@ class Machine:
         self.clock.observe(format_datetime(moment, usegmt=True))
 
 
-def test_before_the_first_answer_it_is_the_machines() -> None:
+def test_before_the_first_answer_the_machines_clock_is_used() -> None:
     assert Machine().clock.now() == NOON
 
 
-def test_from_the_first_answer_on_the_machines_clock_is_not_asked() -> None:
+def test_after_the_first_answer_the_machines_clock_is_not_used() -> None:
     machine = Machine()
     server = NOON + timedelta(hours=3)
     machine.answer(server)
@@ -37,9 +37,9 @@ def test_from_the_first_answer_on_the_machines_clock_is_not_asked() -> None:
     assert machine.clock.now() == server + timedelta(seconds=10)
 
 
-def test_a_date_is_cut_to_the_second_so_the_latest_is_the_best() -> None:
+def test_dates_are_truncated_to_seconds_so_the_latest_estimate_wins() -> None:
     machine = Machine()
-    machine.answer(NOON)  # said at 12:00:00.9
+    machine.answer(NOON)  # sent at 12:00:00.9
     machine.seconds += 0.2
     machine.answer(NOON + timedelta(seconds=1))
     assert machine.clock.now() == NOON + timedelta(seconds=1)
@@ -49,7 +49,7 @@ def test_a_date_is_cut_to_the_second_so_the_latest_is_the_best() -> None:
 
 
 @pytest.mark.parametrize("hours", [-24, -1, 1, 24])
-def test_a_jump_of_the_servers_own_clock_is_not_heard(hours: int) -> None:
+def test_a_jump_of_the_servers_clock_is_ignored(hours: int) -> None:
     machine = Machine()
     machine.answer(NOON)
     machine.seconds += 60
@@ -68,7 +68,7 @@ def test_a_clock_that_is_wrong_for_ten_minutes_changes_nothing(wrong: int) -> No
 
 
 @pytest.mark.parametrize("correction", [-80, 80])
-def test_a_clock_that_is_corrected_is_followed_in_both_directions(correction: int) -> None:
+def test_a_corrected_clock_is_followed_in_both_directions(correction: int) -> None:
     machine = Machine()
     for minute in range(60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=correction if minute >= 30 else 0))
@@ -85,7 +85,7 @@ def test_one_wrong_clock_of_three_is_outvoted_even_if_it_answers_first(wrong: in
     assert machine.clock.now() == NOON + timedelta(seconds=270)
 
 
-def test_many_answers_within_a_moment_count_as_one() -> None:
+def test_many_answers_in_quick_succession_count_as_one() -> None:
     machine = Machine()
     for minute in range(10):
         machine.answer(NOON + timedelta(minutes=minute))
@@ -96,17 +96,17 @@ def test_many_answers_within_a_moment_count_as_one() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", "Thu, 99 Jan 2026 12:00:00 GMT"])
-def test_what_is_no_date_is_not_heard(text: str | None) -> None:
+def test_an_invalid_date_is_ignored(text: str | None) -> None:
     machine = Machine()
     machine.clock.observe(text)
     assert machine.clock.now() == NOON
 
 
 @pytest.mark.parametrize("drift", [-1, 1])
-def test_it_follows_a_clock_that_is_a_little_faster_or_slower(drift: int) -> None:
+def test_a_slow_drift_is_followed(drift: int) -> None:
     machine = Machine()
     for minute in range(100 * 60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=drift * minute / 60))
         machine.seconds += 60
-    wanted = NOON + timedelta(hours=100, seconds=100 * drift)
-    assert abs(machine.clock.now() - wanted) <= timedelta(seconds=2)
+    expected = NOON + timedelta(hours=100, seconds=100 * drift)
+    assert abs(machine.clock.now() - expected) <= timedelta(seconds=2)

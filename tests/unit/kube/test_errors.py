@@ -1,4 +1,4 @@
-"""Answers of the API server become one of four outcomes, whatever their body is."""
+"""Every error response of the API server becomes one of four outcomes, whatever its body."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATUS = json.dumps({"kind": "Status", "reason": "Expired", "message": "too old 
         (504, RetryAfter),
     ],
 )
-def test_each_code_is_one_of_four_outcomes(status: int, outcome: type[KubeError]) -> None:
+def test_each_code_has_one_of_four_outcomes(status: int, outcome: type[KubeError]) -> None:
     error = classify_response(status, STATUS)
     assert type(error) is outcome
     assert (error.status, error.reason, error.message) == (status, "Expired", "too old resource version")
@@ -50,7 +50,7 @@ def test_each_code_is_one_of_four_outcomes(status: int, outcome: type[KubeError]
         (b"x" * 10_000, "x" * 300),
     ],
 )
-def test_a_body_that_is_no_status_is_its_own_message(body: bytes, message: str) -> None:
+def test_a_body_that_is_no_status_becomes_the_message(body: bytes, message: str) -> None:
     error = classify_response(502, body)
     assert (error.reason, error.message) == ("", message)
 
@@ -73,13 +73,13 @@ def test_any_answer_has_an_outcome(status: int, body: bytes, retry_after: str | 
         ("-1", None),
     ],
 )
-def test_what_the_server_asks_for_is_kept_when_it_is_a_number(header: str | None, seconds: float | None) -> None:
+def test_a_retry_after_is_kept_if_it_is_a_number(header: str | None, seconds: float | None) -> None:
     error = classify_response(429, STATUS, retry_after=header)
     assert isinstance(error, RetryAfter)
     assert error.seconds == seconds
 
 
-def test_digits_of_another_script_are_no_seconds() -> None:
+def test_a_retry_after_in_non_ascii_digits_is_ignored() -> None:
     error = classify_response(429, b"", retry_after="²")
     assert isinstance(error, RetryAfter)
     assert error.seconds is None

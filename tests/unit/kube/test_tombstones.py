@@ -1,29 +1,29 @@
-"""What was deleted stays so for late answers, and not for news."""
+"""Late answers do not bring back a deleted object; newer versions do."""
 
 from __future__ import annotations
 
 from railhead.kube.tombstones import Tombstones
 
 
-def test_what_is_as_old_as_the_deletion_or_older_is_covered_and_a_newer_one_is_not() -> None:
-    buried = Tombstones()
-    buried.add("a", 7)
-    assert [buried.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
+def test_versions_up_to_the_deletion_count_as_deleted_and_newer_ones_do_not() -> None:
+    tombstones = Tombstones()
+    tombstones.add("a", 7)
+    assert [tombstones.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
 
 
-def test_what_was_never_deleted_is_not_covered() -> None:
+def test_an_object_never_deleted_is_not_covered() -> None:
     assert not Tombstones().is_deleted_since("a", 0)
 
 
 def test_the_newest_deletion_counts_in_any_order() -> None:
-    buried = Tombstones()
-    buried.add("a", 9)
-    buried.add("a", 4)
-    assert buried.is_deleted_since("a", 9)
+    tombstones = Tombstones()
+    tombstones.add("a", 9)
+    tombstones.add("a", 4)
+    assert tombstones.is_deleted_since("a", 9)
 
 
-def test_the_oldest_are_forgotten_and_one_said_again_is_young() -> None:
-    buried = Tombstones(keep=2)
+def test_the_oldest_are_forgotten_and_a_repeated_one_becomes_young() -> None:
+    tombstones = Tombstones(keep=2)
     for uid in ("a", "b", "a", "c"):
-        buried.add(uid, 1)
-    assert [buried.is_deleted_since(uid, 1) for uid in ("a", "b", "c")] == [True, False, True]
+        tombstones.add(uid, 1)
+    assert [tombstones.is_deleted_since(uid, 1) for uid in ("a", "b", "c")] == [True, False, True]

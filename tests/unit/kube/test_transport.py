@@ -1,4 +1,4 @@
-"""What the adapter relies on in the package kubernetes and the package does not document.
+"""Undocumented behaviour of the package kubernetes that the adapter relies on.
 
 A failure here means that the installed release differs: change `operator/railhead/kube/transport.py`.
 """
@@ -45,9 +45,7 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         (RestClient.request, rest.RESTClientObject.request),
     ],
 )
-def test_the_packages_methods_take_what_the_protocols_declare(
-    protocol: Callable[..., Any], real: Callable[..., Any]
-) -> None:
+def test_the_packages_methods_match_the_protocols(protocol: Callable[..., Any], real: Callable[..., Any]) -> None:
     declared = inspect.signature(protocol).parameters.values()
     positional = [p.name for p in declared if p.kind is p.POSITIONAL_OR_KEYWORD]
     named = {p.name: None for p in declared if p.kind is p.KEYWORD_ONLY}
@@ -69,13 +67,13 @@ def test_the_packages_methods_take_what_the_protocols_declare(
         (kube_config.load_incluster_config, {"client_configuration"}),
     ],
 )
-def test_the_packages_functions_know_the_arguments_that_are_named(real: Callable[..., Any], names: set[str]) -> None:
+def test_the_packages_functions_accept_the_named_arguments(real: Callable[..., Any], names: set[str]) -> None:
     known = inspect.signature(real).parameters
-    assert names <= known.keys(), explain(f"{real.__qualname__} does not know {names - known.keys()}")
+    assert names <= known.keys(), explain(f"{real.__qualname__} does not accept {names - known.keys()}")
 
 
 class Echo:
-    """A server that keeps what it is sent, and answers with `status`."""
+    """A server that records requests and answers with `status`."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -118,7 +116,7 @@ async def send(transport: AioTransport, *, status: int = 200) -> None:
         assert response.status == status
 
 
-async def test_a_request_is_sent_as_it_is_and_its_answer_is_aiohttps_own(echo: Echo, host: str) -> None:
+async def test_a_request_is_sent_unchanged_and_its_answer_is_aiohttps_own(echo: Echo, host: str) -> None:
     echo.status = 500
     async with make_api(host) as api:
         headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
@@ -126,8 +124,8 @@ async def test_a_request_is_sent_as_it_is_and_its_answer_is_aiohttps_own(echo: E
         assert isinstance(response, aiohttp.ClientResponse), explain("an answer has no `response` of aiohttp")
         assert (response.status, await response.read()) == (500, b"answer")
     [(path, sent, body)] = echo.sent
-    assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent as it is")
-    assert sent.items() >= headers.items(), explain("headers are not sent as they are")
+    assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent unchanged")
+    assert sent.items() >= headers.items(), explain("headers are not sent unchanged")
 
 
 async def test_a_kubeconfigs_token_is_sent_and_two_clients_do_not_share_it(
@@ -144,7 +142,7 @@ async def test_a_kubeconfigs_token_is_sent_and_two_clients_do_not_share_it(
 
 
 async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kubernetes replaces it about once an hour; a token of the start would be refused from then on."""
+    """Kubernetes replaces it about once an hour; the first token would be refused from then on."""
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("first")
     ca.write_text("not used")
