@@ -1,4 +1,4 @@
-"""Documents, code and messages use the words of the field: phrases that are never right, each with its replacement.
+"""Documents, code and messages use standard terms: phrases to avoid, each with its replacement.
 
 The list is short on purpose: a phrase is here only if no sentence about Railhead needs it.
 """
@@ -55,7 +55,7 @@ BANNED = {
 
 
 def find_banned(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, phrase and what to write instead. A phrase may go over the end of a line; `code` and fences count too."""
+    """Line, phrase and replacement. A phrase may cross the end of a line; `code` and fences count too."""
     for phrase, better in BANNED.items():
         pattern = rf"(?<![\w/-])(?:{phrase})(?![\w/-])".replace(" ", r"\s+")
         for match in re.finditer(pattern, text, re.IGNORECASE):
@@ -73,10 +73,10 @@ def test_no_file_uses_a_banned_phrase(path: Path) -> None:
     assert not found, "\n" + "\n".join(f"{name}:{line}: {phrase!r}; better: {better}" for line, phrase, better in found)
 
 
-def test_every_pattern_of_files_finds_some() -> None:
+def test_every_file_pattern_matches() -> None:
     assert [pattern for pattern in CHECKED if not list(PROJECT.glob(pattern))] == []
 
 
-def test_a_phrase_is_found_across_lines_with_its_line() -> None:
+def test_finds_a_phrase_across_lines_with_its_line() -> None:
     assert list(find_banned("The job\nfails. It goes\non.")) == [(2, "goes on", "continues, resumes, keeps ...ing")]
     assert list(find_banned("test_it_goes_on, 2-anew, it goes one step, the label goes on the pod")) == []
