@@ -23,7 +23,7 @@ def test_the_operator_mounts_the_certificates_secret(chart: Chart) -> None:
 
 
 def test_the_releases_own_ca_signs_and_keeps_its_key(chart: Chart) -> None:
-    """Drivers trust it for the whole life of a job."""
+    """Drivers trust it for the lifetime of a job."""
     rendered = chart.render(ON)
     certificate = rendered.one("Certificate", "railhead-reports")["spec"]
     authority = rendered.one("Certificate", "railhead-reports-ca")["spec"]

@@ -27,10 +27,8 @@ def test_the_message_always_fits_and_parses(message: str, metrics: dict[str, str
 
 
 def test_an_outcome_that_fits_is_complete() -> None:
-    complete = Outcome(
-        "Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4
-    )
-    assert Outcome.from_json(complete.to_json()) == complete
+    full = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
+    assert Outcome.from_json(full.to_json()) == full
 
 
 @pytest.mark.parametrize(("length", "has_best"), [(100, True), (2100, False)])
@@ -46,8 +44,8 @@ def test_metrics_are_dropped_first_then_the_best_checkpoint_and_never_the_newest
 @pytest.mark.parametrize("name", ["Startup", "DeadlineExceeded", "Hardware2", ""])
 def test_a_class_that_no_driver_may_report_counts_as_infrastructure(name: str) -> None:
     """Otherwise a training process could report one that costs no budget, and restart forever."""
-    failure = Outcome(name, "Because", "message").failure
-    assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "message")
+    failure = Outcome(name, "Because", "words").failure
+    assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "words")
 
 
 def test_success_is_no_failure_and_a_known_class_is_kept() -> None:

@@ -53,8 +53,8 @@ def plan_first_attempt(**config_map: Any) -> Plan:
     return Plan(creates=complete.creates)
 
 
-async def execute(client: ModelClient, wanted: Plan) -> None:
-    await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, wanted)
+async def execute(client: ModelClient, to_execute: Plan) -> None:
+    await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, to_execute)
 
 
 def created_copy(client: ModelClient) -> dict[str, Any]:
@@ -68,10 +68,10 @@ async def test_the_copy_has_all_keys_is_owned_by_the_job_and_created_before_any_
     body = created_copy(client)
     assert (body["data"], body["binaryData"], body["immutable"]) == (CONTENT["data"], CONTENT["binaryData"], True)
     assert body["metadata"]["ownerReferences"][0]["uid"] == UID
-    asked = [(r.verb, r.name) for r in client.asked]
+    requests = [(r.verb, r.name) for r in client.asked]
     pods = [index for index, r in enumerate(client.asked) if r.plural == "pods"]
     assert len(pods) == 3
-    assert asked.index(("create", COPY)) < min(pods)
+    assert requests.index(("create", COPY)) < min(pods)
 
 
 async def test_only_the_named_keys_are_copied() -> None:

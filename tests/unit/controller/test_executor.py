@@ -105,10 +105,10 @@ async def test_the_order_is_status_deletes_pod_dependencies_pods_events(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     await executor.execute(KEY, UID, FULL_PLAN)
-    asked = [(r.verb, r.plural) for r in client.asked]
-    assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
-    assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
-    assert asked[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
+    requests = [(r.verb, r.plural) for r in client.asked]
+    assert requests[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
+    assert sorted(requests[2:4]) == [("create", "secrets"), ("create", "services")]
+    assert requests[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
     assert recorded.jobs == [client.api.objects[PLACE]]
     assert recorded.jobs[0]["status"]["attempt"] == 1
     assert recorded.pods == ["head", "worker"]
@@ -365,14 +365,14 @@ def make_event(name: str, uid: str, message: str, *, reason: str = "FailedMount"
 
 async def test_the_events_of_a_pod_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
-    client.api.put(make_event("e2", "uid-other", "about another pod"))
+    client.api.put(make_event("e2", "uid-other", "of another pod"))
     client.api.put(make_event("e3", "uid-head", "assigned to node-1", reason="Scheduled"))
     assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
-    [asked] = client.asked
-    assert "fieldSelector=involvedObject.uid%3Duid-head&" in asked.path, "Normal events show that it was mounted since"
+    [request] = client.asked
+    assert "fieldSelector=involvedObject.uid%3Duid-head&" in request.path, "Normal ones show that it was mounted since"
 
 
-async def test_without_permission_to_read_events_the_operator_works_without_them(
+async def test_without_permission_to_list_events_the_lookup_finds_nothing(
     client: ModelClient, executor: Executor
 ) -> None:
     client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
@@ -407,10 +407,10 @@ async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, 
 async def test_repeating_a_plan_after_lost_answers_creates_the_same_names(
     client: ModelClient, executor: Executor
 ) -> None:
-    wanted = plan(make_observed())
-    await executor.execute(KEY, UID, wanted)
+    first_plan = plan(make_observed())
+    await executor.execute(KEY, UID, first_plan)
     first = client.names("create")
     client.asked.clear()
-    await executor.execute(KEY, UID, replace(wanted, status=None))
+    await executor.execute(KEY, UID, replace(first_plan, status=None))
     assert sorted(client.names("create")) == sorted(first)
     assert len(set(first)) == len(first)

@@ -84,8 +84,8 @@ async def test_the_jobs_are_listed_in_pages_and_then_watched(server: JobServer) 
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
     assert [(call.query["limit"], call.after) for call in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
-    wanted = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
-    assert server.watches[0].query.items() >= wanted.items()
+    expected = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
+    assert server.watches[0].query.items() >= expected.items()
 
 
 def expire_once(*, after: str) -> Callable[[ListOrWatch], bool]:

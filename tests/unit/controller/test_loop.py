@@ -64,7 +64,7 @@ class ScriptedExecutor(Executor):
         return self.pod_problems.pop(0)
 
 
-class Fixture:
+class Harness:
     """A loop over the jobs a, b and c, with a clock that the test moves."""
 
     def __init__(self) -> None:
@@ -108,17 +108,17 @@ class Fixture:
             await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.fixture(name="fixture")
-def make_fixture() -> Fixture:
-    return Fixture()
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
 
 
-async def test_the_plan_is_executed_for_exactly_its_job(fixture: Fixture) -> None:
-    await fixture.loop.reconcile(A)
-    ((key, uid, wanted),) = fixture.executor.plans
+async def test_the_plan_is_executed_for_exactly_its_job(harness: Harness) -> None:
+    await harness.loop.reconcile(A)
+    ((key, uid, planned),) = harness.executor.plans
     assert (key, uid) == (A, "uid-a")
-    assert wanted.status is not None
-    assert wanted.status.tests["/metadata/uid"] == "uid-a"
+    assert planned.status is not None
+    assert planned.status.tests["/metadata/uid"] == "uid-a"
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ async def test_the_plan_is_executed_for_exactly_its_job(fixture: Fixture) -> Non
     ],
 )
 async def test_an_error_is_logged_and_the_job_is_reconciled_again(
-    fixture: Fixture, error: Exception, delay: float, message: str | None, caplog: pytest.LogCaptureFixture
+    harness: Harness, error: Exception, delay: float, message: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fixture.executor.script = {A: [error]}
-    await fixture.loop.reconcile(A)
-    assert fixture.clock.pending == [delay]
+    harness.executor.script = {A: [error]}
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == [delay]
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     assert len(warnings) == (message is not None)
     assert all("default/a" in warning and str(message) in warning for warning in warnings)
@@ -147,16 +147,16 @@ async def test_an_error_is_logged_and_the_job_is_reconciled_again(
     "error",
     [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
-async def test_one_jobs_error_does_not_affect_others(fixture: Fixture, error: Exception) -> None:
-    fixture.executor.script = {B: [error]}
-    async with fixture.running() as settle:
+async def test_one_jobs_error_does_not_affect_others(harness: Harness, error: Exception) -> None:
+    harness.executor.script = {B: [error]}
+    async with harness.running() as settle:
         for key in (A, B, C):
-            fixture.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-        fixture.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
+        harness.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
         assert await settle() == ["b"]
         for key in (A, B, C):
-            fixture.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
 
 
@@ -175,12 +175,12 @@ class SlowExecutor(ScriptedExecutor):
         self.ended.append(key.name)
 
 
-async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(fixture: Fixture) -> None:
+async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(harness: Harness) -> None:
     """Nothing else would do what follows its status write, such as events."""
-    fixture.loop.executor = executor = SlowExecutor()
+    harness.loop.executor = executor = SlowExecutor()
     for key in (A, B, C):
-        fixture.queue.add(key)
-    task = asyncio.create_task(fixture.loop.run(2))
+        harness.queue.add(key)
+    task = asyncio.create_task(harness.loop.run(2))
     assert sorted([await executor.started.get(), await executor.started.get()]) == ["a", "b"]
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=0.1)
@@ -189,59 +189,59 @@ async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(fixtur
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert sorted(executor.ended) == ["a", "b"]
-    assert fixture.counted == ["done"] * 2
+    assert harness.counted == ["done"] * 2
 
 
 async def test_a_reconciliation_that_does_not_finish_is_cancelled(
-    fixture: Fixture, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
-    fixture.loop.executor = executor = SlowExecutor()
-    fixture.queue.add(A)
-    task = asyncio.create_task(fixture.loop.run(1))
+    harness.loop.executor = executor = SlowExecutor()
+    harness.queue.add(A)
+    task = asyncio.create_task(harness.loop.run(1))
     await executor.started.get()
     task.cancel()
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert executor.ended == []
-    assert fixture.queue.depth == 1  # for the next run of the loop, when this operator leads again
+    assert harness.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
 async def test_a_rejection_is_handled_at_once_and_forgotten_when_all_children_are_created(
-    fixture: Fixture, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next reconciliation creates nothing; it reports the reason and the time of the retry."""
-    fixture.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
-    async with fixture.running() as settle:
-        fixture.queue.add(A)
+    harness.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
+    async with harness.running() as settle:
+        harness.queue.add(A)
         assert await settle() == ["a", "a"]
-        assert [bool(wanted.creates) for _, _, wanted in fixture.executor.plans] == [True, False]
+        assert [bool(planned.creates) for _, _, planned in harness.executor.plans] == [True, False]
         assert "default/a: QuotaExceeded: Pod head was rejected: exceeded quota" in caplog.text
-        fixture.clock.pass_seconds(5)
+        harness.clock.pass_seconds(5)
         assert await settle() == ["a", "a"]
-        rejection = fixture.observe(A).rejection
+        rejection = harness.observe(A).rejection
         assert rejection is not None and (rejection.problem, rejection.tries) == (QUOTA, 2)
-        fixture.clock.pass_seconds(9.9)
+        harness.clock.pass_seconds(9.9)
         assert await settle() == []
-        fixture.clock.pass_seconds(0.1)
+        harness.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert fixture.observe(A).rejection is None
+        assert harness.observe(A).rejection is None
 
 
-async def test_the_backoff_of_a_failing_job_doubles_until_it_succeeds(fixture: Fixture) -> None:
+async def test_the_backoff_of_a_failing_job_doubles_until_it_succeeds(harness: Harness) -> None:
     no_answer = RetryAfter(0, "NoAnswer", "reset")
-    fixture.executor.script = {A: [no_answer] * 4}
+    harness.executor.script = {A: [no_answer] * 4}
     delays = []
     for _ in range(4):
-        await fixture.loop.reconcile(A)
-        delays += [at - fixture.clock.now for at in fixture.clock.pending]
-        fixture.clock.pass_seconds(delays[-1])
+        await harness.loop.reconcile(A)
+        delays += [at - harness.clock.now for at in harness.clock.pending]
+        harness.clock.pass_seconds(delays[-1])
     assert delays == [0.25, 0.5, 1.0, 2.0]
-    await fixture.loop.reconcile(A)
-    assert fixture.clock.pending == []
-    fixture.executor.script = {A: [no_answer]}
-    await fixture.loop.reconcile(A)
-    assert fixture.clock.pending == [fixture.clock.now + FIRST_BACKOFF_SECONDS]
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == []
+    harness.executor.script = {A: [no_answer]}
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == [harness.clock.now + FIRST_BACKOFF_SECONDS]
 
 
 PENDING = {
@@ -259,61 +259,61 @@ LOST = {
 }
 
 
-async def test_a_waiting_job_is_woken_on_time(fixture: Fixture) -> None:
+async def test_a_waiting_job_is_woken_on_time(harness: Harness) -> None:
     """The next attempt starts five seconds after an application failure."""
-    fixture.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
-    async with fixture.running() as settle:
-        fixture.queue.add(A)
-        fixture.clock.pass_seconds(1)
+    harness.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
+    async with harness.running() as settle:
+        harness.queue.add(A)
+        harness.clock.pass_seconds(1)
         assert await settle() == ["a"]
-        assert fixture.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
-        fixture.clock.pass_seconds(3.9)
+        assert harness.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
+        harness.clock.pass_seconds(3.9)
         assert await settle() == []
-        fixture.clock.pass_seconds(0.1)
+        harness.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert fixture.executor.plans[-1][2].creates
+        assert harness.executor.plans[-1][2].creates
 
 
-async def test_the_events_of_an_unexplained_pod_are_looked_up_and_reported_next(fixture: Fixture) -> None:
-    fixture.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
+async def test_the_events_of_an_unexplained_pod_are_looked_up_and_reported_next(harness: Harness) -> None:
+    harness.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
     pod_name = head_name("a", "uid-a", 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
-    fixture.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
+    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
     for slot in (0, 1):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        fixture.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
-    fixture.executor.pod_problems = [Problem("FailedMount", "no such secret")]
-    async with fixture.running() as settle:
-        fixture.queue.add(A)
+        harness.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
+    harness.executor.pod_problems = [Problem("FailedMount", "no such secret")]
+    async with harness.running() as settle:
+        harness.queue.add(A)
         assert await settle() == ["a", "a"]
-    assert fixture.executor.looked_up == [pod_name]
-    [event] = fixture.executor.plans[-1][2].events
+    assert harness.executor.looked_up == [pod_name]
+    [event] = harness.executor.plans[-1][2].events
     assert (event.reason, event.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
-    assert [pod.events_read_at for pod in fixture.observe(A).pods] == [NOW, None, None]
-    fixture.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
-    fixture.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
-    assert not any(pod.events_read_at for pod in fixture.observe(A).pods), "nothing is kept about a deleted pod"
+    assert [pod.events_read_at for pod in harness.observe(A).pods] == [NOW, None, None]
+    harness.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
+    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
+    assert not any(pod.events_read_at for pod in harness.observe(A).pods), "nothing is kept about a deleted pod"
 
 
-async def test_a_deleted_job_leaves_no_timer_and_nothing_is_done(fixture: Fixture) -> None:
-    fixture.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
-    await fixture.loop.reconcile(A)
-    fixture.store.drop_job(A, "uid-a", version=9)
-    await fixture.loop.reconcile(A)
-    assert fixture.clock.pending == []
-    assert len(fixture.executor.plans) == 1
+async def test_a_deleted_job_leaves_no_timer_and_nothing_is_done(harness: Harness) -> None:
+    harness.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
+    await harness.loop.reconcile(A)
+    harness.store.drop_job(A, "uid-a", version=9)
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == []
+    assert len(harness.executor.plans) == 1
 
 
-async def test_jobs_are_reconciled_concurrently_up_to_the_limit(fixture: Fixture) -> None:
-    async with fixture.running(concurrency=2) as settle:
+async def test_jobs_are_reconciled_concurrently_up_to_the_limit(harness: Harness) -> None:
+    async with harness.running(concurrency=2) as settle:
         for key in (A, B, C):
-            fixture.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-    assert fixture.executor.most_at_once == 2
+    assert harness.executor.most_at_once == 2
 
 
-async def test_reconciliations_are_counted_by_result(fixture: Fixture) -> None:
-    fixture.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
+async def test_reconciliations_are_counted_by_result(harness: Harness) -> None:
+    harness.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
-        await fixture.loop.reconcile(key)
-    assert fixture.counted == ["lost", "refused", "error", "done"]
+        await harness.loop.reconcile(key)
+    assert harness.counted == ["lost", "refused", "error", "done"]

@@ -39,7 +39,7 @@ def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
     return parse_status({"restarts": {"application": application, "infrastructure": infrastructure}})
 
 
-def test_gauges_are_read_at_each_scrape() -> None:
+def test_values_are_read_at_each_scrape() -> None:
     operator = Operator()
     samples = operator.samples()
     assert samples["railhead_jobs", ("Running",)] == 2

@@ -110,7 +110,7 @@ async def test_a_key_is_never_processed_twice_at_once(queue: KeyedQueue[str]) ->
     assert min(passes.count(key) for key in ("a", "b", "c", "d")) >= 10  # and none starves
 
 
-async def test_only_as_many_keys_are_in_work_as_workers_took(queue: KeyedQueue[str]) -> None:
+async def test_at_most_one_key_per_worker_is_in_work(queue: KeyedQueue[str]) -> None:
     for number in range(10):
         queue.add(f"job-{number}")
     in_work = [await queue.get() for _ in range(3)]

@@ -31,7 +31,7 @@ def pod_names(store: Store, uid: str = UID) -> list[str]:
     return sorted(pod.name for pod in store.pods(uid))
 
 
-def test_each_version_of_a_job_is_new_once() -> None:
+def test_only_newer_versions_of_a_job_are_news() -> None:
     store = Store()
     assert store.put_job(make_job(3)) == KEY
     assert store.put_job(make_job(3)) is None

@@ -60,11 +60,7 @@ def test_the_failure_of_an_earlier_attempt_does_not_block_the_current_one() -> N
         pytest.param(SPEAKER, make_report(), JobFacts(make_facts().uid, make_facts().status, ()), 403, id="no pods"),
         pytest.param(SPEAKER, make_report(), make_facts(attempt=2), 409, id="a past attempt"),
         pytest.param(
-            SPEAKER,
-            make_report(attempt=2),
-            make_facts(HEAD, SECOND_HEAD, attempt=2),
-            409,
-            id="on behalf of a later attempt",
+            SPEAKER, make_report(attempt=2), make_facts(HEAD, SECOND_HEAD, attempt=2), 409, id="for a later attempt"
         ),
         pytest.param(
             speaker_of(SECOND_HEAD), make_report(attempt=2), make_facts(SECOND_HEAD), 409, id="not yet in the status"

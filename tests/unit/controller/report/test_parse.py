@@ -100,7 +100,7 @@ INVALID_TIMES = (
 
 @pytest.mark.parametrize("text", INVALID_TIMES)
 def test_an_invalid_time_is_left_out(text: str) -> None:
-    """The API server would reject the whole write."""
+    """The API server would reject the entire write."""
     reported = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
     fields = status_fields(make_report(time=text, checkpoint=reported, best_checkpoint=reported), RUNNING)
     assert "updateTime" not in fields["progress"]

@@ -30,10 +30,10 @@ class Reviews(TokenReviews):
         super().__init__(make_client(), lambda: 0.0)
         self.speakers = {"good": SPEAKER, "strange": Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)}
         self.error: KubeError | None = None
-        self.asked: list[str] = []
+        self.reviewed: list[str] = []
 
     async def speaker(self, token: str) -> Speaker | None:
-        self.asked.append(token)
+        self.reviewed.append(token)
         if self.error:
             raise self.error
         return self.speakers.get(token)
@@ -91,7 +91,7 @@ async def test_the_answer_carries_the_drivers_limits(endpoint: Endpoint) -> None
 
 
 async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
-    assert await endpoint.post(body_of(unknown="from a newer driver")) == 202
+    assert await endpoint.post(body_of(unknown="of a newer driver")) == 202
     assert endpoint.writer.reports == [make_report()]
 
 
@@ -113,7 +113,7 @@ async def test_without_a_valid_token_the_answer_is_401(endpoint: Endpoint, heade
 
 async def test_the_authorization_scheme_is_parsed_leniently(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
-    assert endpoint.reviews.asked == ["good"]
+    assert endpoint.reviews.reviewed == ["good"]
 
 
 async def test_a_refused_client_gets_the_code_of_the_refusal(endpoint: Endpoint) -> None:
@@ -149,13 +149,13 @@ INVALID_REPORTS: list[Any] = [
 @pytest.mark.parametrize("body", INVALID_REPORTS, ids=lambda body: str(body)[:20])
 async def test_an_invalid_report_is_rejected_before_the_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
     assert await endpoint.post(body) == 400
-    assert endpoint.reviews.asked == []
+    assert endpoint.reviews.reviewed == []
     assert endpoint.writer.reports == []
 
 
 async def test_a_body_over_the_limit_is_rejected(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(time="x" * LIMIT_BYTES)) == 413
-    assert endpoint.reviews.asked == []
+    assert endpoint.reviews.reviewed == []
     assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
 
 

@@ -86,13 +86,13 @@ async def test_a_report_is_written_at_once_with_preconditions(harness: Harness) 
     checkpoint = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "1"}}
     harness.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
     await harness.settle()
-    (asked,) = harness.client.asked
-    assert asked.path.partition("?")[0] == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
-    assert asked.body[:2] == [
+    (request,) = harness.client.asked
+    assert request.path.partition("?")[0] == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
+    assert request.body[:2] == [
         {"op": "test", "path": "/metadata/uid", "value": UID},
         {"op": "test", "path": "/status/attempt", "value": 1},
     ]
-    fields = harness.fields(asked.body)
+    fields = harness.fields(request.body)
     assert fields["progress"]["reports"] == 4
     assert fields["checkpoint"] == {**checkpoint, "attempt": 1}
     assert (fields["runURI"], fields["resumedFrom"]) == ("/runs", {"uri": "/runs/c1"})
@@ -205,7 +205,7 @@ async def test_closing_writes_the_remaining_reports(harness: Harness) -> None:
     await harness.settle()
     harness.writer.put(make_report(reports=2))  # waits for the period's end
     harness.add("other")
-    harness.writer.put(make_report(name="other", reports=30))  # has not begun
+    harness.writer.put(make_report(name="other", reports=30))  # not started
     await harness.writer.close()
     assert sorted(harness.written) == [1, 2, 30]
     await harness.writer.close()
