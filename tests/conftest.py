@@ -1,4 +1,4 @@
-"""What all tests share: a real control plane, started once for a run when a test asks for it."""
+"""Shared by all tests: their order, and a real control plane, started once per run when a test needs it."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from railhead.local.control_plane.servers import ALL, FIRST
 from tests.tried import Tried, note_tried, sum_up
 
 PROJECT = Path(__file__).resolve().parents[1]
-# Tests start in this order: first those of the operator, which take minutes and mostly wait; the tests of the model, of
-# which each needs one processor for seconds, fill all processors at the end.
+# Tests start in this order: first those of the operator, which take minutes and mostly wait; the tests of the model,
+# each of which needs one processor for seconds, fill all processors at the end.
 ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model")
 # Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
 # All others are spread test by test, or file by file.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "model", "unit")
-# A run that was started in the background ignores SIGINT, and so would all that tests start and interrupt.
+# A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kubernetes", help="run tests/api against this older minor version, such as 1.34")
-    group = parser.getgroup("railhead", "the cluster of tests/e2e and tests/install; else a local one of their own")
+    group = parser.getgroup("railhead", "the cluster of tests/e2e and tests/install; by default, their own local one")
     group.addoption("--kubeconfig", help="run tests/e2e or tests/install against this cluster")
     group.addoption("--kubectl", default="kubectl", help="with --kubeconfig: the kubectl to use")
     group.addoption("--image", default="railhead/examples:0.1.0", help="image of the jobs' pods")
@@ -43,13 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--volume-folder", help="with --kubeconfig: a folder of the node, for volumes of the tests")
 
 
-@pytest.hookimpl(trylast=True)  # after the shuffle, whose order stays within each folder
+@pytest.hookimpl(trylast=True)  # after the shuffle, whose order is kept within each folder
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: ORDER.index(folder) if (folder := find_folder(item.nodeid)) in ORDER else len(ORDER))
 
 
 def find_folder(nodeid: str) -> str:
-    """Of tests/; files that use the same control plane belong to one folder."""
+    """The folder below tests/; files that use the same control plane count as one folder."""
     if nodeid.startswith(("tests/chart/test_grid.py", "tests/local/test_control_plane.py", "tests/local/test_node")):
         return "api"
     return nodeid.removeprefix("tests/").partition("/")[0]
@@ -90,7 +90,7 @@ def echo(text: str) -> None:
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ControlPlane]:
-    """A real etcd, API server, controller manager and scheduler, without a node; of an older version the first two."""
+    """A real etcd, API server, controller manager and scheduler, no node; of an older version only the first two."""
     version = request.config.getoption("--kubernetes")
     binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
     plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries)

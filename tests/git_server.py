@@ -43,10 +43,10 @@ class GitServer(ThreadingHTTPServer):
     """Serves the repositories below `root`.
 
     Attributes:
-        password: what must be given, with any user name; None = nothing.
-        is_old: speaks the protocol's version 0, by which a server gives no commit by its hash.
-        broken: so many next requests are answered by 503.
-        users: who has asked.
+        password: required, with any user name; None = no authentication.
+        is_old: speaks version 0 of the protocol, which cannot fetch a commit by its hash.
+        broken: the number of next requests that are answered with 503.
+        users: names that clients have authenticated with.
     """
 
     daemon_threads = True
@@ -75,7 +75,7 @@ class GitServer(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not trust the certificate hangs up; that is what some tests are about."""
+        """A client that does not trust the certificate hangs up; some tests provoke this."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A real S3-speaking server on loopback (moto's), which checks signatures and rights."""
+"""A real S3 server on loopback (moto's), which checks signatures and permissions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 BUCKET = "experiments"
 REGION = "us-east-1"
 _POLICY = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}'
-_FREE_REQUESTS = 4  # what `start_s3` asks before there is anybody who could sign
+_FREE_REQUESTS = 4  # the requests of `start_s3` before there is a user to sign them
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class S3:
 
     @property
     def environment(self) -> dict[str, str]:
-        """As a Secret named in spec.envFrom gives it."""
+        """As set by a Secret named in spec.envFrom."""
         return {"AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret}
 
     def build_uri(self, path: str, *, bucket: str = BUCKET) -> str:
         return f"s3://{bucket}/{path}?endpoint_override={self.host}&scheme=http"
 
     def list(self, path: str) -> set[str]:
-        """Keys below the path, relative to it; marks of empty folders are none."""
+        """Keys below the path, relative to it, without markers of empty folders."""
         client = _make_client("s3", self.endpoint, self.key, self.secret)
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{path}/")
         keys = [item["Key"] for page in pages for item in page.get("Contents", [])]

@@ -1,4 +1,4 @@
-"""How many faults and schedules a run of the tests has tried: noted by each test, summed up at the run's end."""
+"""How many faults and schedules a test run has tried: recorded by each test, summed up at the end of the run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Tried = Callable[[str, int], None]
 
 
 def note_tried(record_property: Callable[[str, object], None]) -> Tried:
-    """What a test calls with a plural noun and how many of it; processes of xdist pass it on."""
+    """A function for tests to call with a plural noun and a count; xdist workers pass it on."""
     return lambda what, count: record_property(PREFIX + what, count)
 
 
 def sum_up(reports: Iterable[pytest.TestReport]) -> list[str]:
-    """Lines for the end of a run; none when nothing was tried."""
+    """Lines for the end of a run; none if nothing was tried."""
     reports = list(reports)
     failed = {report.nodeid for report in reports if report.failed}
     tried: Counter[str] = Counter()
     diverged: Counter[str] = Counter()
     for report in reports:
-        if report.when != "teardown":  # the last of a test, with all that it has noted
+        if report.when != "teardown":  # the last report of a test, with all its records
             continue
         for key, count in report.user_properties:
             if key.startswith(PREFIX):

@@ -1,4 +1,4 @@
-"""The one way in which tests wait for what others do."""
+"""The one way in which tests wait for other components."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 
 class NotInTime(AssertionError):
-    """Something was awaited in vain; the text holds what was there instead."""
+    """A condition did not hold in time; the message describes the state instead."""
 
 
 def wait_until(
     what: str, ask: Callable[[], Any], *, seconds: float = 30.0, pause: float = 0.02, tell: Callable[[], str] = str
 ) -> Any:
-    """The first answer that is true; asks again and again. Raises NotInTime with what `tell` says."""
+    """Polls `ask` and returns its first true answer. Raises NotInTime with the description by `tell`."""
     deadline = time.monotonic() + seconds
     while not (answer := ask()):
         if time.monotonic() >= deadline:

@@ -1,7 +1,7 @@
-"""A cluster that end-to-end tests run against: a local one of their own, or whatever KUBECONFIG names.
+"""The cluster of the end-to-end tests: their own local one, or that of KUBECONFIG.
 
-The tests know only kubectl and this class; what differs between a local node and a real
-one (how an operator is killed, how a volume is read) is here and nowhere else.
+The tests use only kubectl and this class; the differences between a local node and a real
+one (how an operator is killed, how a volume is read) are only here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ READER = "reader"
 
 
 def wait_until(what: str, ask: Callable[[], Any], *, seconds: float = 120.0, tell: Callable[[], str] = str) -> Any:
-    """As elsewhere, but patiently: each question is a kubectl, because that is all a user has."""
+    """As elsewhere, but with longer intervals: each poll is a kubectl, as a user would call it."""
     return waiting.wait_until(what, ask, seconds=seconds, pause=0.1, tell=tell)
 
 
@@ -39,8 +39,8 @@ class Cluster:
 
     Attributes:
         image: of the jobs' pods.
-        volume_folder: a folder of the node for volumes of the tests; None where claims get theirs by themselves.
-        operator_pid: how to find the local operator's process; None when it is a pod.
+        volume_folder: a folder of the node for volumes of the tests; None if claims are provisioned dynamically.
+        operator_pid: finds the local operator's process; None if the operator is a pod.
     """
 
     kubectl: Kubectl
@@ -75,7 +75,7 @@ class Cluster:
         return [str(p["metadata"]["name"]) for p in self.pods(job)]
 
     def head_pod(self, job: str) -> str:
-        """The name of the one head pod, also while pods of workers still end."""
+        """The name of the one head pod, even while worker pods are still terminating."""
         [head] = [name for name in self.pod_names(job) if name.endswith("-head")]
         return head
 
@@ -83,7 +83,7 @@ class Cluster:
         return self("logs", pod)
 
     def wait_phase(self, job: str, *phases: str, seconds: float = 180.0) -> Object:
-        """The status once the job is in one of these phases; fails at once when it has ended in another."""
+        """The status once the job is in one of these phases; fails at once if it ends in another."""
 
         def ask() -> Object | None:
             status = self.status(job)
@@ -100,22 +100,22 @@ class Cluster:
         return self.wait_phase(job, *ENDS, seconds=seconds)
 
     def tell(self, job: str) -> str:
-        """Everything that a person would look at."""
-        words = [json.dumps(self.status(job), indent=1)]
+        """Everything needed to understand a failure."""
+        parts = [json.dumps(self.status(job), indent=1)]
         for pod in self.pods(job):
             name = pod["metadata"]["name"]
             try:
-                words.append(f"--- {name} {pod['status'].get('phase')}\n{self('logs', name, '--tail=30')}")
+                parts.append(f"--- {name} {pod['status'].get('phase')}\n{self('logs', name, '--tail=30')}")
             except Exception as error:
-                words.append(f"--- {name}: {error}")
-        return "\n".join(words)
+                parts.append(f"--- {name}: {error}")
+        return "\n".join(parts)
 
     def delete_job(self, name: str) -> None:
         self("delete", "trainjobs.railhead.dev", name, "--ignore-not-found", "--wait=true", "--timeout=60s")
         wait_until(f"pods of {name} gone", lambda: not self.pods(name), seconds=90)
 
     def kill_operator(self) -> None:
-        """SIGKILL, or the nearest thing to it that a cluster offers; returns when another one is ready."""
+        """By SIGKILL, or the closest equivalent on a cluster; returns once another one is ready."""
         if self.operator_pid is not None:
             pid = self.operator_pid()
             os.kill(pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ class Cluster:
         return base64.b64decode(self.run_python(code, claim=claim).strip(), validate=True)
 
     def make_file(self, claim: str, path: str) -> None:
-        """An empty one, in the same way."""
+        """Creates an empty file, in the same way."""
         if self.is_local:
             (self._find_folder(claim) / path).touch()
         else:
@@ -155,11 +155,11 @@ class Cluster:
         return Path(json.loads(self.kubectl("get", "pv", volume, "-o", "json"))["spec"]["hostPath"]["path"])
 
     def run_python(self, code: str, *, claim: str | None = None) -> str:
-        """What a pod of the jobs' image prints; the claim is its /volume."""
+        """The output of a pod with the jobs' image; the claim is its /volume."""
         self.apply(build_reader(self.image, code, claim=claim))
         try:
-            over = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
-            wait_until(f"pod {READER} ended", over, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
+            done = lambda: self.get("pod", READER)["status"].get("phase") in ENDS  # noqa: E731
+            wait_until(f"pod {READER} ended", done, seconds=60, tell=lambda: str(self.get("pod", READER)["status"]))
             return self.log(READER)
         finally:
             self("delete", "pod", READER, "--grace-period=0", "--force")
@@ -179,7 +179,7 @@ class Cluster:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o777)
             volume = f"{self.namespace}-{name}"
-            self.kubectl("delete", "pv", volume, "--ignore-not-found")  # of a run that was killed: it is bound for ever
+            self.kubectl("delete", "pv", volume, "--ignore-not-found")  # of a killed run: it stays bound forever
             spec |= {"storageClassName": "", "volumeName": volume}
             self.apply(
                 {
@@ -198,7 +198,7 @@ class Cluster:
         self.apply(claim)
 
     def remove(self) -> None:
-        """The namespace with all that is in it, and the volumes behind it."""
+        """Removes the namespace with its contents, and the volumes behind it."""
         self.kubectl("delete", "namespace", self.namespace, "--wait=true", "--timeout=120s")
         if self.volume_folder is not None:
             self.kubectl("delete", "pv", "-l", f"railhead.dev/test={self.namespace}", "--ignore-not-found")
@@ -206,7 +206,7 @@ class Cluster:
 
 
 def build_reader(image: str, code: str, *, claim: str | None = None) -> Object:
-    """A pod that runs a line of Python and ends."""
+    """A pod that runs a line of Python and exits."""
     container: Object = {
         "name": "reader",
         "image": image,

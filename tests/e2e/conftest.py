@@ -1,4 +1,4 @@
-"""The cluster of the end-to-end tests: KUBECONFIG's when --kubeconfig is given, else a local one of their own."""
+"""The cluster of the end-to-end tests: KUBECONFIG's with --kubeconfig, else their own local one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def session_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def install_operator(kubectl: Kubectl, image: str) -> None:
-    """The CRD and the manifests as they are in the tree; only the image is another one."""
+    """The CRD and the manifests of the checkout, with another image."""
     documents = load_manifests()
     for document in documents:
         if document["kind"] == "Deployment":
@@ -53,7 +53,7 @@ def install_operator(kubectl: Kubectl, image: str) -> None:
             container |= {"image": image, "imagePullPolicy": "IfNotPresent"}
     documents.sort(key=lambda d: d["kind"] != "Namespace")
     kubectl.apply(documents)
-    # An image of the same name may be a new one.
+    # The image may have changed under the same name.
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "restart", "deployment/railhead-operator")
     kubectl("-n", OPERATOR_NAMESPACE, "rollout", "status", "deployment/railhead-operator", "--timeout=55s")
 

@@ -1,4 +1,4 @@
-"""TrainJobs of the end-to-end tests: small training functions with something to see from outside."""
+"""TrainJobs of the end-to-end tests: small training functions with externally visible effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 from tests.e2e.cluster import Cluster, Object
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
-# Counts epochs and commits each; writes down from which epoch each start of the group went on.
+# Counts epochs and commits each; records the first epoch of each start of the group.
 COUNTING = """
 import json, os, tempfile, time
 import ray.train, ray.train.collective
@@ -42,7 +42,7 @@ def train_func(config):
 
 
 def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "steps:train_func", **spec: Any) -> Object:
-    """A job of two workers; keyword arguments take the place of top-level spec fields."""
+    """A job of two workers; keyword arguments replace top-level spec fields."""
     fields: Object = {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
@@ -63,7 +63,7 @@ def make_job(name: str, image: str, *, code: str = COUNTING, function: str = "st
 
 
 def load_digits(cluster: Cluster) -> list[Object]:
-    """The example's documents but its claim; only the image is the cluster's own."""
+    """The example's documents without its claim, with the cluster's image."""
     documents = [d for d in yaml.safe_load_all((EXAMPLES / "digits.yaml").read_text()) if d]
     for document in documents:
         if document["kind"] == "TrainJob":
@@ -78,5 +78,5 @@ def with_config(job: Object, **config: Any) -> Object:
 
 
 def read_starts(cluster: Cluster, name: str, *, claim: str = "runs") -> list[int]:
-    """From which epoch each start of the worker group went on."""
+    """The first epoch of each start of the worker group."""
     return [int(line) for line in cluster.read_file(claim, f"notes-{name}/starts").split()]

@@ -1,4 +1,4 @@
-"""A local cluster of which every part can be killed: servers, operator, pods, single processes.
+"""A local cluster every part of which can be killed: servers, operator, pods, single processes.
 
 The parts are started by the test itself, because a session would end with its API server.
 """
@@ -28,7 +28,7 @@ from tests.operator.running import RunningOperator
 
 API_SERVER = "kube-apiserver"
 GCS = "gcs_server"
-# Notes which epoch it began with, and waits in each epoch for as long as the test holds it there.
+# Records its first epoch, and waits in each epoch while the test holds it there.
 CODE = """
 import json, os, tempfile, time
 import ray.train
@@ -104,7 +104,7 @@ class Rig:
 
 
 class Job:
-    """One job on the rig: its pods as processes, and what its train_func has written."""
+    """One job on the rig: its pods as processes, and the notes of its train_func."""
 
     def __init__(self, cluster: Cluster, name: str, folder: Path) -> None:
         self._cluster = cluster
@@ -119,18 +119,18 @@ class Job:
         (self.notes / f"hold-{epoch}").unlink()
 
     def wait_held(self, epoch: int, *, ranks: int = 2) -> list[int]:
-        """Until all ranks are in this epoch and the one before is committed; the ranks' processes."""
+        """Until all ranks are in this epoch and the one before is committed; returns the ranks' processes."""
         files = [self.notes / f"at-{epoch}-{rank}" for rank in range(ranks)]
         self._wait(f"epoch {epoch}", lambda: all(file.exists() and file.read_text() for file in files))
         self.wait_committed(epoch - 1)
         return [int(file.read_text()) for file in files]
 
     def wait_committed(self, epoch: int) -> None:
-        """In the storage, whatever the status says."""
+        """Until the storage has the commit, whatever is in the status."""
         self._wait(f"the commit of epoch {epoch}", lambda: epoch in self._committed())
 
-    def wait_told(self, epoch: int) -> None:
-        """Until the status has the commit of this epoch, of a run of which each epoch was committed once."""
+    def wait_in_status(self, epoch: int) -> None:
+        """Until the status has the commit of this epoch, if each epoch was committed once."""
         found = lambda: (self._cluster.status(self.name).get("checkpoint") or {}).get("index") == epoch  # noqa: E731
         self._wait(f"epoch {epoch} in the status", found)
 
@@ -146,7 +146,7 @@ class Job:
             return []
 
     def starts(self) -> list[int]:
-        """With which epoch each start of the group began."""
+        """The first epoch of each start of the group."""
         file = self.notes / "starts"
         return [int(line) for line in file.read_text().split()] if file.exists() else []
 
@@ -157,7 +157,7 @@ class Job:
         return names.worker_name(self.name, self.uid, attempt=1, slot=slot, round_=0)
 
     def wait_process(self, pod: str) -> int:
-        """The pod's first process, as soon as it is there."""
+        """The pod's first process, as soon as it exists."""
         return int(waiting.wait_until(f"a process of {pod}", lambda: find_first_process(pod), seconds=60, pause=0.01))
 
     def is_gcs_up(self, attempt: int = 1) -> bool:
@@ -166,7 +166,7 @@ class Job:
         return bool(ip) and is_listening(ip, names.head_port(self.uid, attempt), timeout=1)
 
     def kill_pods(self, *pods: str) -> None:
-        """All processes of these pods at once, the first ones first, so that nobody cleans up after them."""
+        """Kills all processes of these pods at once, the first ones first, so that none cleans up after them."""
         parents = read_parents()
         first = [find_first_process(pod) for pod in pods]
         assert all(first), f"no process of {pods}"
@@ -183,7 +183,7 @@ def kill(pids: Iterable[int], number: signal.Signals = signal.SIGKILL) -> None:
 
 
 def find_first_process(pod: str) -> int:
-    """0 when there is none. All processes of a pod have its name in their environment."""
+    """The pid, or 0. All processes of a pod have its name in their environment."""
     wanted, parents = f"{e.POD_NAME}={pod}".encode(), read_parents()
     found = {pid for pid in parents if wanted in _read(pid, "environ").split(b"\0")}
     return next((pid for pid in found if parents[pid] not in found), 0)

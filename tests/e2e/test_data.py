@@ -1,4 +1,4 @@
-"""The example with datasets, as a user applies it: what is learned, and that each worker had its rows."""
+"""The example with datasets, as a user applies it: its accuracy, and the rows of each worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
 
 
 @pytest.mark.slow
-def test_digits_learned_from_ray_data(cluster: Cluster) -> None:
+def test_digits_are_learned_from_ray_data(cluster: Cluster) -> None:
     job = next(d for d in yaml.safe_load_all((EXAMPLES / "digits-data.yaml").read_text()) if d["kind"] == "TrainJob")
     job["spec"] |= {"image": cluster.image, "imagePullPolicy": "IfNotPresent"}
     cluster.provide_claim("digits-data-runs")
@@ -26,7 +26,7 @@ def test_digits_learned_from_ray_data(cluster: Cluster) -> None:
     metrics = status["progress"]["metrics"]
     accuracy = float(metrics["accuracy"])
     assert accuracy >= 0.9
-    assert metrics["rows"] == "718", "half of 1437 rows; the one that is left over belongs to nobody"
+    assert metrics["rows"] == "718", "half of 1437 rows; the remaining one goes to no worker"
     log = cluster.log(status["head"]["pod"])
     for rank in (0, 1):
         assert [log.count(f"epoch {epoch} rank {rank} rows 718 ") for epoch in range(5)] == [1] * 5

@@ -1,4 +1,4 @@
-"""The example as a user applies it: what is learned, what the status and the logs say, what it leaves behind."""
+"""The example as a user applies it: its accuracy, its status and logs, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import torch
 from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import EXAMPLES, load_digits
 
-# In local mode `make demo`, which is a test of tests/local, shows most of it.
+# In local mode `make demo`, which tests/local runs, covers most of it.
 pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def digits(cluster: Cluster) -> dict[str, Any]:
-    """The job after it has succeeded, and what was to be seen on the way."""
+    """The job after it has succeeded, and the workers' logs."""
     cluster.provide_claim("digits-runs")
     cluster.apply(*load_digits(cluster))
     wait_until("worker pods", lambda: len(cluster.pods("digits")) == 3, seconds=30)
@@ -36,7 +36,7 @@ def digits(cluster: Cluster) -> dict[str, Any]:
     return {"job": cluster.job("digits"), "status": status, "worker_logs": worker_logs}
 
 
-def test_it_learns_and_its_checkpoint_gives_that_accuracy(cluster: Cluster, digits: dict[str, Any]) -> None:
+def test_the_checkpoint_has_the_reported_accuracy(cluster: Cluster, digits: dict[str, Any]) -> None:
     status = digits["status"]
     accuracy = float(status["progress"]["metrics"]["accuracy"])
     assert accuracy >= 0.95
@@ -64,7 +64,7 @@ def test_a_workers_log_has_its_own_rank(digits: dict[str, Any]) -> None:
     ranks: list[int] = []
     for log in digits["worker_logs"].values():
         mine = {rank for rank in (0, 1) if f"rank {rank} loss" in log}
-        assert len(mine) == 1, "a worker's log shows its own rank and no other"
+        assert len(mine) == 1, "a worker's log has only its own rank"
         ranks += mine
     assert sorted(ranks) == [0, 1]
 
@@ -79,11 +79,11 @@ def test_the_status_is_complete(digits: dict[str, Any]) -> None:
     assert status["completionTime"] >= status["startTime"]
 
 
-def test_workers_go_and_the_head_stays_for_its_log(cluster: Cluster, digits: dict[str, Any]) -> None:
+def test_the_workers_are_deleted_and_the_head_stays_for_its_log(cluster: Cluster, digits: dict[str, Any]) -> None:
     wait_until("the workers gone", lambda: cluster.pod_names("digits") == [digits["status"]["head"]["pod"]], seconds=60)
 
 
-def test_events_tell_the_story_once(cluster: Cluster, digits: dict[str, Any]) -> None:
+def test_each_event_is_recorded_once(cluster: Cluster, digits: dict[str, Any]) -> None:
     def read() -> list[str]:
         about = "involvedObject.kind=TrainJob,involvedObject.name=digits"
         path = "jsonpath={range .items[*]}{.reason} {end}"
@@ -93,7 +93,7 @@ def test_events_tell_the_story_once(cluster: Cluster, digits: dict[str, Any]) ->
     assert Counter(read()) == {"Created": 1, "Started": 1, "CheckpointCommitted": 1, "Succeeded": 1}
 
 
-def test_training_pods_hold_no_right_in_the_cluster(cluster: Cluster, digits: dict[str, Any]) -> None:
+def test_training_pods_have_no_access_to_the_cluster(cluster: Cluster, digits: dict[str, Any]) -> None:
     head = cluster.get("pods", digits["status"]["head"]["pod"])
     assert head["spec"]["automountServiceAccountToken"] is False
     sources = [s for v in head["spec"]["volumes"] if "projected" in v for s in v["projected"]["sources"]]

@@ -1,4 +1,4 @@
-"""A worker pod that is deleted: the example's train_func takes one more checkpoint, and the run goes on from there."""
+"""A worker pod that is deleted: the example's train_func commits one more checkpoint, from which the run resumes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An elastic job as its user sees it: `kubectl patch` for more workers and for fewer, and a pod that is lost."""
+"""An elastic job as its user sees it: `kubectl patch` for more workers and for fewer."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SCALING: Object = {
 
 
 def count_workers(cluster: Cluster) -> tuple[int, int]:
-    """Ray Train workers of the running group, worker pods that have joined."""
+    """Ray Train workers in the running group, and worker pods that have joined."""
     status = cluster.status("elastic")
     progress = status.get("progress") or {}
     workers = progress.get("workers", 0) if progress.get("state") == "RUNNING" else 0
     return workers, status["workers"]["joined"]
 
 
-def want(cluster: Cluster, workers: int) -> None:
+def resize(cluster: Cluster, workers: int) -> None:
     patch = {"spec": {"scaling": {"desiredWorkers": workers}}}
     cluster("patch", "trainjobs.railhead.dev", "elastic", "--type=merge", "-p", json.dumps(patch))
 
@@ -38,19 +38,19 @@ def wait_workers(cluster: Cluster, workers: int) -> None:
 
 
 @pytest.mark.slow
-def test_more_workers_and_fewer_while_it_trains(cluster: Cluster) -> None:
+def test_workers_are_added_and_removed_while_the_job_trains(cluster: Cluster) -> None:
     job = make_job("elastic", cluster.image, scaling=SCALING)
     cluster.apply(with_config(job, epochs=10_000, seconds=0.5))
     wait_workers(cluster, 1)
     head = cluster.head_pod("elastic")
 
-    want(cluster, 2)
+    resize(cluster, 2)
     wait_workers(cluster, 2)
     status = cluster.status("elastic")
     assert status["workers"] == {"desired": 2, "ready": 2, "joined": 2}
     assert (status["phase"], status["attempt"], status["round"]) == ("Running", 1, 0)
 
-    want(cluster, 1)
+    resize(cluster, 1)
     wait_workers(cluster, 1)
     wait_until("one worker pod", lambda: len(cluster.pods("elastic")) == 2, seconds=60)
     status = cluster.status("elastic")
@@ -60,7 +60,7 @@ def test_more_workers_and_fewer_while_it_trains(cluster: Cluster) -> None:
 
     starts = read_starts(cluster, "elastic")
     assert starts[0] == 0 and starts == sorted(set(starts)), starts
-    assert len(starts) == 3, "each change began the group anew, once"
+    assert len(starts) == 3, "each change restarted the group once"
     with pytest.raises(Exception, match="must be between them"):
-        want(cluster, 3)
+        resize(cluster, 3)
     cluster.delete_job("elastic")

@@ -1,8 +1,8 @@
-"""Every other example as a TrainJob: what it learns, who did it, and that it goes on from its checkpoint.
+"""Every other example as a TrainJob: its accuracy, the work of each rank, and its resumption from a checkpoint.
 
-`digits.yaml`, which is applied word by word, has tests of its own. Here each job is stopped by
-an error half-way, so that one run shows the framework's set-up twice and the resume between.
-What the status names as the checkpoint is then measured by the example's own main program.
+`digits.yaml`, which is applied verbatim, has its own tests. Here each job is stopped by an error
+halfway, so that one run covers the framework's setup twice and the resumption in between.
+The checkpoint in the status is then measured by the example's own main program.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ import yaml
 from tests.e2e.cluster import Cluster
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "manifests" / "examples"
-LONG = 600.0  # seconds; a framework is imported in four processes, on whatever machine this is
+LONG = 600.0  # seconds; a framework is imported in four processes, perhaps on a slow machine
 
-# The barrier: every rank's last report is on its way, or its checkpoint would not be committed.
+# The barrier: every rank has sent its last report; otherwise the checkpoint would not be committed.
 STOPS_HALF_WAY = """
 import importlib
 import ray.train
@@ -47,13 +47,13 @@ class Example:
     """One manifest.
 
     Attributes:
-        packages: what its image needs beside Ray.
+        packages: what its image needs besides Ray.
         metric, at_least, at_most: the bar that the last report must reach.
-        files: of a checkpoint.
-        amount: key of trainLoopConfig that says how long to train.
-        lines: printed by each rank, as a pattern of a number and the rank; `starts` when it comes once per
-            start, with how much is done, else once per epoch.
-        extra_reports: XGBoost's callback counts rounds anew when it goes on, and reports the last one again.
+        files: in a checkpoint.
+        amount: key of trainLoopConfig for the length of the training.
+        lines: printed by each rank, as a pattern of a number and the rank.
+        starts: whether a line is printed once per start, with the work done so far; else once per epoch.
+        extra_reports: after a resumption XGBoost's callback restarts its count and repeats the last report.
     """
 
     name: str
@@ -91,7 +91,9 @@ ALL = [
 
 @pytest.mark.slow  # `make test` has `make demo`, and each kind of trainer in tests/ray
 @pytest.mark.parametrize("example", ALL, ids=lambda example: example.name)
-def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, example: Example, tmp_path: Path) -> None:
+def test_an_example_learns_resumes_from_its_checkpoint_and_predicts(
+    cluster: Cluster, example: Example, tmp_path: Path
+) -> None:
     missing = cluster.find_missing(example.packages)
     if missing:
         pytest.skip(f"the image {cluster.image} does not have {', '.join(missing)}")
@@ -101,8 +103,8 @@ def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, ex
     status = cluster.wait_end(example.name, seconds=LONG)
     assert status["phase"] == "Succeeded", cluster.tell(example.name)
 
-    told = float(status["progress"]["metrics"][example.metric])
-    assert example.at_least <= told <= example.at_most
+    reported = float(status["progress"]["metrics"][example.metric])
+    assert example.at_least <= reported <= example.at_most
     amount = job["spec"]["trainer"]["trainLoopConfig"][example.amount]
     log = cluster.log(status["head"]["pod"])
     wanted = (0, amount // 2) if example.starts else range(amount)
@@ -110,16 +112,16 @@ def test_it_learns_goes_on_from_its_checkpoint_and_predicts(cluster: Cluster, ex
     assert seen == {(number, rank): 1 for number in wanted for rank in range(2)}
     assert status["progress"]["reports"] == amount + example.extra_reports
 
-    assert float(status["checkpoint"]["metrics"][example.metric]) == told
+    assert float(status["checkpoint"]["metrics"][example.metric]) == reported
     fetch_checkpoint(cluster, status, example, tmp_path)
     measured = measure(example, tmp_path)
-    assert measured[-1] == pytest.approx(told, abs=1e-4)
+    assert measured[-1] == pytest.approx(reported, abs=1e-4)
     assert example.at_least <= measured[0] <= example.at_most
     cluster.delete_job(example.name)
 
 
 def load_job(example: Example, cluster: Cluster) -> dict[str, Any]:
-    """The example's TrainJob with the cluster's image, and stopped half-way by a function around its own."""
+    """The example's TrainJob with the cluster's image, and a wrapper of its train_func that stops halfway."""
     documents = yaml.safe_load_all((EXAMPLES / f"{example.name}.yaml").read_text())
     [job] = [document for document in documents if document["kind"] == "TrainJob"]
     spec: dict[str, Any] = job["spec"]
@@ -140,15 +142,15 @@ def fetch_checkpoint(cluster: Cluster, status: dict[str, Any], example: Example,
 
 
 def measure(example: Example, folder: Path) -> list[float]:
-    """What `python EXAMPLE.py FOLDER` prints; a process of its own, because two frameworks in one may clash."""
+    """The output of `python EXAMPLE.py FOLDER`, in its own process because two frameworks in one may clash."""
     command = [sys.executable, str(EXAMPLES / "src" / f"{example.module}.py"), str(folder)]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONG)
     assert done.returncode == 0, done.stderr
-    return [float(word) for word in done.stdout.splitlines()[-1].split()]
+    return [float(number) for number in done.stdout.splitlines()[-1].split()]
 
 
-def test_every_example_has_its_test() -> None:
+def test_every_example_has_a_test() -> None:
     names = {path.stem for path in EXAMPLES.glob("*.yaml")}
     elsewhere = {"digits", "digits-data", "digits-script", "cancer-build", "digits-preemption"}
     assert names == {example.name for example in ALL} | elsewhere

@@ -1,4 +1,4 @@
-"""The examples for people who have Ray Train code already: a function that makes the trainer, and a whole script."""
+"""The examples for existing Ray Train code: a function that builds the trainer, and a complete script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEEDS = ["torch", "sklearn"]
     ],
     ids=["script", "build"],
 )
-def test_it_runs_as_it_is_and_its_status_is_complete(
+def test_existing_code_runs_unchanged_with_a_complete_status(
     cluster: Cluster, example: Example, epochs: int, tmp_path: Path
 ) -> None:
     documents = yaml.safe_load_all((EXAMPLES / f"{example.name}.yaml").read_text())
@@ -36,15 +36,15 @@ def test_it_runs_as_it_is_and_its_status_is_complete(
     cluster.apply(job)
     status = cluster.wait_end(example.name, seconds=LONG)
     assert status["phase"] == "Succeeded", cluster.tell(example.name)
-    told = float(status["progress"]["metrics"]["accuracy"])
-    assert told >= example.at_least
+    accuracy = float(status["progress"]["metrics"]["accuracy"])
+    assert accuracy >= example.at_least
     assert status["progress"]["reports"] == epochs and status["checkpoint"]["index"] == epochs - 1
-    assert not [c for c in status["conditions"] if c["type"] == "Resumable"], "it took the run that it was offered"
+    assert not [c for c in status["conditions"] if c["type"] == "Resumable"], "it used the run that Railhead set up"
     log = cluster.log(status["head"]["pod"])
     seen = Counter((int(epoch), int(rank)) for epoch, rank in re.findall(example.lines, log))
     assert seen == {(epoch, rank): 1 for epoch in range(epochs) for rank in range(2)}
     fetch_checkpoint(cluster, status, example, tmp_path)
-    assert measure(example, tmp_path)[-1] == pytest.approx(told, abs=1e-4)
+    assert measure(example, tmp_path)[-1] == pytest.approx(accuracy, abs=1e-4)
     cluster.delete_job(example.name)
 
 
@@ -65,7 +65,7 @@ DataParallelTrainer(
 
 
 @pytest.mark.slow
-def test_a_condition_says_that_a_script_calls_its_run_by_another_name(cluster: Cluster) -> None:
+def test_a_condition_reports_that_a_script_uses_another_run_name(cluster: Cluster) -> None:
     entrypoint = {"entrypoint": ["python", "steps.py"]}
     cluster.apply(make_job("by-another-name", cluster.image, code=ELSEWHERE, trainer=entrypoint))
     status = cluster.wait_end("by-another-name", seconds=LONG)

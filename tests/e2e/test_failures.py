@@ -1,4 +1,4 @@
-"""What goes wrong for good: said at once, in the words of whoever knows."""
+"""Permanent failures: reported at once, with the message of the component that detects them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _seconds_from_driver_to_status(cluster: Cluster, name: str) -> float:
 
 
 @pytest.mark.slow
-def test_an_entrypoint_that_does_not_exist(cluster: Cluster) -> None:
+def test_a_missing_train_func_fails_the_job(cluster: Cluster) -> None:
     cluster.apply(make_job("nowhere", cluster.image, function="steps:no_such_function"))
     status = cluster.wait_end("nowhere")
     assert status["phase"] == "Failed"
@@ -32,7 +32,7 @@ def test_an_entrypoint_that_does_not_exist(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_train_func_that_raises(cluster: Cluster) -> None:
+def test_a_train_func_that_raises_fails_the_job(cluster: Cluster) -> None:
     job = make_job(
         "raises",
         cluster.image,
@@ -52,7 +52,7 @@ def test_a_train_func_that_raises(cluster: Cluster) -> None:
 
 
 @pytest.mark.slow
-def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
+def test_an_unwritable_storage_path_fails_the_job(cluster: Cluster) -> None:
     cluster.apply(make_job("unwritable", cluster.image, run={"storagePath": "/proc/railhead"}))
     status = cluster.wait_end("unwritable")
     assert status["phase"] == "Failed"
@@ -63,7 +63,7 @@ def test_a_storage_path_that_cannot_be_written(cluster: Cluster) -> None:
 
 
 @pytest.mark.node
-def test_a_storage_path_that_each_pod_has_for_itself(cluster: Cluster) -> None:
+def test_a_storage_path_that_pods_do_not_share_fails_the_job(cluster: Cluster) -> None:
     if cluster.is_local:
         pytest.skip("pods of a local node are processes that share the host's files; tests/ray shows it without a node")
     container = {"name": "ray", "volumeMounts": [{"name": "own", "mountPath": "/scratch"}]}
@@ -84,14 +84,16 @@ def _find_mount(cluster: Cluster, name: str) -> list[Object]:
 
 @pytest.mark.slow
 @pytest.mark.node
-def test_a_volume_whose_secret_is_missing_is_said_and_used_when_it_is_there(cluster: Cluster) -> None:
-    """A kubelet tells of it in an event about the pod only."""
+def test_a_missing_secret_of_a_volume_is_reported_and_mounted_once_it_exists(cluster: Cluster) -> None:
+    """The kubelet reports it only in an event of the pod."""
     volume = {"name": "keys", "secret": {"secretName": "late-keys"}}
     uses = {"name": "ray", "volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}
     job = make_job("late", cluster.image, podTemplate={"spec": {"volumes": [volume], "containers": [uses]}})
     cluster.apply(with_config(job, epochs=1))
-    [told] = wait_until("the word", lambda: _find_mount(cluster, "late"), seconds=90, tell=lambda: cluster.tell("late"))
-    message = told["message"]
+    [condition] = wait_until(
+        "the condition", lambda: _find_mount(cluster, "late"), seconds=90, tell=lambda: cluster.tell("late")
+    )
+    message = condition["message"]
     assert message.startswith("Pod late-") and " cannot start: " in message and "late-keys" in message, message
     cluster("create", "secret", "generic", "late-keys", "--from-literal=key=word")
     assert cluster.wait_end("late")["phase"] == "Succeeded", cluster.tell("late")

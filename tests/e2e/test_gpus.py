@@ -1,4 +1,4 @@
-"""Which GPUs each pod and each worker sees, with GPUs that the local node pretends to have."""
+"""The GPUs that each pod and each worker sees, with fake GPUs on the local node."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def train_func():
 
 
 @pytest.mark.slow
-def test_each_worker_has_gpus_of_its_own_in_its_pod_and_the_head_has_none(cluster: Cluster) -> None:
+def test_each_worker_has_its_own_gpus_and_the_head_has_none(cluster: Cluster) -> None:
     """Two pods of two workers with two GPUs each."""
     if not cluster.is_local:
-        pytest.skip("a real node has the GPUs that it has")
+        pytest.skip("a real node has no fake GPUs")
     scaling = {
         "numWorkers": 4,
         "workersPerPod": 2,
@@ -59,7 +59,7 @@ def test_each_worker_has_gpus_of_its_own_in_its_pod_and_the_head_has_none(cluste
     lines = [line for line in cluster.log(status["head"]["pod"]).splitlines() if "sees {" in line]
     workers = sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda w: int(w["rank"]))
     assert [(w["rank"], w["node"]) for w in workers] == [(0, 0), (1, 0), (2, 1), (3, 1)]
-    for worker in workers:  # what ray.train.torch.get_devices gives where there is CUDA
+    for worker in workers:  # as ray.train.torch.get_devices returns them with CUDA
         assert [worker["visible"].split(",")[index] for index in worker["devices"]] == worker["ids"]
     pods = {w["node"]: set(w["visible"].split(",")) for w in workers}
     assert [len(gpus) for gpus in pods.values()] == [4, 4] and not pods[0] & pods[1]

@@ -1,4 +1,4 @@
-"""SIGKILL of all that a job needs, one after another and at once: each job succeeds, and no epoch is lost."""
+"""SIGKILL of everything a job needs, one at a time and all at once: each job succeeds, and no epoch is lost."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 EPOCHS = 5
-HELD = 2  # the epoch in which the kill comes
+HELD = 2  # the epoch during the kill
 AWAY_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
 def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     if request.config.getoption("--kubeconfig"):
-        pytest.skip("the parts of another cluster are not ours to kill")
+        pytest.skip("the components of this cluster must not be killed")
     rig = Rig(tmp_path_factory.mktemp("rig"))
     try:
         rig.start()
@@ -32,26 +32,26 @@ def rig(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def check(
     rig: Rig, job: Job, *, starts: list[int], attempt: int = 1, round_: int = 0, restarts: dict[str, int] | None = None
 ) -> None:
-    """Succeeded, each epoch trained and committed once, and what was lost is counted."""
+    """It succeeds, each epoch is trained and committed once, and the losses are counted."""
     status = job.wait_end()
-    told = rig.cluster.tell(job.name)
-    assert status["phase"] == "Succeeded", told
-    assert job.starts() == starts, told
-    assert status["checkpoint"]["index"] == EPOCHS - 1, told
-    assert (status["attempt"], status["round"]) == (attempt, round_), told
-    assert {what: count for what, count in (status.get("restarts") or {}).items() if count} == (restarts or {}), told
+    report = rig.cluster.tell(job.name)
+    assert status["phase"] == "Succeeded", report
+    assert job.starts() == starts, report
+    assert status["checkpoint"]["index"] == EPOCHS - 1, report
+    assert (status["attempt"], status["round"]) == (attempt, round_), report
+    assert {what: count for what, count in (status.get("restarts") or {}).items() if count} == (restarts or {}), report
     rig.cluster.delete_job(job.name)
 
 
-def test_a_worker_process(rig: Rig) -> None:
-    """On a pod that lives on: no loss of the infrastructure's."""
+def test_a_job_survives_a_killed_worker_process(rig: Rig) -> None:
+    """Its pod survives: this is no infrastructure failure."""
     job = rig.apply("process", epochs=EPOCHS, hold=HELD)
     kill(job.wait_held(HELD)[1:])
     job.release(HELD)
     check(rig, job, starts=[0, HELD], restarts={"inPlace": 1})
 
 
-def test_a_worker_pod(rig: Rig) -> None:
+def test_a_job_survives_a_killed_worker_pod(rig: Rig) -> None:
     job = rig.apply("worker", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
     job.kill_pods(job.worker(1))
@@ -59,7 +59,7 @@ def test_a_worker_pod(rig: Rig) -> None:
     check(rig, job, starts=[0, HELD], round_=1, restarts={"infrastructure": 1})
 
 
-def test_the_head_before_its_gcs_is_up(rig: Rig) -> None:
+def test_a_job_survives_a_head_killed_before_its_gcs_is_up(rig: Rig) -> None:
     job = rig.apply("early", epochs=EPOCHS)
     pid = job.wait_process(job.head())
     assert not find_program(GCS, below=pid)
@@ -67,8 +67,8 @@ def test_the_head_before_its_gcs_is_up(rig: Rig) -> None:
     check(rig, job, starts=[0], attempt=2, restarts={"infrastructure": 1, "withoutProgress": 1})
 
 
-def test_the_head_before_the_driver_starts(rig: Rig) -> None:
-    """Its GCS is up; the entry point, which would join it next, is stopped in time."""
+def test_a_job_survives_a_head_killed_before_the_driver_starts(rig: Rig) -> None:
+    """Its GCS is up; the entry point, which would join it next, is paused."""
     job = rig.apply("driverless", epochs=EPOCHS)
     pid = job.wait_process(job.head())
     wait_until("the GCS", lambda: find_program(GCS, below=pid), seconds=60, pause=0.01)
@@ -79,19 +79,19 @@ def test_the_head_before_the_driver_starts(rig: Rig) -> None:
     check(rig, job, starts=[0], attempt=2, restarts={"infrastructure": 1, "withoutProgress": 1})
 
 
-def test_the_head_in_mid_epoch(rig: Rig) -> None:
+def test_a_job_survives_a_head_killed_mid_epoch(rig: Rig) -> None:
     job = rig.apply("head", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
-    job.wait_told(HELD - 1)
+    job.wait_in_status(HELD - 1)
     job.kill_pods(job.head())
     job.release(HELD)
     check(rig, job, starts=[0, HELD], attempt=2, restarts={"infrastructure": 1})
 
 
-def test_the_head_after_a_commit_that_the_status_does_not_know_of(rig: Rig) -> None:
+def test_a_job_survives_a_head_killed_after_a_commit_missing_in_the_status(rig: Rig) -> None:
     job = rig.apply("untold", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
-    job.wait_told(HELD - 1)
+    job.wait_in_status(HELD - 1)
     rig.operator.stop()
     job.hold(HELD + 1)
     job.release(HELD)
@@ -103,7 +103,7 @@ def test_the_head_after_a_commit_that_the_status_does_not_know_of(rig: Rig) -> N
     check(rig, job, starts=[0, HELD + 1], attempt=2, restarts={"infrastructure": 1})
 
 
-def test_the_operator(rig: Rig) -> None:
+def test_a_job_survives_a_killed_operator(rig: Rig) -> None:
     job = rig.apply("operator", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
     rig.operator.stop()
@@ -112,8 +112,8 @@ def test_the_operator(rig: Rig) -> None:
     check(rig, job, starts=[0])
 
 
-def test_the_api_server_for_a_minute(rig: Rig) -> None:
-    """Training goes on meanwhile."""
+def test_a_job_survives_a_minute_without_the_api_server(rig: Rig) -> None:
+    """Training continues meanwhile."""
     job = rig.apply("serverless", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
     rig.kill_api_server()
@@ -130,10 +130,10 @@ def test_the_api_server_for_a_minute(rig: Rig) -> None:
     check(rig, job, starts=[0])
 
 
-def test_all_of_them_at_once(rig: Rig) -> None:
+def test_a_job_survives_all_kills_at_once(rig: Rig) -> None:
     job = rig.apply("everything", epochs=EPOCHS, hold=HELD)
     job.wait_held(HELD)
-    job.wait_told(HELD - 1)
+    job.wait_in_status(HELD - 1)
     rig.operator.stop()
     rig.kill_api_server()
     job.kill_pods(job.head(), job.worker(0), job.worker(1))
@@ -145,7 +145,7 @@ def test_all_of_them_at_once(rig: Rig) -> None:
 
 
 def keep_operator(rig: Rig) -> bool:
-    """Starts it again when it has ended, as its Deployment does; whether it runs."""
+    """Restarts it if it has exited, as its Deployment does; returns whether it runs."""
     if rig.operator.has_ended:
         rig.operator.launch()
     return not rig.operator.has_ended

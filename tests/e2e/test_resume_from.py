@@ -1,4 +1,4 @@
-"""A job that begins where another one ended; and one that must wait for it."""
+"""A job that starts from another one's checkpoint, after waiting for it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from tests.e2e.jobs import make_job, read_starts, with_config
 
 
 @pytest.mark.slow
-def test_a_job_begins_from_the_checkpoint_of_another_one(cluster: Cluster) -> None:
+def test_a_job_waits_for_another_one_and_starts_from_its_checkpoint(cluster: Cluster) -> None:
     first = with_config(make_job("teacher", cluster.image), epochs=3, seconds=0.2)
     second = make_job("pupil", cluster.image, resumeFrom={"trainJob": "teacher"})
     cluster.apply(with_config(second, epochs=5, seconds=0.2))
 
-    def is_refused(reason: str) -> bool:
+    def is_stalled(reason: str) -> bool:
         conditions = cluster.status("pupil").get("conditions", [])
         return [c["reason"] for c in conditions if c["status"] == "True"] == [reason]
 
-    wait_until("a refusal", lambda: is_refused("SourceNotFound"))
+    wait_until("SourceNotFound", lambda: is_stalled("SourceNotFound"))
     cluster.apply(first)
-    wait_until("another one", lambda: is_refused("SourceStillRuns"), tell=lambda: cluster.tell("pupil"))
+    wait_until("SourceStillRuns", lambda: is_stalled("SourceStillRuns"), tell=lambda: cluster.tell("pupil"))
     assert not cluster.pods("pupil")
     source = cluster.wait_end("teacher")
     assert source["phase"] == "Succeeded", cluster.tell("teacher")

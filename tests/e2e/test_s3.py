@@ -30,13 +30,13 @@ def s3(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 
 
 def read_all(cluster: Cluster, name: str) -> str:
-    """Everything about the job that somebody without a right on Secrets can read."""
+    """Everything about the job that is readable without access to Secrets."""
     kinds = "trainjobs.railhead.dev,pods,configmaps,services,events"
     return cluster("get", kinds, "-o", "json") + "".join(cluster.log(pod) for pod in cluster.pod_names(name))
 
 
 @pytest.mark.slow
-def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_in_s3_resumes_after_the_head_is_lost(cluster: Cluster, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s3"}, "stringData": s3.environment}
     run = {
         "storagePath": s3.build_uri("runs"),
@@ -48,7 +48,7 @@ def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, mo
     cluster.apply(secret, with_config(job, epochs=6, seconds=0.2))
     committed = lambda: (cluster.status("in-s3").get("checkpoint") or {}).get("index", -1) >= 3  # noqa: E731
     wait_until("four commits", committed, tell=lambda: cluster.tell("in-s3"))
-    told = read_all(cluster, "in-s3")
+    exposed = read_all(cluster, "in-s3")
     head = cluster.head_pod("in-s3")
     cluster("delete", "pod", head, "--grace-period=0", "--force")
     status = cluster.wait_end("in-s3")
@@ -57,10 +57,10 @@ def test_a_run_in_s3_goes_on_after_the_head_is_lost(cluster: Cluster, s3: S3, mo
     assert status["resumedFrom"]["uri"].startswith("s3://")
     log = cluster.log(status["head"]["pod"])
     assert "rank 0 epoch 5" in log and "rank 0 epoch 3" not in log
-    told += read_all(cluster, "in-s3")
-    assert s3.host in told, "what was searched holds the job"
+    exposed += read_all(cluster, "in-s3")
+    assert s3.host in exposed, "the job was searched"
     for credential in s3.environment.values():
-        assert credential not in told
+        assert credential not in exposed
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
     epochs = {}

@@ -1,4 +1,4 @@
-"""Code from a git server that asks for a password, or from an image: trained from, or refused in words."""
+"""Code from a git server with a password, or from an image: it is trained, or rejected with a clear message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSWORD = "of the test"
 @pytest.fixture(scope="module")
 def server(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GitServer]:
     if not cluster.is_local:
-        pytest.skip("the test's git server listens on this machine's loopback, where no real pod reaches it")
+        pytest.skip("the test's git server listens on this machine's loopback, which pods of a real node do not reach")
     folder = tmp_path_factory.mktemp("git")
     good = {"src/lessons/__init__.py": "", "src/lessons/steps.py": f"from helper import EPOCHS\n{COUNTING}"}
     make_repository(folder / "root" / "code", {**good, "src/helper.py": "EPOCHS = 2\n"}, {"src/helper.py": "broken("})
@@ -42,8 +42,8 @@ def find_commit(root: Path, *, back: int) -> str:
     return run_git(root / "code", "rev-parse", f"HEAD~{back}")
 
 
-@pytest.mark.slow  # the other one fetches too, and tests/unit/driver/fetch with a real git
-def test_a_job_trains_with_a_commit_that_is_not_the_newest(cluster: Cluster, server: GitServer) -> None:
+@pytest.mark.slow  # the next test fetches too, and so does tests/unit/driver/fetch, with a real git
+def test_a_job_trains_with_an_older_commit(cluster: Cluster, server: GitServer) -> None:
     job = make_git_job("from-git", cluster, server, revision=find_commit(server.root, back=1))
     cluster.apply(with_config(job, epochs=2))
     status = cluster.wait_end("from-git")
@@ -58,7 +58,7 @@ def test_a_job_trains_with_a_commit_that_is_not_the_newest(cluster: Cluster, ser
     cluster.delete_job("from-git")
 
 
-def test_a_commit_that_does_not_exist_fails_the_job_at_once_in_words(cluster: Cluster, server: GitServer) -> None:
+def test_a_missing_commit_fails_the_job_at_once_with_a_clear_message(cluster: Cluster, server: GitServer) -> None:
     cluster.apply(make_git_job("no-commit", cluster, server, revision="0" * 40))
     status = cluster.wait_end("no-commit")
     failure = status["failure"]
@@ -74,16 +74,16 @@ def test_a_commit_that_does_not_exist_fails_the_job_at_once_in_words(cluster: Cl
     cluster.delete_job("no-commit")
 
 
-def test_code_in_an_image_is_not_possible_in_local_mode_and_that_is_said(cluster: Cluster) -> None:
+def test_code_from_an_image_is_reported_as_impossible_in_local_mode(cluster: Cluster) -> None:
     if not cluster.is_local:
         pytest.skip("a real node may be able to mount images")
     cluster.apply(make_job("from-image", cluster.image, source={"image": {"reference": "code:1", "path": "src"}}))
 
-    def find_word() -> str:
+    def find_message() -> str:
         conditions = {c["type"]: c for c in cluster.status("from-image").get("conditions") or []}
         return str(conditions.get("Reconciling", {}).get("message", ""))
 
-    words = "volume railhead-source: this node pulls no images, so it cannot mount one"
-    wait_until("the word", lambda: words in find_word(), tell=lambda: cluster.tell("from-image"))
+    message = "volume railhead-source: this node pulls no images, so it cannot mount one"
+    wait_until("the condition", lambda: message in find_message(), tell=lambda: cluster.tell("from-image"))
     assert cluster.status("from-image")["phase"] == "Pending"
     cluster.delete_job("from-image")

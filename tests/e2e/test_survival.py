@@ -1,4 +1,4 @@
-"""What a job survives: its own error, a lost worker pod, an operator killed in each phase."""
+"""A job survives its own error, a hang, a lost worker pod, and an operator killed in each phase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NONE = {"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 
 
 
 @pytest.mark.slow
-def test_an_error_of_the_application_restarts_the_workers_in_their_pods_from_the_last_checkpoint(
+def test_an_application_error_restarts_the_workers_in_their_pods_from_the_last_checkpoint(
     cluster: Cluster,
 ) -> None:
     cluster.apply(with_config(make_job("retried", cluster.image), epochs=5, seconds=0.2, raise_at=3))
@@ -34,7 +34,7 @@ HANGS = "import threading\n" + COUNTING.replace(
 
 
 @pytest.mark.slow
-def test_training_that_hangs_is_explained_and_restarts_in_its_pods_from_its_last_checkpoint(cluster: Cluster) -> None:
+def test_hanging_training_is_explained_and_restarts_in_its_pods_from_the_last_checkpoint(cluster: Cluster) -> None:
     job = make_job("hangs", cluster.image, code=HANGS, progressDeadlineSeconds=15)
     cluster.apply(with_config(job, epochs=5, seconds=0.2))
     status = cluster.wait_end("hangs")
@@ -51,7 +51,7 @@ def test_training_that_hangs_is_explained_and_restarts_in_its_pods_from_its_last
 
 @pytest.mark.slow
 @pytest.mark.node
-def test_a_lost_worker_pod_is_replaced_and_the_run_goes_on(cluster: Cluster) -> None:
+def test_a_lost_worker_pod_is_replaced_and_the_run_continues(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("loses", cluster.image), epochs=30, seconds=0.5))
     committed = lambda: (cluster.status("loses").get("checkpoint") or {}).get("index", -1) >= 2  # noqa: E731
     wait_until("three commits", committed, seconds=240, tell=lambda: cluster.tell("loses"))
@@ -75,7 +75,7 @@ def test_an_operator_killed_in_each_phase_changes_nothing(cluster: Cluster) -> N
     run = {"storagePath": "/runs", "storageVolume": claim, "failure": {"maxFailures": 0}}
     job = make_job("orphan", cluster.image, run=run)
     cluster.apply(with_config(job, epochs=24, seconds=0.5, raise_at=20))
-    cluster.wait_phase("orphan", "Pending")  # for as long as the claim is not there
+    cluster.wait_phase("orphan", "Pending")  # until the claim exists
     wait_until("all pods", lambda: len(cluster.pods("orphan")) == 3)
     uids = {p["metadata"]["uid"] for p in cluster.pods("orphan")}
     cluster.kill_operator()

@@ -1,4 +1,4 @@
-"""A job that rests and goes on, with real Ray."""
+"""A job that is suspended and resumed, with real Ray."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tests.e2e.cluster import Cluster, wait_until
 from tests.e2e.jobs import make_job, read_starts, with_config
 
 
-# tests/operator shows the order of it on a real API server.
+# tests/operator covers the order of the steps on a real API server.
 @pytest.mark.slow
-def test_a_suspended_job_has_committed_gives_its_pods_back_and_goes_on(cluster: Cluster) -> None:
+def test_a_suspended_job_commits_releases_its_pods_and_resumes(cluster: Cluster) -> None:
     cluster.apply(with_config(make_job("rests", cluster.image), epochs=8, seconds=1.5))
     wait_until(
         "two commits",

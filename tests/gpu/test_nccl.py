@@ -1,4 +1,4 @@
-"""A real NCCL job on the GPUs of this machine: one rank per GPU, two at most, each in a worker pod of its own."""
+"""A real NCCL job on the GPUs of this machine: one rank per GPU, two at most, each in its own worker pod."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def train_func():
 
 
 def find_gpus() -> list[str]:
-    """Their numbers, as CUDA_VISIBLE_DEVICES takes them."""
+    """Their numbers, as in CUDA_VISIBLE_DEVICES."""
     command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -66,8 +66,8 @@ needs_gpu = pytest.mark.skipif(not GPUS, reason="this machine has no NVIDIA GPU 
 
 
 @needs_gpu
-def test_nccl_on_real_gpus(tmp_path: Path) -> None:
-    """Also that Ray finds the GPUs' type by itself, and which GPU each pod has."""
+def test_nccl_trains_on_real_gpus(tmp_path: Path) -> None:
+    """Ray also detects the GPUs' type and each pod's GPU."""
     gpus = GPUS[:2]
     scaling = {"numWorkers": len(gpus), "useGPU": True}
     spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "nccl"}})
@@ -77,18 +77,18 @@ def test_nccl_on_real_gpus(tmp_path: Path) -> None:
         for slot, gpu in enumerate(gpus):
             pods.start_worker(slot, env={"CUDA_VISIBLE_DEVICES": gpu})
         assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
-        sees = read_sees(pods.read_log())
+        sees = read_views(pods.read_log())
     size = len(gpus)
     assert [(s["rank"], s["backend"]) for s in sees] == [(rank, "nccl") for rank in range(size)]
     assert {s["sum"] for s in sees} == {size * (size + 1) / 2}
-    assert len({s["uuid"] for s in sees}) == size, "each rank has a GPU of its own"
+    assert len({s["uuid"] for s in sees}) == size, "each rank has its own GPU"
     assert all(len(s["types"]) == size for s in sees), "Ray knows the type of each"
     for each in sees:  # DistributedDataParallel has averaged them
         assert all(rank == pytest.approx(each["gradients"][0]) for rank in each["gradients"])
 
 
 @needs_gpu
-def test_a_gpu_of_another_type_is_said_with_what_was_found(tmp_path: Path) -> None:
+def test_a_gpu_of_another_type_is_rejected_and_named(tmp_path: Path) -> None:
     spec = make_spec(
         scaling={"numWorkers": 1, "useGPU": True, "acceleratorType": "Imaginary"}, trainer={"trainFunc": "user:f"}
     )
@@ -101,6 +101,6 @@ def test_a_gpu_of_another_type_is_said_with_what_was_found(tmp_path: Path) -> No
     assert "has no GPU of a type" not in message and " has " in message
 
 
-def read_sees(log: str) -> list[dict[str, Any]]:
+def read_views(log: str) -> list[dict[str, Any]]:
     lines = [line for line in log.splitlines() if "sees {" in line]
     return sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda seen: int(seen["rank"]))

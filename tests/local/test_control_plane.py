@@ -1,4 +1,4 @@
-"""A real control plane: what it serves, what it enforces, and that two of them do not meet."""
+"""A real control plane: what it serves, what it enforces, and that two are isolated."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ def kubectl(control_plane: ControlPlane) -> Kubectl:
     return Kubectl(control_plane.binaries / "kubectl", control_plane.kubeconfig)
 
 
-def test_versions_are_the_pinned_ones(kubectl: Kubectl) -> None:
-    said = json.loads(kubectl("version", "-o", "json"))
-    assert said["serverVersion"]["gitVersion"] == said["clientVersion"]["gitVersion"] == "v1.36.3"
+def test_versions_are_pinned(kubectl: Kubectl) -> None:
+    versions = json.loads(kubectl("version", "-o", "json"))
+    assert versions["serverVersion"]["gitVersion"] == versions["clientVersion"]["gitVersion"] == "v1.36.3"
 
 
 def test_everything_listens_on_loopback_only(control_plane: ControlPlane) -> None:
-    wanted = {f"socket:[{line.split()[9]}]" for line in listening_lines() if not line.split()[1].startswith("0100007F")}
+    public = {f"socket:[{line.split()[9]}]" for line in listening_lines() if not line.split()[1].startswith("0100007F")}
     for pid in control_plane.pids().values():
         links = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-        assert not links & wanted
+        assert not links & public
 
 
 def listening_lines() -> list[str]:
-    """Of /proc/net/tcp and tcp6: the listening sockets."""
+    """The listening sockets in /proc/net/tcp and tcp6."""
     lines = [*Path("/proc/net/tcp").read_text().splitlines()[1:], *Path("/proc/net/tcp6").read_text().splitlines()[1:]]
     return [line for line in lines if line.split()[3] == "0A"]
 
 
 def test_controllers_work(kubectl: Kubectl) -> None:
-    """Claims are bound, and new namespaces get what pods need."""
+    """Claims are bound, and new namespaces get a service account."""
     kubectl.apply([VOLUME, CLAIM])
     kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "pvc/claim", "--timeout=60s")
     kubectl("create", "namespace", "with-account")
@@ -86,7 +86,7 @@ def test_operators_role_is_enforced(control_plane: ControlPlane, kubectl: Kubect
         operator("get", "nodes")
 
 
-def test_strangers_are_refused(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_unknown_users_are_rejected(control_plane: ControlPlane, tmp_path: Path) -> None:
     config = yaml.safe_load(control_plane.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": "guessed"}
     (tmp_path / "stranger").write_text(yaml.safe_dump(config))
@@ -96,12 +96,12 @@ def test_strangers_are_refused(control_plane: ControlPlane, tmp_path: Path) -> N
 
 
 def test_manifests_of_the_operator_are_valid(kubectl: Kubectl) -> None:
-    """Also those that a local cluster does not install."""
+    """Including those that a local cluster does not install."""
     install(kubectl)
     kubectl("apply", "--dry-run=server", "-f", str(find_manifests()))
 
 
-def test_two_at_once_do_not_meet(control_plane: ControlPlane, kubectl: Kubectl, tmp_path: Path) -> None:
+def test_two_control_planes_are_isolated(control_plane: ControlPlane, kubectl: Kubectl, tmp_path: Path) -> None:
     other = ControlPlane(tmp_path / "other", binaries=control_plane.binaries)
     other.start(("etcd", "kube-apiserver"))
     try:
@@ -118,7 +118,7 @@ def test_two_at_once_do_not_meet(control_plane: ControlPlane, kubectl: Kubectl, 
     assert set(control_plane.pids()) == set(ALL)
 
 
-def test_server_that_ends_is_quoted(control_plane: ControlPlane, tmp_path: Path) -> None:
+def test_output_of_a_server_that_exits_is_quoted(control_plane: ControlPlane, tmp_path: Path) -> None:
     """Here: etcd, whose data folder is a file."""
     (tmp_path / "plane").mkdir()
     (tmp_path / "plane" / "etcd").write_text("")
@@ -130,7 +130,7 @@ def test_server_that_ends_is_quoted(control_plane: ControlPlane, tmp_path: Path)
         plane.stop()
 
 
-def test_kubectl_is_an_ordinary_one(control_plane: ControlPlane) -> None:
+def test_a_stock_kubectl_works(control_plane: ControlPlane) -> None:
     done = subprocess.run(
         [
             str(control_plane.binaries / "kubectl"),

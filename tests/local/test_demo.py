@@ -36,20 +36,20 @@ def find_session(folder: Path) -> Session:
 
 def test_the_demo_proves_what_it_trained(tmp_path: Path) -> None:
     process = start_demo(tmp_path)
-    said, _ = process.communicate(timeout=LONG)
-    assert process.returncode == 0, said
-    assert "proven: the job trained" in said
+    output, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 0, output
+    assert "proven: the job trained" in output
     assert marked(MARKER, find_session(tmp_path).marker) == []
 
 
-@pytest.mark.parametrize("word", ["kubectl apply", pytest.param("phase Running", marks=pytest.mark.slow)])
-def test_interrupted_demo_leaves_nothing(tmp_path: Path, word: str) -> None:
+@pytest.mark.parametrize("text", ["kubectl apply", pytest.param("phase Running", marks=pytest.mark.slow)])
+def test_interrupted_demo_leaves_nothing(tmp_path: Path, text: str) -> None:
     process = start_demo(tmp_path)
-    read_until(process, word)
+    read_until(process, text)
     session = find_session(tmp_path)
     temp = session.temp_folder()
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does by Ctrl-C
-    said, _ = process.communicate(timeout=LONG)
-    assert process.returncode == 130, said
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
+    output, _ = process.communicate(timeout=LONG)
+    assert process.returncode == 130, output
     assert marked(MARKER, session.marker, folder=temp) == []
     assert temp is not None and not temp.exists()

@@ -1,4 +1,4 @@
-"""The node agent as a process, against a real control plane: what a pod does is seen by everybody who asks."""
+"""The node agent as a process, against a real control plane: a pod's state is visible through the API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 NODE = "/api/v1/nodes/local"
 GPU = "nvidia.com/gpu"
 NUMBERS = itertools.count(1)
-# $$$$ is what Kubernetes makes $$ of: the shell's own pid.
+# Kubernetes expands $$$$ to $$: the shell's own pid.
 DEAF = "trap 'echo asked > /out/said' TERM; echo $$$$ > /out/pid; while :; do sleep 0.1; done"
 POLITE = "trap 'echo asked > /out/said; exit 0' TERM; echo $$$$ > /out/pid; while :; do sleep 0.1; done"
 
@@ -53,12 +53,12 @@ class RunningAgent:
         self.process = spawn(command, log=self.folder / "log", env={**os.environ, MARKER: str(self.folder)})
 
     def kill(self) -> None:
-        """By SIGKILL: it can do nothing about its pods."""
+        """By SIGKILL: it cannot clean up its pods."""
         self.process.kill()
         self.process.wait()
 
     def clean(self) -> int:
-        """As a session does after a crash; how many processes were left."""
+        """As a session does after a crash; returns the number of processes that were left."""
         note = self.folder / "temp-folder"
         temp = Path(note.read_text()) if note.exists() else None
         count = end_marked(MARKER, str(self.folder), folder=temp)
@@ -74,7 +74,7 @@ class RunningAgent:
 
 
 class Cluster:
-    """One namespace of it."""
+    """One namespace of a cluster."""
 
     def __init__(self, server: ApiServer, kubectl: Kubectl) -> None:
         self.server = server
@@ -85,7 +85,7 @@ class Cluster:
         assert answer.status in (201, 409), answer.message
 
     def run(self, script: str, *, volume: Object | None = None, gpus: int = 0, **spec: Any) -> str:
-        """Makes a pod of one container with the volume at /out; its name."""
+        """Creates a pod of one container with the volume at /out; returns its name."""
         name = f"pod-{next(NUMBERS)}"
         container: Object = {"name": "main", "image": "none", "command": ["sh", "-c", script]}
         if volume is not None:
@@ -112,7 +112,7 @@ class Cluster:
         return self.kubectl("logs", "-n", NAMESPACE, pod, *options)
 
     def delete(self, pod: str) -> float:
-        """Seconds until it was gone."""
+        """Returns the seconds until it is gone."""
         began = time.monotonic()
         assert self.server.request("DELETE", f"{PODS}/{pod}").status == 200
         wait_until(f"{pod} gone", lambda: self.server.request("GET", f"{PODS}/{pod}").status == 404)
@@ -161,14 +161,14 @@ def out(tmp_path: Path) -> Object:
 
 
 def read_process(path: Path) -> Identity:
-    """A process that writes its pid into a file."""
+    """The process that writes its pid into this file."""
     wait_until(str(path), lambda: path.exists() and path.read_text().endswith("\n"))
     found = identify(int(path.read_text()))
     assert found is not None
     return found
 
 
-def test_a_pod_succeeds_and_its_log_is_there(cluster: Cluster) -> None:
+def test_a_pod_succeeds_and_its_log_is_kept(cluster: Cluster) -> None:
     pod = cluster.run("echo first; echo second >&2")
     cluster.wait_phase(pod, "Succeeded")
     assert cluster.state(pod)["terminated"]["exitCode"] == 0
@@ -190,14 +190,14 @@ def test_a_log_is_followed_to_its_end(cluster: Cluster, out: Object, tmp_path: P
             follower.kill()
 
 
-def test_a_pod_fails_with_its_code_and_its_last_word(cluster: Cluster) -> None:
+def test_a_pod_fails_with_its_exit_code_and_termination_message(cluster: Cluster) -> None:
     pod = cluster.run("echo 'no such data' > /dev/termination-log; exit 3")
     cluster.wait_phase(pod, "Failed")
     ended = cluster.state(pod)["terminated"]
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "no such data\n")
 
 
-def test_a_deleted_pod_may_end_by_itself(cluster: Cluster, out: Object, tmp_path: Path) -> None:
+def test_a_deleted_pod_may_exit_by_itself(cluster: Cluster, out: Object, tmp_path: Path) -> None:
     pod = cluster.run(POLITE, volume=out, terminationGracePeriodSeconds=600)
     process = read_process(tmp_path / "pid")
     cluster.delete(pod)
@@ -205,17 +205,17 @@ def test_a_deleted_pod_may_end_by_itself(cluster: Cluster, out: Object, tmp_path
     assert not is_alive(process)
 
 
-def test_a_deleted_pod_that_does_not_end_is_killed_after_its_grace(
+def test_a_deleted_pod_that_does_not_exit_is_killed_after_its_grace_period(
     cluster: Cluster, out: Object, tmp_path: Path
 ) -> None:
     pod = cluster.run(DEAF, volume=out, terminationGracePeriodSeconds=1)
     process = read_process(tmp_path / "pid")
     assert cluster.delete(pod) >= 1
     assert (tmp_path / "said").read_text() == "asked\n"
-    assert not is_alive(process), "it ends before it goes from the API"
+    assert not is_alive(process), "it ends before its pod is removed from the API"
 
 
-def test_gpus_are_shared_out_and_who_gets_none_waits(cluster: Cluster) -> None:
+def test_gpus_are_allocated_and_pods_without_one_wait(cluster: Cluster) -> None:
     script = "echo $CUDA_VISIBLE_DEVICES; exec sleep 600"
     pods = [cluster.run(script, gpus=2, terminationGracePeriodSeconds=1) for _ in range(2)]
     for pod in pods:
@@ -223,7 +223,7 @@ def test_gpus_are_shared_out_and_who_gets_none_waits(cluster: Cluster) -> None:
     devices = {pod: cluster.logs(pod).strip() for pod in pods}
     assert sorted(devices.values()) == ["0,1", "2,3"]
     third = cluster.run(script, gpus=2)
-    [condition] = wait_until("scheduler's word", lambda: cluster.status(third).get("conditions"))
+    [condition] = wait_until("scheduler's condition", lambda: cluster.status(third).get("conditions"))
     assert (condition["type"], condition["reason"]) == ("PodScheduled", "Unschedulable")
     assert GPU in condition["message"]
     assert cluster.status(third)["phase"] == "Pending"
@@ -232,10 +232,10 @@ def test_gpus_are_shared_out_and_who_gets_none_waits(cluster: Cluster) -> None:
     assert wait_until("log", lambda: cluster.logs(third).strip()) == devices[pods[0]]
 
 
-def test_a_killed_agent_takes_its_containers_along(
+def test_the_containers_of_a_killed_agent_are_killed_too(
     cluster: Cluster, agent: RunningAgent, out: Object, tmp_path: Path
 ) -> None:
-    """The kernel ends each first process; what that had started has the session's mark, by which it is found."""
+    """The kernel kills each first process; its children are found by the session's marker."""
     pod = cluster.run("sleep 600 & echo $! > /out/child; echo $$$$ > /out/pid; wait", volume=out)
     processes = [read_process(tmp_path / name) for name in ("pid", "child")]
     cluster.wait_phase(pod, "Running")
@@ -253,13 +253,13 @@ def test_a_killed_agent_takes_its_containers_along(
     assert "the node agent was restarted" in ended["message"]
 
 
-def test_a_pod_waits_for_its_volume_says_so_and_begins_when_it_is_there(cluster: Cluster) -> None:
+def test_a_pod_reports_a_missing_volume_and_starts_once_it_exists(cluster: Cluster) -> None:
     name = f"late-{next(NUMBERS)}"
     pod = cluster.run("cat /out/word", volume={"configMap": {"name": name}})
     about = f"involvedObject.name={pod},reason=FailedMount"
     events = f"/api/v1/namespaces/{NAMESPACE}/events"
-    [said] = wait_until("a word", lambda: cluster.server.list(events, fieldSelector=about))
-    assert (said["type"], said["message"]) == ("Warning", f"ConfigMap {name} does not exist")
+    [event] = wait_until("an event", lambda: cluster.server.list(events, fieldSelector=about))
+    assert (event["type"], event["message"]) == ("Warning", f"ConfigMap {name} does not exist")
     assert cluster.status(pod)["phase"] == "Pending"
     path = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
     cluster.create("ConfigMap", path, {"metadata": {"name": name}, "data": {"word": "here"}})
@@ -283,8 +283,8 @@ def test_a_claim_is_a_folder_that_outlives_its_pods(cluster: Cluster, agent: Run
     assert (agent.folder / "volumes" / NAMESPACE / name / "file").read_text() == "kept\n"
 
 
-def test_a_node_that_was_taken_for_lost_is_ready_again_and_takes_pods(cluster: Cluster) -> None:
-    """As the controller manager does to one whose Lease it could not see renewed for 40 seconds."""
+def test_a_node_marked_as_lost_becomes_ready_again_and_runs_pods(cluster: Cluster) -> None:
+    """As the controller manager marks a node whose Lease was not renewed for 40 seconds."""
     ready = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "stopped posting"}
     lost = {"status": {"conditions": [ready]}}
     assert cluster.server.request("PATCH", f"{NODE}/status", lost, content_type=MERGE_PATCH).status == 200
@@ -292,10 +292,10 @@ def test_a_node_that_was_taken_for_lost_is_ready_again_and_takes_pods(cluster: C
     def is_ready(node: Object) -> bool:
         return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"]["conditions"])
 
-    def has_been_noticed() -> bool:
+    def is_noticed() -> bool:
         node = cluster.server.request("GET", NODE).body
         return bool(node["spec"].get("taints")) or is_ready(node)
 
-    wait_until("the taint, or already the agent's word", has_been_noticed)
+    wait_until("the taint, or already the agent's status", is_noticed)
     cluster.wait_phase(cluster.run("echo here"), "Succeeded")
     assert is_ready(cluster.server.request("GET", NODE).body)

@@ -1,4 +1,4 @@
-"""Ports of servers that are started by number: nothing else may come to have them meanwhile."""
+"""Ports that are chosen before a server listens there: nothing else may take them meanwhile."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from railhead.local import ports
 from railhead.local.ports import PORTS, free_port
 
 
-def test_no_outgoing_connection_gets_such_a_port() -> None:
+def test_no_outgoing_connection_uses_these_ports() -> None:
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     if lowest < 32768:
-        pytest.skip("this machine was set to give outgoing connections lower ports than Linux does by itself")
+        pytest.skip("this machine gives outgoing connections lower ports than Linux does by default")
     assert free_port() in PORTS and PORTS.stop <= lowest
 
 
-def test_no_jobs_head_gets_such_a_port() -> None:
+def test_no_jobs_head_uses_these_ports() -> None:
     assert not {names.head_port(f"{number:08x}", attempt) for number in range(5000) for attempt in (1, 9)} & set(PORTS)
 
 
-def test_a_port_that_somebody_has_on_any_address_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_on_any_address_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as taken:
         for port in PORTS:
             with contextlib.suppress(OSError):
@@ -39,7 +39,7 @@ def test_a_port_that_somebody_has_on_any_address_is_not_given(monkeypatch: pytes
             free_port()
 
 
-def test_a_port_is_given_once_also_while_nothing_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_is_returned_once_even_while_nothing_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
     monkeypatch.setattr(ports, "PORTS", range(port, port + 1))
     monkeypatch.setattr(ports, "TRIES", 1)

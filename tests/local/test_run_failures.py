@@ -1,4 +1,4 @@
-"""`railhead local run` of jobs that fail: its exit code, and the words that a user reads."""
+"""`railhead local run` of jobs that fail: its exit code and the message that a user reads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ RAISES = "def train_func(config):\n    raise ValueError('the lorry is empty')\n"
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     session = Session(tmp_path_factory.mktemp("failures") / "session")
     try:
-        code, said = call("up", session=session)
-        assert code == 0, said
+        code, output = call("up", session=session)
+        assert code == 0, output
         yield session
     finally:
         session.down()
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "words"),
+    ("name", "changes", "message"),
     [
         pytest.param(
             "nowhere", {"function": "steps:no_such_function"}, "no_such_function", id="nowhere", marks=pytest.mark.slow
@@ -43,11 +43,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         ("unwritable", {"run": {"storagePath": "/proc/railhead"}}, "/proc/railhead cannot be written"),
     ],
 )
-def test_a_failed_job_is_the_commands_failure(
-    session: Session, tmp_path: Path, name: str, changes: dict[str, Any], words: str
+def test_the_command_fails_if_the_job_does(
+    session: Session, tmp_path: Path, name: str, changes: dict[str, Any], message: str
 ) -> None:
     spec: dict[str, Any] = {"run": {"storagePath": str(tmp_path)}, **changes}
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(make_job(name, "none", **spec)))
-    code, said = call("run", "-f", str(tmp_path / "job.yaml"), session=session)
-    assert code == 1, said
-    assert words in said
+    code, output = call("run", "-f", str(tmp_path / "job.yaml"), session=session)
+    assert code == 1, output
+    assert message in output

@@ -1,4 +1,4 @@
-"""A whole session as a user has it: up, used, crashed, interrupted, down; and nothing is left of it."""
+"""A complete session as users run it: up, used, crashed, interrupted, down; and nothing is left of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ spec:
   restartPolicy: Never
   containers: [{name: main, image: none, command: [sleep, "600"]}]
 """
-# Nobody here has such a thing, so the job waits until it is interrupted.
+# No node has this resource, so the job waits until it is interrupted.
 WAITING_JOB = """
 apiVersion: railhead.dev/v1alpha1
 kind: TrainJob
@@ -58,7 +58,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def start(*arguments: str, session: Session) -> subprocess.Popen[str]:
-    """The command line as a process of its own, as from a shell."""
+    """The command line in its own process, as from a shell."""
     path = str(Path(railhead.__file__).parents[1])
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "railhead.cli", "local", *arguments, "--dir", str(session.folder)],
@@ -76,14 +76,14 @@ def call(*arguments: str, session: Session) -> tuple[int, str]:
     return process.returncode, out
 
 
-def read_until(process: subprocess.Popen[str], word: str) -> str:
+def read_until(process: subprocess.Popen[str], text: str) -> str:
     assert process.stdout is not None
-    text = ""
+    output = ""
     for line in process.stdout:
-        text += line
-        if word in line:
-            return text
-    raise AssertionError(f"{word!r} was not said: {text}")
+        output += line
+        if text in line:
+            return output
+    raise AssertionError(f"{text!r} was not printed: {output}")
 
 
 def wait_ended(identity: Identity) -> None:
@@ -133,7 +133,7 @@ def test_a_session_from_up_to_down(session: Session) -> None:
     assert call("status", session=session)[0] == 1
 
 
-def test_operator_that_dies_is_started_again_and_a_crash_leaves_nothing(session: Session) -> None:
+def test_an_operator_that_dies_is_restarted_and_a_crash_leaves_nothing(session: Session) -> None:
     code, out = call("up", session=session)
     assert code == 0, out
     first = session.state().processes["operator"]
@@ -154,7 +154,7 @@ def test_operator_that_dies_is_started_again_and_a_crash_leaves_nothing(session:
     assert_nothing_is_left(session)
 
 
-def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -> None:
+def test_a_session_without_its_api_server_ends_with_a_message(session: Session) -> None:
     code, out = call("up", session=session)
     assert code == 0, out
     processes = session.state().processes
@@ -168,7 +168,7 @@ def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -
 
 # Each signal once, and each place once; the other pairs are slow.
 @pytest.mark.parametrize(
-    ("word", "sig"),
+    ("text", "sig"),
     [
         ("installing", signal.SIGINT),
         ("starting the node agent", signal.SIGKILL),
@@ -178,16 +178,16 @@ def test_session_without_its_api_server_ends_with_a_sentence(session: Session) -
         pytest.param("starting etcd", signal.SIGKILL, marks=pytest.mark.slow),
     ],
 )
-def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.Signals) -> None:
+def test_interrupted_up_leaves_nothing(session: Session, text: str, sig: signal.Signals) -> None:
     process = start("up", session=session)
-    read_until(process, word)
+    read_until(process, text)
     supervisor = session.state().processes[SUPERVISOR]
     process.send_signal(sig)
     process.communicate(timeout=LONG)
     if sig == signal.SIGINT:
         assert process.returncode == 130
     else:
-        wait_ended(supervisor)  # the kernel told it
+        wait_ended(supervisor)  # the kernel signals it
     assert_nothing_is_left(session)
 
 
@@ -195,13 +195,13 @@ def test_interrupted_up_leaves_nothing(session: Session, word: str, sig: signal.
 def test_interrupted_run_leaves_nothing(session: Session, tmp_path: Path, sig: signal.Signals) -> None:
     (tmp_path / "job.yaml").write_text(WAITING_JOB)
     process = start("run", "-f", str(tmp_path / "job.yaml"), session=session)
-    said = read_until(process, "example.com/rare")
-    assert "phase Pending" in said
+    output = read_until(process, "example.com/rare")
+    assert "phase Pending" in output
     supervisor = session.state().processes[SUPERVISOR]
     process.send_signal(sig)
     process.communicate(timeout=LONG)
     if sig == signal.SIGINT:
         assert process.returncode == 130
     else:
-        wait_ended(supervisor)  # the kernel told it
+        wait_ended(supervisor)  # the kernel signals it
     assert_nothing_is_left(session)

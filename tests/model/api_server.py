@@ -1,7 +1,7 @@
 """An API server in memory, true to the real one in what the operator uses of it.
 
 `tests/operator/test_model_conformance.py` sends the same requests to this one and to a real
-kube-apiserver and compares the answers. `tests/model/client.py` is the KubeClient that asks it.
+kube-apiserver and compares the answers. `tests/model/client.py` is the KubeClient that calls it.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ JOBS = kinds.TRAIN_JOB.plural
 HAVE_STATUS = {JOBS, "pods", "services", "nodes", "persistentvolumes", "persistentvolumeclaims"}
 # What a patch may change of the metadata, as far as used.
 OPEN_METADATA = ("labels", "annotations", "finalizers")
-# Fields that a list may be selected by, beside name and namespace.
+# Fields that a list may select by, besides name and namespace.
 SELECTABLE = {
     "pods": {"spec.nodeName", "status.phase"},
     "events": {"involvedObject.uid", "involvedObject.name", "reason", "type"},
 }
 GRACE_SECONDS = 30
-FOREGROUND = "foregroundDeletion"  # the finalizer of who is deleted after its children
+FOREGROUND = "foregroundDeletion"  # the finalizer of an object that is deleted after its children
 ENDED = ("Succeeded", "Failed")
 REJECTED = "the server rejected our request due to an error in our request"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What a watch tells."""
+    """One event of a watch."""
 
     version: int
     plural: str
@@ -52,14 +52,14 @@ class Entry:
 
 @dataclass
 class ModelApiServer:
-    """Objects by their place, and everything ever said of them. A stored object is never changed, only replaced.
+    """Objects by their place, and the history of their changes. A stored object is never changed, only replaced.
 
     Attributes:
-        log: one entry per change, as a watch tells it.
-        creates, deletes: how often each object was made, and told to go.
-        admission: asked before a create; the words of a refusal, or nothing.
-        changed: told of each change, after it.
-        tokens: whose they are, as a TokenReview tells it.
+        log: one entry per change, as a watch reports it.
+        creates, deletes: how often each object was created, and its deletion requested.
+        admission: called before a create; returns the message of a rejection, or nothing.
+        changed: called after each change.
+        tokens: their owners, for TokenReviews.
     """
 
     now: Callable[[], datetime]
@@ -111,9 +111,9 @@ class ModelApiServer:
         place = (plural, namespace, name)
         if place in self.objects:
             raise _error(409, "AlreadyExists", f'{plural} "{name}" already exists')
-        refusal = self.admission(plural, body)
-        if refusal:
-            raise _error(403, "Forbidden", f'{plural} "{name}" is forbidden: {refusal}')
+        rejection = self.admission(plural, body)
+        if rejection:
+            raise _error(403, "Forbidden", f'{plural} "{name}" is forbidden: {rejection}')
         obj = {**body, "kind": KINDS[plural].kind, "apiVersion": KINDS[plural].api_version}
         uid = f"{self.version:06x}00-0000-0000-0000-000000000000"
         stamp: Object = {"uid": uid, "creationTimestamp": format_time(self.now())}
@@ -132,15 +132,15 @@ class ModelApiServer:
         return self._store(place, obj, "ADDED")
 
     def put(self, obj: Object) -> Object:
-        """What was there before the test: an object as it is given, with a uid of the test's choice."""
+        """An object from before the test, stored as it is; the test may choose its uid."""
         plural = next(plural for plural, kind in KINDS.items() if kind.kind == obj["kind"])
         metadata = {"uid": f"uid-{obj['metadata']['name']}", **obj["metadata"]}
         place = (plural, str(metadata.get("namespace") or ""), str(metadata["name"]))
-        whole = {**obj, "metadata": metadata, **({"status": obj.get("status") or {}} if plural in HAVE_STATUS else {})}
-        return self._store(place, whole, "MODIFIED" if place in self.objects else "ADDED")
+        stored = {**obj, "metadata": metadata, **({"status": obj.get("status") or {}} if plural in HAVE_STATUS else {})}
+        return self._store(place, stored, "MODIFIED" if place in self.objects else "ADDED")
 
     def since(self, version: int, plural: str) -> list[Entry]:
-        """What a watch of one kind tells after this version."""
+        """The events of a watch of one kind after this version."""
         first = bisect_right(self.log, version, key=lambda entry: entry.version)
         return [entry for entry in self.log[first:] if entry.plural == plural]
 
@@ -208,7 +208,7 @@ class ModelApiServer:
         return self._store(place, obj, "MODIFIED")
 
     def _compare(self, old: Object, wanted: Object) -> None:
-        """A merge patch may name the object and the version that it means."""
+        """A merge patch may name the expected uid and resourceVersion."""
         if wanted.get("uid") not in (None, old["metadata"]["uid"]):
             raise _error(422, "Invalid", "metadata.uid: Invalid value: field is immutable")
         if wanted.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
@@ -218,8 +218,8 @@ class ModelApiServer:
         obj = self._find(place)
         for name, wanted in (options.get("preconditions") or {}).items():
             if wanted != obj["metadata"][name]:
-                words = f"the {name} in the precondition ({wanted}) does not match the {name} in record"
-                raise _error(409, "Conflict", words)
+                message = f"the {name} in the precondition ({wanted}) does not match the {name} in record"
+                raise _error(409, "Conflict", message)
         grace = self._grace(obj, options.get("gracePeriodSeconds"))
         is_first = not obj["metadata"].get("deletionTimestamp")
         if is_first:
@@ -234,17 +234,17 @@ class ModelApiServer:
             return gone if place[0] in ("pods", "services") else {"kind": "Status", "status": "Success"}
         known = obj["metadata"].get("deletionGracePeriodSeconds")
         if known is not None and known <= grace:
-            return obj  # it is on its way out already, and not more slowly
+            return obj  # already being deleted, and no more slowly
         return self._mark(place, obj, grace=grace)
 
     def _mark(self, place: Place, obj: Object, *, grace: int, **more: Any) -> Object:
-        """It is told to go, and stays for its grace or for who has a finalizer on it; `more` is metadata too."""
+        """Marked as deleted, it stays for its grace period or its finalizers; `more` is metadata too."""
         at = format_time(self.now() + timedelta(seconds=grace))
         stamp = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace, **more}
         return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
 
     def bind(self, name: str, node: str, *, namespace: str) -> None:
-        """The scheduler has found a node for the pod."""
+        """The scheduler binds the pod to a node."""
         place = ("pods", namespace, name)
         obj = self.objects[place]
         stamped = {**obj, "metadata": dict(obj["metadata"]), "spec": {**obj["spec"], "nodeName": node}}
@@ -258,12 +258,12 @@ class ModelApiServer:
         del self.objects[place]
         self.version += 1
         gone = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
-        self._tell(place, "DELETED", gone)
+        self._record(place, "DELETED", gone)
         return gone
 
     def collect(self) -> bool:
-        """The garbage collector: children of owners that are gone, also of those that came after their owner went,
-        and of those that wait for them."""
+        """The garbage collector: removes children of owners that are gone, even those created later, and owners whose
+        foreground deletion waited for their children."""
         waiting = {obj["metadata"]["uid"]: place for place, obj in self.objects.items() if _waits_for_children(obj)}
         uids = {obj["metadata"]["uid"] for obj in self.objects.values()} - waiting.keys()
         orphans = [
@@ -280,11 +280,11 @@ class ModelApiServer:
             self.patch(place, {"metadata": {"finalizers": left}})
         return bool(orphans or childless)
 
-    def _grace(self, obj: Object, asked: int | None) -> int:
-        """Only of pods, and only while there may be a process to wait for."""
+    def _grace(self, obj: Object, requested: int | None) -> int:
+        """Only pods have one, and only while a process may be running."""
         if obj["kind"] != "Pod" or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ENDED:
             return 0
-        return int(obj["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) if asked is None else asked)
+        return int(obj["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS) if requested is None else requested)
 
     def _issue(self, place: Place, body: Object) -> Object:
         """A TokenRequest: a token of the account, bound to a pod."""
@@ -305,7 +305,7 @@ class ModelApiServer:
         return {**body, "status": {"token": token}}
 
     def _review(self, body: Object) -> Object:
-        """A TokenReview: good for one of its audiences, as long as its pod is there."""
+        """A TokenReview: valid for one of its audiences, while its pod exists."""
         known = self.tokens.get(body["spec"]["token"])
         pod = self.objects.get(known["pod"]) if known else None
         audiences = [each for each in body["spec"]["audiences"] if known and each in known["audiences"]]
@@ -327,10 +327,10 @@ class ModelApiServer:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         self.objects[place] = obj
-        self._tell(place, type_, obj)
+        self._record(place, type_, obj)
         return obj
 
-    def _tell(self, place: Place, type_: str, obj: Object) -> None:
+    def _record(self, place: Place, type_: str, obj: Object) -> None:
         entry = Entry(self.version, place[0], type_, obj)
         self.log.append(entry)
         self.changed(entry)

@@ -1,6 +1,6 @@
-"""The one KubeClient that asks the model: it keeps what was asked, and lets requests go wrong on the way.
+"""The KubeClient of the model: it records requests, and injects faults on the way.
 
-It overrides the one method of KubeClient through which every request but a watch goes.
+It overrides the one method of KubeClient that sends all requests except watches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.unit.kube.no_transport import NoTransport
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked: `verb` as the client counts it, the path and the body."""
+    """A request: `verb` as the client counts it, the path and the body."""
 
     verb: str
     plural: str
@@ -34,19 +34,19 @@ class Request:
 
     @property
     def name(self) -> str:
-        """Of the object, also while it is created."""
+        """The object's name, also in a create."""
         if self.verb == "create":
             return str(self.body["metadata"].get("name")) if "metadata" in self.body else ""
         return self.path.partition("?")[0].removesuffix("/status").removesuffix("/token").rsplit("/", 1)[-1]
 
 
 class ModelClient(KubeClient):
-    """Speaks to the model in place of HTTP; after a crash it says no more.
+    """Calls the model instead of HTTP; after a crash it sends nothing.
 
     Attributes:
-        asked: every request, in order, also those that went wrong.
-        taken: told of each request that the API server has answered, before whoever asked knows.
-        at_once, most_at_once: requests on their way.
+        asked: every request, in order, failed ones included.
+        taken: called with each request that the API server has answered, before the caller gets the answer.
+        at_once, most_at_once: requests in flight.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class ModelClient(KubeClient):
 
 
 def make_client(*objects: Object) -> ModelClient:
-    """A client of a server that has these objects, at a time that stands still."""
+    """A client of a server with these objects and a frozen clock."""
     api = ModelApiServer(lambda: NOON)
     for obj in objects:
         api.put(obj)

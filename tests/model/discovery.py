@@ -1,4 +1,4 @@
-"""Discovery: the documents from which clients learn what the model's API server serves, by path."""
+"""The discovery documents of the model's API server, by path."""
 
 from __future__ import annotations
 

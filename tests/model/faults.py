@@ -1,4 +1,4 @@
-"""What can go wrong with a request of the operator."""
+"""Faults that can be injected into the operator's requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from railhead.kube.errors import KubeError, classify_response
 CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT = "crash before", "crash after", "lost answer", "never sent"
 CODES = (403, 404, 409, 422, 429, 500, 503, 504)
 FAULTS = (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, *CODES)
-Fault = str | int | KubeError  # a KubeError is the answer, and nothing was done
+Fault = str | int | KubeError  # a KubeError is returned, and nothing is done
 WRITES = ("create", "patch/status", "patch", "delete")
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _REASONS = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
 
 
 class Crash(BaseException):
-    """The operator is dead. No Exception, for nothing in it may catch its own end."""
+    """The operator is dead. Not an Exception, so that no handler in it catches its own crash."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class Faults:
     """Decides which call fails how.
 
     Attributes:
-        choose: asked about each call for which `script` has nothing.
-        yields: how often a call lets others go first.
-        script: what becomes of the next calls about an object, by verb and name; None = all is well.
+        choose: called for each call without an entry in `script`.
+        yields: how often a call lets other tasks run first.
+        script: faults of the next calls for an object, by verb and name; None = no fault.
     """
 
     choose: Callable[[Call], Fault | None] = lambda call: None
@@ -70,6 +70,6 @@ class Faults:
 
 
 def refuse(code: int) -> KubeError:
-    """An error that is no fault of the request."""
+    """An error that is not the request's fault."""
     reason = _REASONS.get(code, "InternalError")
     return classify_response(code, json.dumps({"reason": reason, "message": "injected"}).encode())

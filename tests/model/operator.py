@@ -30,7 +30,7 @@ JOBS, PODS = "trainjobs", "pods"
 
 
 class Alarm(Timer):
-    """One call that is due at a time."""
+    """One call that is due at some time."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self.call: Callable[[], None] | None = call
@@ -53,7 +53,7 @@ class Alarms:
         return alarm
 
     def ring(self) -> bool:
-        """All that are due."""
+        """Runs all calls that are due."""
         rang = False
         while self._heap and self._heap[0][0] <= self._now():
             alarm = heapq.heappop(self._heap)[2]
@@ -70,7 +70,7 @@ class Alarms:
 
 
 class ModelOperator:
-    """One operator process. Sees what the test delivers to it; `wall` is the clock of its machine."""
+    """One operator process. It sees only the events the test delivers; `wall` is the clock of its machine."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class ModelOperator:
         await self.list(JOBS)
 
     async def list(self, stream: str) -> None:
-        """As after a 410: what happened since the last event is never told. kopf does not notice who is gone."""
+        """As after a 410: events since the last one are never delivered. kopf does not notice deleted objects."""
         if stream == PODS:
             await self._pods._list()
         else:
@@ -115,7 +115,7 @@ class ModelOperator:
         await sweep_once(self.client, self.store, ())
 
     def watch(self, stream: str, events: int = 10**9) -> bool:
-        """At most so many events of one kind, from where the last list or watch has ended."""
+        """At most `events` events of one kind, from the end of the last list or watch."""
         entries = self._api.since(self._seen[stream], stream)[:events]
         for entry in entries:
             self._seen[stream] = entry.version
@@ -130,7 +130,7 @@ class ModelOperator:
         return self.queue._due.empty()
 
     async def reconcile(self) -> None:
-        """The next key that is due."""
+        """Reconciles the next key that is due."""
         key = await self.queue.get()
         try:
             await self.loop.reconcile(key)
@@ -138,6 +138,6 @@ class ModelOperator:
             self.queue.done(key)
 
     async def report(self, report: Report) -> bool:
-        """As the report endpoint takes it; whether it need not be tried again."""
+        """As the report endpoint accepts it; returns whether it need not be retried."""
         await self._writer._write(JobKey(report.namespace, report.name), report)
         return self._writer._latest.pop(JobKey(report.namespace, report.name), None) is None

@@ -1,4 +1,4 @@
-"""What requests mean for one object: patches and selectors. Pure: an object is never changed, only replaced."""
+"""Patches and selectors for one object. Pure: an object is never changed, only replaced."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ Object = dict[str, Any]
 
 
 class BadPatch(Exception):
-    """A JSON Patch that cannot be done, or of which a test does not hold: nothing of it is done."""
+    """A JSON Patch that cannot be applied, or one of whose tests fails: nothing of it is applied."""
 
 
 def merge(old: Object, patch: Object) -> Object:
-    """A JSON Merge Patch. A strategic one means the same here, except for lists, which it replaces as well."""
+    """A JSON Merge Patch. Strategic ones are treated alike; they, too, replace lists."""
     new = dict(old)
     for key, value in patch.items():
         if value is None:
@@ -54,7 +54,7 @@ def _apply(old: Object, operation: Object) -> Object:
 
 
 def matches_labels(obj: Object, selector: str) -> bool:
-    """Of selectors as far as used: `key` and `key=value`, joined by commas."""
+    """The supported selectors: `key` and `key=value`, joined by commas."""
     labels = obj["metadata"].get("labels") or {}
     for term in filter(None, selector.split(",")):
         key, equals, value = term.partition("=")
@@ -64,7 +64,7 @@ def matches_labels(obj: Object, selector: str) -> bool:
 
 
 def matches_fields(obj: Object, selector: str) -> bool:
-    """`path=value`, joined by commas; a field that is not there is empty."""
+    """`path=value`, joined by commas; a missing field is empty."""
     for term in filter(None, selector.split(",")):
         path, _, value = term.partition("=")
         found: Any = obj

@@ -1,4 +1,4 @@
-"""Plays a scenario to its end: the operator does all it can, then the world moves one step, and so on."""
+"""Plays a scenario to its end: the operator does all it can, then the world takes one step, and so on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Act:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What happens to a job, and how it must end."""
+    """The events of a job, and how it must end."""
 
     name: str
     acts: tuple[Act, ...] = ()
@@ -49,7 +49,7 @@ class Scenario:
     full_nodes: frozenset[str] = frozenset()
     quota: int | None = None
     is_fenced: bool = False
-    starts: int | None = None  # how often training starts, if the restarts do not tell
+    starts: int | None = None  # how often training starts, if that does not follow from the restarts
 
 
 def committed(epochs: int) -> Callable[[World], bool]:
@@ -57,8 +57,8 @@ def committed(epochs: int) -> Callable[[World], bool]:
 
 
 @dataclass
-class Stage:
-    """One world and the one operator in it, which is started anew when it is dead."""
+class Runner:
+    """One world and its operator, which is restarted after a crash."""
 
     world: World
     faults: Faults
@@ -66,8 +66,8 @@ class Stage:
     crashes: int = 0
     settings: OperatorSettings = SETTINGS
 
-    async def work(self) -> None:
-        """The operator sees everything and does what it can do now."""
+    async def run_operator(self) -> None:
+        """The operator sees everything and does all it can do now."""
         if self.settings != self.world.settings:
             self.operator, self.settings = None, self.world.settings
         try:
@@ -91,7 +91,7 @@ class Stage:
         operator.watch(JOBS)
         reports, self.world.reports = self.world.reports, []
         for number, report in enumerate(reports):
-            self.world.reports = reports[number:]  # said again to the next operator, when this one dies of it
+            self.world.reports = reports[number:]  # sent again to the next operator if this one crashes
             is_taken = await operator.report(report)
             self.world.reports = []
             if not is_taken:
@@ -104,29 +104,29 @@ class Stage:
 
 
 async def play(scenario: Scenario, faults: Faults | None = None) -> World:
-    """To the point where nothing moves any more; checks what must hold whatever went wrong."""
+    """Until nothing changes anymore; checks the invariants that hold despite any fault."""
     world = World(epochs=6, full_nodes=set(scenario.full_nodes), quota=scenario.quota)
     watchman = Watchman(world)
-    stage, holding = Stage(world, faults or Faults()), Holding(world)
+    runner, holding = Runner(world, faults or Faults()), Holding(world)
     world.apply(**scenario.spec)
     acts = list(scenario.acts)
     for _ in range(TURNS):
-        await stage.work()
-        holding.look()
+        await runner.run_operator()
+        holding.measure()
         if acts and acts[0].when(world):
             acts.pop(0).what(world)
             continue
         moved = world.step()
         world.tick(1)
-        if moved or stage.operator is None or world.reports:
+        if moved or runner.operator is None or world.reports:
             continue
-        next_at = stage.operator.alarms.next_at
+        next_at = runner.operator.alarms.next_at
         if next_at is None or next_at - world.now > LONGEST_WAIT:
             break
         world.now = max(world.now, next_at)
     else:
-        raise AssertionError(f"{scenario.name} does not come to rest: {world.status()}")
-    assert not acts, f"{scenario.name}: not everything has happened"
+        raise AssertionError(f"{scenario.name} does not settle: {world.status()}")
+    assert not acts, f"{scenario.name}: some acts have not happened"
     if "ttlSecondsAfterFinished" in scenario.spec:
         check_gone(world, phase=scenario.phase)
     elif world.job() is not None:
@@ -144,12 +144,12 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()
-    holding.check(crashes=stage.crashes)
+    holding.check(crashes=runner.crashes)
     return world
 
 
 def summarize(world: World) -> dict[str, Any]:
-    """What must be the same with and without faults."""
+    """Results that must be the same with and without faults."""
     status = world.job() and world.status()
     return {
         "creates": {key: n for key, n in world.api.creates.items() if key[0] not in NOT_COUNTED},

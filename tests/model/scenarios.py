@@ -1,4 +1,4 @@
-"""Lives of a job, each with the outcome that is documented for it."""
+"""Scenarios of a job, each with its documented outcome."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def cut_off_and_suspend(world: World) -> None:
     world.change(suspend=True)
 
 
-def let_old_head_go_on(world: World) -> None:
-    """For one more epoch; then its node is known to be gone."""
+def let_old_head_continue(world: World) -> None:
+    """For one more epoch; then its node is removed."""
     world.tick(60)
     world.step()
-    world.bury_nodes()
+    world.remove_nodes()
 
 
 def let_head_vanish(world: World) -> None:
@@ -76,7 +76,7 @@ def lift_quota(world: World) -> None:
 
 
 def lose_worker_and_room(world: World) -> None:
-    """Somebody else has its place."""
+    """Another workload takes its place."""
     world.quota = 2
     world.remove_pod(worker(world, 1))
 
@@ -131,7 +131,7 @@ SCENARIOS = (
     ),
     Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0}),
     Scenario(
-        "hangs at each begin",
+        "hangs at each start",
         (
             Act(lambda w: len(w.starts) == 1, lambda w: w.end_pod(w.live_heads[0], "Hang")),
             Act(lambda w: len(w.starts) == 2, lambda w: w.end_pod(w.live_heads[0], "Hang")),
@@ -172,10 +172,10 @@ SCENARIOS = (
         restarts={"application": 0, "infrastructure": 1},
     ),
     Scenario(
-        "worker's node does not answer, and only the driver knows",
+        "worker's node is unreachable, and only the driver knows",
         (
             Act(committed(2), lambda w: w.silence(worker(w, 1))),
-            Act(is_replaced, lambda w: w.bury_nodes()),
+            Act(is_replaced, lambda w: w.remove_nodes()),
         ),
         spec={"backoffLimit": 0, "noProgressLimit": 0},
         restarts={"application": 0, "infrastructure": 1},
@@ -246,7 +246,7 @@ SCENARIOS = (
         restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0, "startup": 0, "inPlace": 0},
     ),
     Scenario(
-        "quota refuses a replacement",
+        "quota rejects a replacement",
         (
             Act(committed(2), lose_worker_and_room),
             Act(lambda w: w.status().get("attempt", 0) == 2, lift_quota),
@@ -254,44 +254,44 @@ SCENARIOS = (
         restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0, "startup": 1, "inPlace": 0},
     ),
     Scenario(
-        "head on a node that does not answer",
+        "head on an unreachable node",
         (
             Act(committed(2), lambda w: w.cut_off(w.live_heads[0]["metadata"]["name"])),
-            Act(has_succeeded, World.bury_nodes),
+            Act(has_succeeded, World.remove_nodes),
         ),
         restarts={"application": 0, "infrastructure": 1},
     ),
     Scenario(
-        "all on a node that does not answer",
+        "all on an unreachable node",
         (
             Act(committed(2), cut_off_all),
-            Act(has_succeeded, let_old_head_go_on),
+            Act(has_succeeded, let_old_head_continue),
         ),
         restarts={"application": 0, "infrastructure": 1},
         is_fenced=True,
     ),
     Scenario(
-        "worker on a node that does not answer, then head gone",
+        "worker on an unreachable node, then head gone",
         (
             Act(committed(1), lambda w: w.cut_off(worker(w, 0))),
             Act(is_replaced, lambda w: w.remove_pod(w.live_heads[0]["metadata"]["name"])),
-            Act(has_succeeded, World.bury_nodes),
+            Act(has_succeeded, World.remove_nodes),
         ),
         restarts={"application": 0, "infrastructure": 2},
     ),
     Scenario(
-        "suspended beside a node that does not answer",
+        "suspended despite an unreachable node",
         (
             Act(committed(2), cut_off_and_suspend),
             Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),
-            Act(has_succeeded, World.bury_nodes),
+            Act(has_succeeded, World.remove_nodes),
         ),
     ),
     Scenario(
         "worker on a dead node until the node is deleted",
         (
             Act(committed(2), lambda w: w.cut_off(worker(w, 0))),
-            Act(lambda w: bool(w.status().get("stuckPods")), World.bury_nodes),
+            Act(lambda w: bool(w.status().get("stuckPods")), World.remove_nodes),
         ),
         restarts={"application": 0, "infrastructure": 1},
     ),

@@ -1,4 +1,4 @@
-"""Random schedules: who moves next, what goes wrong, what is seen late. A seed replays one exactly."""
+"""Random schedules: which component acts next, which faults occur, which events are late. A seed replays one."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ ACTIONS = {
     "room": 0.7,
     "node clock": 0.5,
 }
-# A schedule has none of these, or only those that no memory limit causes, or all. A job with no budget at all must
-# succeed without them, and with them if its failure policy ignores them.
+# A schedule has none of these, all but OOM kills, or all. A job with no budget at all must succeed without them, and
+# with them if its failure policy ignores them.
 FAILURES = ("application", "restart in place", "hang", "kill for memory")
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
@@ -69,7 +69,7 @@ class Schedule:
     """One random schedule of a job under one or two operators. `done` counts what happened."""
 
     seed: int
-    operators: int = 2  # a roll-out, or an old leader that wakes
+    operators: int = 2  # a rollout, or an old leader that wakes up
     done: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ class Schedule:
         self._weights = {action: weight for action, weight in ACTIONS.items() if action not in left_out}
 
     async def run(self) -> World:
-        """Trouble first; then calm, in which everything must come to its documented end."""
+        """Faults first; then calm, in which everything must reach its documented end."""
         self.world.apply(**self._spec)
         for _ in range(STEPS):
             await self._act(self._random.choices(list(self._weights), list(self._weights.values()))[0])
@@ -96,10 +96,10 @@ class Schedule:
         self.world.quota = None
         self.world.full_nodes.clear()
         await self._calm_down()
-        assert self.world.status().get("phase") == "Succeeded", "nothing waits for nodes that do not answer"
+        assert self.world.status().get("phase") == "Succeeded", "nothing waits for unreachable nodes"
         check_stuck_pods(self.world)
         self.done["stuck"] += len(self.world.status().get("stuckPods", []))
-        self.world.bury_nodes()
+        self.world.remove_nodes()
         await self._calm_down()
         self._check()
         return self.world
@@ -134,7 +134,7 @@ class Schedule:
             self._disturb(action)
 
     def _disturb(self, action: str) -> None:
-        """What happens to the job, whoever looks."""
+        """Changes to the job that do not come from an operator."""
         world, role = self.world, names.HEAD if action.endswith("head") else names.WORKER
         found = sorted((p for p in world.pods(role) if is_live(p)), key=name_of)
         if action == "kubelet" and (pods := sorted(world.pods(), key=name_of)):
@@ -176,12 +176,12 @@ class Schedule:
             self.application = self.in_place = 0
 
     def _is_lost(self) -> bool:
-        """The status knows that the attempt is lost: an operator with a stale view has made its head again."""
+        """The status has the loss of the attempt: an operator with a stale view has recreated its head."""
         status = self.world.status()
         return (status.get("failure") or {}).get("attempt") == status.get("attempt")
 
     async def _operator(self, number: int) -> ModelOperator | None:
-        """Started when it is not there; None when its first lists have no answer."""
+        """Started if it is not running; None if its first lists fail."""
         operator = self._operators[number]
         if operator is not None and not operator.client.is_dead:
             return operator
@@ -219,7 +219,7 @@ class Schedule:
             self._operators[number] = None
 
     async def _report(self, number: int) -> None:
-        """The driver's news reach one of the operators, or none."""
+        """The driver's reports reach one of the operators, or none."""
         reports, self.world.reports = self.world.reports, []
         operator = await self._operator(number)
         if operator is None:
@@ -231,7 +231,7 @@ class Schedule:
             self._operators[number] = None
 
     async def _calm_down(self) -> None:
-        """Everything is seen, everybody moves, time goes on, until nothing does."""
+        """All events are delivered, all components act and time passes, until nothing changes."""
         for _ in range(TURNS):
             for number in range(self.operators):
                 await self._settle(number)
@@ -244,7 +244,7 @@ class Schedule:
             if not due:
                 return
             self.world.now = max(self.world.now, min(due))
-        raise AssertionError(f"it does not come to rest: {self.world.status()}")
+        raise AssertionError(f"it does not settle: {self.world.status()}")
 
     async def _settle(self, number: int) -> None:
         operator = await self._operator(number)
@@ -267,11 +267,11 @@ class Schedule:
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)
-        # An attempt that ends while the job is suspended, or is given up for a refused pod, counts in no budget.
+        # An attempt that ends while the job is suspended, or because of a rejected pod, counts in no budget.
         is_excused = self.done["suspend"] or restarts.get("startup")
         is_exact = counted == self.application or (is_excused and counted < self.application)
-        is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count, too
-        assert is_exact, "each error of the application is counted once"
+        is_exact = is_exact or self.done["kill for memory"] > 2  # three in a row count too
+        assert is_exact, "each application error is counted once"
         assert restarts.get("inPlace", 0) <= self.in_place, "each restart in place is counted at most once"
         self.done["counted in place"] += restarts.get("inPlace", 0)
         self.done["fenced"] += self.world.fenced

@@ -1,6 +1,6 @@
-"""The writes of every scenario fail in every way: the same end, the same creates and deletes as without the fault.
+"""The writes of every scenario fail in every way: same end, creates and deletes as without the fault.
 
-A scenario may repeat a write dozens of times, such as a create that a quota rejects. Of each kind some are tried;
+A scenario may repeat a write dozens of times, such as a create that a quota rejects. Some of each kind are tried;
 `RAILHEAD_FAULTS=all` tries all of them.
 """
 
@@ -22,12 +22,12 @@ by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 
 
 def at(number: int, fault: Fault) -> Faults:
-    """This fault at this write, and no other."""
+    """This fault at this write, and none elsewhere."""
     return Faults(lambda call: fault if call.is_write and call.number == number else None)
 
 
 def choose_writes(written: list[Call]) -> list[int]:
-    """Their numbers: of each kind the first ones, and others spread over the rest."""
+    """Their numbers: the first ones of each kind, and others spread over the rest."""
     kinds: dict[tuple[str, str], list[int]] = {}
     for call in written:
         kinds.setdefault((call.verb, call.plural), []).append(call.number)
@@ -38,7 +38,7 @@ def choose_writes(written: list[Call]) -> list[int]:
 
 
 @by_name
-async def test_a_single_fault_at_any_write_changes_nothing(scenario: Scenario, tried: Tried) -> None:
+async def test_a_single_fault_at_any_write_does_not_change_the_outcome(scenario: Scenario, tried: Tried) -> None:
     without = Faults()
     wanted = summarize(await play(scenario, without))
     assert without.writes > 5
@@ -49,16 +49,16 @@ async def test_a_single_fault_at_any_write_changes_nothing(scenario: Scenario, t
     ]
     for number, fault in tries:
         faults = at(number, fault)
-        told = f"{scenario.name}: {fault} at write {number}"
+        attempt = f"{scenario.name}: {fault} at write {number}"
         try:
             found = summarize(await play(scenario, faults))
         except AssertionError as error:
-            raise AssertionError(f"{told}: {error}") from error
-        assert len(faults.done) == 1, told
-        assert found == wanted, told
+            raise AssertionError(f"{attempt}: {error}") from error
+        assert len(faults.done) == 1, attempt
+        assert found == wanted, attempt
     tried("faults of the model, one at a time", len(tries))
 
 
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if "upgraded" in each.name], ids=lambda s: s.name)
-async def test_no_driver_is_left_that_no_job_uses(scenario: Scenario) -> None:
+async def test_no_unused_driver_is_left(scenario: Scenario) -> None:
     check_old_drivers(await play(scenario))

@@ -1,6 +1,6 @@
 """Random schedules under one and two operators.
 
-`RAILHEAD_SEED=n` plays one of them again, `RAILHEAD_SCHEDULES=n` plays so many of each.
+`RAILHEAD_SEED=n` replays one of them, `RAILHEAD_SCHEDULES=n` plays n of each.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from tests.model.schedule import Schedule
 from tests.tried import Tried
 
 SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000"))
-AT_A_TIME = 100  # a test; the tests share the processors
+BATCH = 100  # per test; the tests share the processors
 
 
 def find_seeds() -> list[range]:
     only = os.environ.get("RAILHEAD_SEED")
     if only:
         return [range(int(only), int(only) + 1)]
-    return [range(first, min(first + AT_A_TIME, SCHEDULES)) for first in range(0, SCHEDULES, AT_A_TIME)]
+    return [range(first, min(first + BATCH, SCHEDULES)) for first in range(0, SCHEDULES, BATCH)]
 
 
 @pytest.mark.parametrize("seeds", find_seeds(), ids=lambda seeds: f"from {seeds.start}")
 @pytest.mark.parametrize("operators", [1, 2])
-def test_every_schedule_comes_to_its_documented_end(
+def test_every_schedule_reaches_its_documented_end(
     operators: int, seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -38,7 +38,7 @@ def test_every_schedule_comes_to_its_documented_end(
         try:
             asyncio.run(schedule.run())
         except AssertionError as error:
-            raise AssertionError(f"play it again with RAILHEAD_SEED={seed}: {error}") from error
+            raise AssertionError(f"replay with RAILHEAD_SEED={seed}: {error}") from error
         done += schedule.done
     tried(f"random schedules under {operators} operators", len(seeds))
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))

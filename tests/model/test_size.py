@@ -1,4 +1,4 @@
-"""Jobs of 512 worker pods: the same end as with two, with faults too, and no more status writes for more pods."""
+"""Jobs of 512 worker pods: they end as with two, also with faults, and more pods cost no more status writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lose_rack(world: World) -> None:
 
 
 def silence_rack(world: World) -> None:
-    """Its switch is broken: its pods do not answer the driver, and Kubernetes does not know."""
+    """Its switch fails: its pods do not answer the driver, and Kubernetes does not know yet."""
     for pod in sorted(world.pods(names.WORKER), key=name_of)[:RACK]:
         world.silence(name_of(pod))
 
@@ -32,7 +32,7 @@ SCENARIOS = (
     Scenario("a rack is lost", (Act(committed(2), lose_rack),), spec=SPEC_512, restarts={"infrastructure": 1}),
     Scenario(
         "a rack is cut off",
-        (Act(committed(2), silence_rack), Act(has_succeeded, World.bury_nodes)),
+        (Act(committed(2), silence_rack), Act(has_succeeded, World.remove_nodes)),
         spec=SPEC_512,
         restarts={"infrastructure": 1},
     ),
@@ -46,7 +46,7 @@ SCENARIOS = (
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-async def test_a_large_job_comes_to_its_end_also_when_the_operator_crashes(scenario: Scenario) -> None:
+async def test_a_large_job_reaches_its_end_even_if_the_operator_crashes(scenario: Scenario) -> None:
     without = Faults()
     wanted = summarize(await play(scenario, without))
     assert sum(call.verb == "patch/status" for call in without.written) <= MOST_STATUS_WRITES

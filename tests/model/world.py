@@ -1,4 +1,4 @@
-"""Everybody but the operator: user, scheduler, kubelet, driver, storage and the clock. Moves one step at a time."""
+"""Everything but the operator: user, scheduler, kubelet, driver, storage and the clock, one step at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
 
-ALONE = timedelta(seconds=60)  # an epoch of a driver that only the storage hears
+ALONE = timedelta(seconds=60)  # an epoch of a driver that only reaches the storage
 NAMESPACE, NODE = "default", "node-1"
 
 
@@ -30,7 +30,7 @@ class Driver:
     first_index: int
     workers: int
     state: State = "STARTING"
-    known: str = ""  # checkpoints that the status told of at its start
+    known: str = ""  # checkpoints in the status at its start
     commits: int = 0
     epoch: int = -1
     alone_until: datetime = NOW
@@ -42,17 +42,17 @@ class World:
     """One namespace and its clock.
 
     Attributes:
-        epochs: how many a job trains; then its driver ends well.
-        commits: of the run's storage, as (attempt, epoch).
-        starts: of worker groups, as (attempt, epoch that it began with).
-        reports: what drivers have said and nobody has taken yet.
-        disturbed: uids of the pods that somebody other than the operator has deleted.
-        unreachable: of the silent pods those that the driver knows of.
-        silent: pods whose node says nothing any more; a driver there still reaches the storage.
+        epochs: how many a job trains; then its driver succeeds.
+        commits: in the run's storage, as (attempt, epoch).
+        starts: of worker groups, as (attempt, first epoch).
+        reports: sent by drivers, but not accepted yet.
+        disturbed: uids of the pods that something other than the operator has deleted.
+        unreachable: the silent pods that the driver knows of.
+        silent: pods on unreachable nodes; a driver there still reaches the storage.
         claim: the newest attempt in the run's fence.
-        fenced: how often it has kept an older one from committing.
-        full_nodes: without room for another pod.
-        quota: the head and the first worker slots for which there is quota, as a number; None = for all.
+        fenced: how often the fence kept an older one from committing.
+        full_nodes: nodes without room for another pod.
+        quota: the number of pods it admits, the head and the first worker slots; None = all.
     """
 
     epochs: int = 4
@@ -76,7 +76,7 @@ class World:
         self.api = ModelApiServer(lambda: self.now, admission=self._admit)
 
     def _admit(self, plural: str, body: Object) -> str:
-        """Always the same pods are refused, or a fault would change which of them is first."""
+        """Always rejects the same pods; otherwise a fault would change which of them is first."""
         if plural != "pods" or self.quota is None:
             return ""
         number = int(body["metadata"]["labels"].get(names.LABEL_SLOT, -1)) + 1
@@ -101,10 +101,10 @@ class World:
 
     def delete_job(self, name: str = "digits", *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
-        self.claim = 0  # the next job has a run of its own
+        self.claim = 0  # the next job has its own run
 
     def upgrade(self) -> None:
-        """Every operator that starts from now on has another driver."""
+        """Operators that start from now on have another driver."""
         self.settings = replace(SETTINGS, bundle=b"newer", bundle_name="railhead-driver-newer")
 
     def job(self, name: str = "digits") -> Object | None:
@@ -122,7 +122,7 @@ class World:
 
     @property
     def children(self) -> list[str]:
-        """What a TrainJob owns."""
+        """Objects that a TrainJob owns."""
         return [
             f"{plural}/{name}"
             for (plural, _, name), obj in self.api.objects.items()
@@ -131,7 +131,7 @@ class World:
 
     @property
     def live_heads(self) -> list[Object]:
-        """Of jobs that are there."""
+        """Of jobs that exist."""
         return [p for p in self.pods(names.HEAD) if is_live(p) and self._has_owner(p)]
 
     def _has_owner(self, pod: Object) -> bool:
@@ -140,13 +140,13 @@ class World:
         return job is not None and job["metadata"]["uid"] == owner["uid"]
 
     def step(self) -> bool:
-        """Kubelets and drivers each do one thing; whether any of them had something to do."""
+        """Kubelets and drivers each do one thing; returns whether any of them had something to do."""
         return any(
             [self.api.collect(), *(self.step_pod(pod["metadata"]["name"]) for pod in sorted(self.pods(), key=name_of))]
         )
 
     def step_pod(self, name: str) -> bool:
-        """One thing that happens to one pod, if there is any."""
+        """The next thing that happens to one pod, if any."""
         pod = self.api.objects.get(("pods", NAMESPACE, name))
         if pod is None:
             return False
@@ -179,25 +179,25 @@ class World:
             self.api.remove(("pods", NAMESPACE, name))
 
     def cut_off(self, name: str) -> None:
-        """Its node does not answer, so it is told to go and never does."""
+        """Its node is unreachable, so it is deleted and stays Terminating."""
         self.silent.add(name)
         self.evict_pod(name)
 
     def silence(self, name: str) -> None:
-        """Its node does not answer, and nobody but a driver that trains on it knows."""
+        """Its node is unreachable, and only a driver that trains on it knows."""
         if all(driver.state != "RUNNING" for driver in self.drivers.values()):
             self.cut_off(name)
             return
         self.silent.add(name)
         self.unreachable.add(name)
 
-    def bury_nodes(self) -> None:
-        """Somebody says that the nodes are gone."""
+    def remove_nodes(self) -> None:
+        """The user deletes the unreachable nodes."""
         for name in sorted(self.silent):
             self.remove_pod(name)
 
     def evict_pod(self, name: str) -> None:
-        """Asked to go, as by `kubectl delete` or a drain."""
+        """Deleted, as by `kubectl delete` or a drain."""
         self._disturb(name)
         if ("pods", NAMESPACE, name) in self.api.objects:
             self.api.delete(("pods", NAMESPACE, name), {})
@@ -214,16 +214,16 @@ class World:
         )
 
     def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
-        """Its container ends: of a head with the driver's last word."""
+        """Its container ends, a head's with a termination message."""
         driver = self.drivers.get(pod["metadata"]["uid"])
         ended: Object = {"exitCode": find_code(kind) if code is None else code, "reason": "Error"}
         if driver is not None:
-            told, restart = self._checkpoint(driver), driver.restart or RestartInPlace(0, 0)
+            newest, restart = self._checkpoint(driver), driver.restart or RestartInPlace(0, 0)
             ended["message"] = Outcome(
                 kind,
                 reason=kind,
                 message="so it is",
-                checkpoint=told,
+                checkpoint=newest,
                 reports=1,
                 restarts=restart.number,
                 charged_restarts=restart.charged,
@@ -232,7 +232,7 @@ class World:
         self._set(pod, "Succeeded" if ended["exitCode"] == 0 else "Failed", {"terminated": ended})
 
     def restart_in_place(self, cause: FailureClass = FailureClass.APPLICATION) -> bool:
-        """Whether a group trained that could fail; its driver has it formed again."""
+        """The driver restarts a group that trains; returns whether there was one."""
         for head in self.live_heads:
             driver = self.drivers.get(head["metadata"]["uid"])
             if driver is not None and driver.state == "RUNNING":
@@ -248,7 +248,7 @@ class World:
         return format_time(self.now + self.node_skew)
 
     def _cannot_mount(self, pod: Object) -> bool:
-        """The kubelet's Event, posted once; the pod's status does not tell."""
+        """The kubelet's Event, posted once; the pod's status does not show it."""
         name = f"{name_of(pod)}.mount"
         if ("events", NAMESPACE, name) in self.api.objects:
             return False
@@ -260,9 +260,9 @@ class World:
         return True
 
     def _find_no_room(self, pod: Object) -> bool:
-        """The scheduler's word, said once."""
-        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
-        status = {"phase": "Pending", "conditions": [refusal]}
+        """The scheduler's condition, set once."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+        status = {"phase": "Pending", "conditions": [condition]}
         before = self.api.version
         place = ("pods", NAMESPACE, name_of(pod))
         self.api.patch(place, {"status": status}, subresource="status")
@@ -292,7 +292,7 @@ class World:
         self.end_pod(pod, "Preemption" if driver else "Infrastructure", code=None if driver else 1)
 
     def _drive_alone(self, pod: Object) -> bool:
-        """A head without API server trains on with its workers, and commits as long as the fence lets it."""
+        """A head cut off from the API server keeps training with its workers, and commits while the fence allows it."""
         driver = self.drivers.get(pod["metadata"]["uid"])
         if driver is None or driver.state != "RUNNING" or driver.epoch >= self.epochs:
             return False
@@ -312,7 +312,7 @@ class World:
             self.claim = max(self.claim, driver.attempt)
             driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
             if not driver.commits and self.commits and f'"c{self.commits[-1][1]}"' not in driver.known:
-                driver.commits += 1  # the attempt before had no time to tell of it
+                driver.commits += 1  # the attempt before had no time to report it
             self.starts.append((driver.attempt, driver.epoch))
         elif driver.epoch < self.epochs:
             self._commit(driver)
@@ -342,7 +342,7 @@ class World:
 
     def _has_group(self, head: Object, driver: Driver) -> bool:
         if not self._has_owner(head):
-            return False  # on its way out, whatever it still does goes to a run of its own
+            return False  # being deleted: whatever it still does goes to its own run
         return self._count_joined(head) >= driver.workers
 
     def _count_joined(self, head: Object) -> int:
@@ -403,7 +403,7 @@ def driver_of(pod: Mapping[str, Any]) -> str:
 
 
 def is_live(pod: Object) -> bool:
-    """A process of it may run, or come to run."""
+    """Its process may run, or still start."""
     return pod["status"].get("phase") in ("Pending", "Running")
 
 

@@ -1,4 +1,4 @@
-"""What a client asked of the API server, from the API server's audit log."""
+"""A client's requests, from the API server's audit log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from railhead.local.install import NAMESPACE
 
-# Stages: a watch is written when it begins, everything else when it was answered.
+# Stages: a watch is logged when it starts, everything else once it is answered.
 GROUPS = (
     "",
     "railhead.dev",
@@ -47,7 +47,7 @@ class Request:
         manager: the field manager that the request names.
         code: the response's status code.
         user: who sent it.
-        is_forbidden: by RBAC; admission refuses with the same code.
+        is_forbidden: by RBAC; admission rejects with the same code.
     """
 
     verb: str

@@ -1,4 +1,4 @@
-"""A namespace in which the test plays everybody but the operator: user, kubelet and driver."""
+"""A namespace in which the test plays everything but the operator: user, kubelet and driver."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Cluster:
         return self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
 
     def delete(self, name: str) -> Object:
-        """The user's deletion; the job, when a finalizer still holds it."""
+        """The user's deletion; returns the job if a finalizer still holds it."""
         return self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}")
 
     def hold(self, name: str, *finalizers: str) -> None:
-        """Somebody's finalizers in place of those before: with one, a deleted job stays."""
+        """Replaces the finalizers: with one, a deleted job stays."""
         body = {"metadata": {"finalizers": list(finalizers)}}
         self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", body, content_type=MERGE_PATCH)
 
@@ -104,7 +104,7 @@ class Cluster:
         return self._ask("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
 
     def make_pod(self, name: str) -> Object:
-        """A pod of somebody else."""
+        """A pod of another owner."""
         container = {"name": "main", "image": "registry.example/other:1"}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
         return self._ask("POST", f"/api/v1/namespaces/{self.namespace}/pods", body)

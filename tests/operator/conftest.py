@@ -31,10 +31,10 @@ def audited_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Co
         folder / "plane",
         binaries=binaries,
         api_server_options=audit.api_server_options,
-        disabled_controllers=["pod-garbage-collector"],  # it deletes pods that a test binds, as their node is none
+        disabled_controllers=["pod-garbage-collector"],  # it deletes pods that are bound to missing nodes
     )
     try:
-        plane.start(("etcd", "kube-apiserver", "kube-controller-manager"))  # pods are the tests' own affair
+        plane.start(("etcd", "kube-apiserver", "kube-controller-manager"))  # the tests bind pods themselves
         yield plane, audit
     finally:
         plane.stop()
@@ -61,7 +61,7 @@ def operator(
 
 @pytest.fixture
 def second_operator(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Another one beside it that knows nothing of the first: it leads, as the Lease is free."""
+    """A second operator that does not know of the first: it leads, because the Lease is free."""
     second = RunningOperator(operator.kubeconfig, tmp_path)
     second.start(report_url=operator.report_url, flags=LED)
     wait_until("its lead", lambda: "leading as" in second.log.read_text())
@@ -88,11 +88,11 @@ def make_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
 
 @pytest.fixture
 def cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
-    """A namespace of the test's own."""
+    """The test's own namespace."""
     return make_cluster(server, operator)
 
 
 @pytest.fixture
 def other_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
-    """Another one."""
+    """A second one."""
     return make_cluster(server, operator)

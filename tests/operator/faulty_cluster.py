@@ -1,4 +1,4 @@
-"""An operator behind a faulty proxy, the scenarios that are played under it, and what they must have in common."""
+"""An operator behind a faulty proxy, the scenarios that run under it, and the results they must share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tests.operator.proxy import Fault, FaultyProxy, Trouble
 from tests.operator.running import RunningOperator
 from tests.operator.scenarios import Scenario, ScenarioRun, play
 
-AT_A_TIME = 40
+BATCH = 40
 
 
 @dataclass
 class FaultyCluster:
-    """An operator that reaches the API server only through a proxy, and is started again when it ends."""
+    """An operator that reaches the API server only through a proxy, and is restarted when it exits."""
 
     server: ApiServer
     operator: RunningOperator
@@ -34,7 +34,7 @@ class FaultyCluster:
     def make_run(self, trouble: Trouble | None = None) -> ScenarioRun:
         cluster = self.make_cluster(self.server, self.operator)
         ledger = self.proxy.ledger(cluster.namespace)
-        ledger.asked.clear()  # of the namespace's own beginning, which is not the operator's
+        ledger.asked.clear()  # of the namespace's creation, not the operator's
         ledger.trouble = trouble
         return ScenarioRun(cluster, ledger)
 
@@ -57,7 +57,7 @@ class FaultyCluster:
 
         play(runs, each_round=each_round, seconds=seconds)
         for run, _ in runs:
-            assert not run.wrong, run.wrong
+            assert not run.violations, run.violations
         return [run for run, _ in runs]
 
     def try_all(self, scenario: Scenario, *faults: Fault) -> None:
@@ -66,8 +66,8 @@ class FaultyCluster:
         wanted, requests = calm.summarize(), len(calm.ledger.asked)
         assert requests > 10, calm.ledger.asked
         troubles = [Trouble(number, fault) for number in range(requests) for fault in faults]
-        for first in range(0, len(troubles), AT_A_TIME):
-            for run in self.play(scenario, *troubles[first : first + AT_A_TIME]):
+        for first in range(0, len(troubles), BATCH):
+            for run in self.play(scenario, *troubles[first : first + BATCH]):
                 self.compare(run, wanted, scenario)
 
     def compare(self, run: ScenarioRun, wanted: Object, scenario: Scenario) -> None:

@@ -21,7 +21,7 @@ from railhead.local.ports import free_port
 CUT_BEFORE, CUT_AFTER = "cut before the API server has it", "cut after the API server answered"
 HANG_BEFORE, HANG_AFTER = "hang before the API server has it", "hang after the API server answered"
 KILL_AFTER = "kill after the API server answered"
-Fault = str | int  # a number is a status that the proxy answers in the API server's place
+Fault = str | int  # a number is a status with which the proxy answers instead of the API server
 REASONS = {429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 RETRY_AFTER_SECONDS = 1
 PATH = re.compile(r"^/apis?/.*?namespaces/(?P<namespace>[^/]+)/(?P<resource>[^/]+)(/(?P<name>[^/]+))?(/(?P<sub>.+))?$")
@@ -66,10 +66,10 @@ class Watch:
 
 @dataclass
 class Ledger:
-    """What was asked in one namespace.
+    """The requests in one namespace.
 
     Attributes:
-        asked: requests so far, in their order; watches are not among them.
+        asked: requests so far, in order, without watches.
         granted: (method, resource, name) of the writes that the API server granted, and how often.
     """
 
@@ -79,10 +79,10 @@ class Ledger:
 
 
 class FaultyProxy:
-    """Speaks TLS with the API server's own certificate. Use as a context manager; runs in a thread of its own.
+    """Speaks TLS with the API server's own certificate. Use as a context manager; runs in its own thread.
 
     Attributes:
-        kill: what ends the operator at once, for the faults that do.
+        kill: kills the operator, for the faults that do.
     """
 
     def __init__(self, plane: ControlPlane) -> None:
@@ -111,15 +111,15 @@ class FaultyProxy:
         return self._ledgers.setdefault(namespace, Ledger())
 
     def cut_watches(self) -> int:
-        """All open ones; returns how many."""
+        """Cuts all open ones; returns how many."""
         return int(self._call(self._end_watches(b"")))
 
     def expire_watches(self) -> int:
-        """All open ones end as if they had asked for a version that the API server has forgotten."""
+        """All open ones end as if their resourceVersion had been compacted."""
         return int(self._call(self._end_watches(EXPIRED)))
 
     def stall_watches(self) -> int:
-        """All open ones continue in silence."""
+        """All open ones stay open and silent."""
         watches = list(self._watches)
         for watch in watches:
             watch.is_silent = True
@@ -130,7 +130,7 @@ class FaultyProxy:
         return not self._is_down
 
     def go_down(self) -> None:
-        """Nobody listens, and all connections are broken."""
+        """Nothing listens, and all connections are broken."""
         self._call(self._close())
 
     def come_back(self) -> None:
@@ -199,7 +199,7 @@ class FaultyProxy:
             return _refuse(fault)
         if fault in (CUT_BEFORE, HANG_BEFORE):
             return await self._withhold(request, fault)
-        # A client that is killed meanwhile has asked all the same.
+        # The request of a client that is killed meanwhile still counts.
         answer = await asyncio.shield(asyncio.ensure_future(self._forward_and_note(request, body, asked)))
         return await self._withhold(request, fault) if fault is not None else answer
 
@@ -260,7 +260,7 @@ class FaultyProxy:
 
 
 def _parse(request: web.Request, body: bytes) -> Asked | None:
-    """None for what is in no namespace."""
+    """None for requests outside of namespaces."""
     found = PATH.match(request.path)
     if found is None:
         return None
@@ -276,7 +276,7 @@ def _headers(headers: Any) -> dict[str, str]:
 
 
 def _refuse(code: int) -> web.Response:
-    """As the API server does; 429 with the seconds to wait."""
+    """As the API server would; 429 with Retry-After."""
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REASONS[code], "code": code}
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if code == 429 else {}
     return web.json_response({**status, "message": "injected"}, status=code, headers=headers)

@@ -1,4 +1,4 @@
-"""The operator as a process with the rights of its own service account, and nothing more."""
+"""The operator as a process, with only the rights of its own service account."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunningOperator:
         flags: Sequence[str] = (),
         packages: Path | None = None,
     ) -> None:
-        """`namespace` is the operator's own; `flags` apply to every start; `packages` has another version of it."""
+        """`namespace` is the operator's own; `flags` apply to every start; `packages` has another version."""
         self._env = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
         self.kubeconfig = kubeconfig
         self._namespace, self._flags = namespace, flags
@@ -78,7 +78,7 @@ class RunningOperator:
 
     @property
     def has_ended(self) -> bool:
-        """By itself, or by a signal."""
+        """By itself or by a signal."""
         return self._process is None or self._process.poll() is not None
 
     def wait(self) -> int:
@@ -96,7 +96,7 @@ class RunningOperator:
             self._process = None
 
     def end(self) -> int:
-        """Sends SIGTERM, as Kubernetes does; its exit code."""
+        """Sends SIGTERM, as Kubernetes does; returns the exit code."""
         assert self._process is not None
         self._process.terminate()
         return self.wait()
@@ -106,7 +106,7 @@ class RunningOperator:
             return str(response.read().decode())
 
     def post(self, body: bytes, *, token: str | None, ca: str, path: str = "/v1/report") -> int:
-        """The status that the report endpoint answers."""
+        """The status of the report endpoint's answer."""
         with tempfile.NamedTemporaryFile("w", suffix=".crt") as file:
             file.write(ca)
             file.flush()

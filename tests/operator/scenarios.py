@@ -1,4 +1,4 @@
-"""Scenarios of jobs on a real API server, many at once, each written as what user, kubelet and driver do.
+"""Scenarios of jobs on a real API server, many at once, each written as the actions of user, kubelet and driver.
 
 A scenario is a generator: it takes its next step and yields while it waits for the operator. One loop
 lists all jobs and pods of the cluster and advances every scenario.
@@ -33,11 +33,11 @@ def checkpoint(index: int) -> Object:
 
 @dataclass
 class ScenarioRun:
-    """One job in a namespace of its own, as last looked at.
+    """One job in its own namespace, as last observed.
 
     Attributes:
-        interlude: what the first attempt waits for once it trains, before anything happens to it.
-        wrong: what must not be, not even for a moment.
+        interlude: awaited once the first attempt trains, before anything happens to it.
+        violations: of invariants, even momentary ones.
     """
 
     cluster: Cluster
@@ -45,7 +45,7 @@ class ScenarioRun:
     interlude: Callable[[], Iterator[None]] = lambda: iter(())
     job: Object | None = None
     pods: dict[str, Object] = field(default_factory=dict)
-    wrong: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
     _reported_at: float = 0.0
     _uid: str = ""
 
@@ -54,12 +54,12 @@ class ScenarioRun:
         return (self.job or {}).get("status") or {}
 
     def look(self, job: Object | None, pods: list[Object]) -> None:
-        """Every pod runs as soon as it is there."""
+        """Every pod runs as soon as it exists."""
         self.job, self.pods = job, {p["metadata"]["name"]: p for p in pods}
         self._uid = str(job["metadata"]["uid"]) if job else self._uid
         heads = [name for name, pod in self.pods.items() if name.endswith("-head") and is_live(pod)]
         if len(heads) > 1:
-            self.wrong.append(f"two live heads: {heads}")
+            self.violations.append(f"two live heads: {heads}")
         for pod in pods:
             if "containerStatuses" not in pod["status"]:
                 self.cluster.run_pod(pod)
@@ -83,7 +83,7 @@ class ScenarioRun:
             yield
 
     def train(self, attempt: int) -> Iterator[None]:
-        """Until the attempt is up, and has committed a checkpoint that the status knows of."""
+        """Until the attempt is up, and its checkpoint is in the status."""
         yield from self.until(lambda: self.is_up(attempt))
         token, wanted = self.cluster.token_of(self.head(attempt)), {"attempt": attempt, "reports": 1}
         while not wanted.items() <= self.status.get("progress", {}).items():
@@ -109,7 +109,7 @@ class ScenarioRun:
         yield from self.until(lambda: self.status.get("phase") == "Succeeded" and len(self.pods) == 1)
 
     def summarize(self) -> Object:
-        """What must be the same with and without trouble."""
+        """Results that must be the same with and without faults."""
         tag = names.tag(self._uid)
         granted: Counter[str] = Counter()
         for (method, resource, name), count in self.ledger.granted.items():

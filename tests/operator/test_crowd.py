@@ -1,4 +1,4 @@
-"""The operator is not alone: another operator beside it, and pods that are not its own."""
+"""The operator is not alone: a second operator runs, and there are pods of other owners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 
 
 def meet_stranger(cluster: Cluster) -> tuple[str, str]:
-    """A pod with the name that a job's head will have, before the operator looks; job and pod."""
+    """Creates a pod with the name of a job's future head before the operator sees the job; returns job and pod."""
     cluster.operator.stop()
     uid = cluster.apply("late")["metadata"]["uid"]
     name = names.head_name("late", uid, 1)
@@ -47,16 +47,14 @@ def test_two_concurrent_operators_run_a_job_once(
     for job in jobs:
         cluster.wait_phase(job, "Starting")
         assert cluster.status(job)["attempt"] == 1
-        wait_until(
-            "the event", functools.partial(cluster.events, job)
-        )  # of the one that was first, which may be slower
+        wait_until("the event", functools.partial(cluster.events, job))  # of the first one, which may be slower
         assert Counter(event["reason"] for event in cluster.events(job)) == {"Created": 1}
     asked = audit.requests(cluster.namespace)
     assert Counter(r.code for r in asked if (r.verb, r.resource) == ("create", "pods"))[201] == 3 * len(jobs)
     assert not [r for r in asked if r.verb == "delete"]
 
 
-def test_a_pod_that_somebody_else_deleted_is_recreated(cluster: Cluster) -> None:
+def test_a_pod_deleted_by_another_client_is_recreated(cluster: Cluster) -> None:
     cluster.apply("robbed")
     worker = next(pod for name, pod in cluster.wait_pods("robbed", 3).items() if not name.endswith("-head"))
     cluster.remove_pod(worker)

@@ -36,7 +36,7 @@ def test_a_worker_that_never_ends_is_replaced_under_a_new_name(cluster: Cluster)
     assert (status["attempt"], status["round"], status["restarts"]["infrastructure"]) == (1, 1, 1)
 
 
-@pytest.mark.slow  # 30 s beyond a grace period, by the real clock
+@pytest.mark.slow  # 30 s beyond a grace period, in real time
 def test_a_head_that_never_ends_is_abandoned_after_its_grace_period(cluster: Cluster) -> None:
     pods = train(cluster, "lost", node="silent-2")
     for pod in pods.values():

@@ -1,4 +1,4 @@
-"""The limits of a job, seen from outside, by the API server's clock."""
+"""The deadlines of a job, as seen by its user, on the API server's clock."""
 
 from __future__ import annotations
 

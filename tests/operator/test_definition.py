@@ -1,4 +1,4 @@
-"""The operator with an older CRD, on an API server of its own: it exits, and its log tells the user what to do."""
+"""The operator with an older CRD, on its own API server: it exits, and its log states what the user must do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.waiting import wait_until
 
 
 def build_older_crd() -> dict[str, Any]:
-    """As of a release that knew neither `env` nor the phase Restarting."""
+    """As of a release with neither `env` nor the phase Restarting."""
     older = copy.deepcopy(build_crd())
     fields = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     del fields["spec"]["properties"]["env"]
@@ -34,7 +34,7 @@ def serves_older(kubectl: Kubectl) -> bool:
     """In quotes, as a value of the enum: a description names the phase too."""
     try:
         return '"Restarting"' not in kubectl("get", "--raw", PATH)
-    except KubectlFailed:  # the API server publishes no schema of the group yet
+    except KubectlFailed:  # the API server does not serve the group's schema yet
         return False
 
 

@@ -1,4 +1,4 @@
-"""A job that is deleted in any phase leaves nothing, and nothing is made or written for it any more."""
+"""A job that is deleted in any phase leaves nothing, and nothing more is created or written for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = "leaves"
 
 def start(cluster: Cluster, *, is_bound: bool = False) -> None:
     for pod in cluster.wait_pods(JOB, 3).values():
-        if is_bound:  # then it takes its grace period to end
+        if is_bound:  # it then uses its grace period
             cluster.bind_pod(pod)
         cluster.run_pod(pod)
     cluster.wait_phase(JOB, "Starting")
@@ -75,18 +75,18 @@ def test_a_deleted_job_leaves_nothing(
     cluster.delete(JOB)
     # The garbage collector learns of a new kind of owner within half a minute.
     wait_until("all is gone", lambda: is_gone(cluster, uid), seconds=90, pause=0.5)
-    # Other jobs, which the operator takes up after whatever it still had to do about the first.
+    # Other jobs, which the operator reconciles after all pending work for the first.
     for name in ("between", "next"):
         wrote = len(names_written(cluster, audit))
         cluster.apply(name)
         cluster.wait_pods(name, 3)
     assert not cluster.children_of(uid)
     late = [name for name in names_written(cluster, audit)[wrote:] if JOB in name]
-    assert not late, "somebody still works for a job that is gone"
+    assert not late, "a deleted job is still being reconciled"
 
 
 def is_gone(cluster: Cluster, uid: str) -> bool:
-    """Ends pods as a kubelet does, which one that is bound waits for."""
+    """Terminates bound pods, as a kubelet does."""
     for pod in cluster.pods(JOB).values():
         if pod["metadata"].get("deletionTimestamp") and pod["spec"].get("nodeName"):
             cluster.remove_pod(pod)
@@ -94,6 +94,6 @@ def is_gone(cluster: Cluster, uid: str) -> bool:
 
 
 def names_written(cluster: Cluster, audit: AuditLog) -> list[str]:
-    """That were granted; Events may come late."""
+    """Of granted writes; Events may come late."""
     asked = audit.requests(cluster.namespace)
     return [r.name for r in asked if r.verb in WRITES and r.code < 400 and r.resource != "events"]

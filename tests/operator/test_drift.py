@@ -1,4 +1,4 @@
-"""What GitOps tools look at: the file in Git and the object in the cluster are the same, in every phase of a job."""
+"""What GitOps tools compare: the file in Git and the object in the cluster are the same in every phase of a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Git = Callable[..., int]
 
 @pytest.fixture
 def git(audited_plane: tuple[ControlPlane, AuditLog], cluster: Cluster, tmp_path: Path) -> Git:
-    """Does something with the file, as a GitOps tool does with what it has in Git; the exit code."""
+    """Runs kubectl on the file as GitOps tools do on theirs in Git; returns the exit code."""
     plane = audited_plane[0]
     base = [str(plane.binaries / "kubectl"), "--kubeconfig", str(plane.kubeconfig), "-n", cluster.namespace]
 
@@ -41,19 +41,19 @@ def git(audited_plane: tuple[ControlPlane, AuditLog], cluster: Cluster, tmp_path
 def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
     cluster: Cluster, git: Git, audit: AuditLog
 ) -> None:
-    """Its defaults are the API server's, and the operator writes nothing but the status."""
+    """The API server sets its defaults, and the operator writes only the status."""
     template = {"metadata": {"labels": {"team": "a"}}, "spec": {"nodeSelector": {"pool": "gpu"}}}
     job = cluster.build("drift", podTemplate=template, env=[{"name": "A", "value": "1"}], backoffLimit=2)
     assert git("apply", job) == 0
 
     def rest(phase: str) -> None:
-        """Nothing is left to do: the file is compared and applied again and again."""
+        """Nothing is pending: the file is compared and applied repeatedly."""
         cluster.wait_phase("drift", phase)
         assert git("diff", job) == NO_DIFFERENCE, phase
         wait_until(f"{phase}: applied {APPLIES} times without a write", is_quiet, seconds=120)
 
     def is_quiet() -> bool:
-        """At first the operator may still be busy with the job itself; an answer to each apply never ends."""
+        """At first the operator may still be busy with the job; only writes in response to applies never end."""
         before, version = writes(cluster, audit), cluster.job("drift")["metadata"]["resourceVersion"]
         for _ in range(APPLIES):
             assert git("apply", job) == 0
@@ -78,7 +78,7 @@ def test_a_job_never_differs_from_its_file_and_applying_it_again_costs_no_write(
 
 
 def test_a_difference_is_detected(cluster: Cluster, git: Git) -> None:
-    """The comparison that the other test relies on."""
+    """Verifies the comparison that the other test relies on."""
     job = cluster.build("differs")
     assert git("apply", job) == 0
     job["metadata"]["labels"] = {"changed": "yes"}
@@ -86,7 +86,7 @@ def test_a_difference_is_detected(cluster: Cluster, git: Git) -> None:
 
 
 def run_pods(cluster: Cluster, count: int) -> None:
-    """All pods of the newest attempt come up."""
+    """All pods of the newest attempt start running."""
     wait_until(f"{count} pods", lambda: len(live(cluster)) == count)
     for pod in live(cluster):
         cluster.run_pod(pod)

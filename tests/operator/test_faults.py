@@ -1,7 +1,7 @@
 """Every request of the operator fails in every way, on a real API server: the job ends as without faults.
 
 One run of each scenario counts its requests; then there is one run for each request and
-fault. Most of them run concurrently, in namespaces of their own, under one operator.
+fault. Most of them run concurrently, each in its own namespace, under one operator.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def faulty_cluster(
     server: ApiServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[FaultyCluster]:
-    """The operator of other tests is stopped meanwhile."""
+    """The other tests' operator is stopped meanwhile."""
     plane, folder = audited_plane[0], tmp_path_factory.mktemp("proxied")
     operator.end()
     try:
@@ -95,14 +95,14 @@ def test_requests_that_hang_change_nothing(faulty_cluster: FaultyCluster, scenar
 def test_an_operator_killed_after_any_request_changes_nothing(
     faulty_cluster: FaultyCluster, scenario: Scenario
 ) -> None:
-    """One job at a time, so that nothing but this kill happens to it. Before a request is after the one before."""
+    """One job at a time, so that only this kill affects it. A kill before a request is one after the previous one."""
     [calm] = faulty_cluster.play(scenario, None)
     requests = len(calm.ledger.asked)
     before = faulty_cluster.starts
     for number in range(requests):
         [run] = faulty_cluster.play(scenario, Trouble(number, KILL_AFTER))
         faulty_cluster.compare(run, calm.summarize(), scenario)
-    assert faulty_cluster.starts - before >= requests - 2, "the last ones may not be asked again"
+    assert faulty_cluster.starts - before >= requests - 2, "the last requests may not be repeated"
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def every(seconds: float, do: Callable[[], object]) -> Callable[[], None]:
 def test_broken_watches_and_connections_change_nothing(
     faulty_cluster: FaultyCluster, calm: dict[Scenario, ScenarioRun], trouble: str
 ) -> None:
-    """All scenarios at the same time, with the trouble again and again."""
+    """All scenarios at the same time, with repeated faults."""
     suffered: list[int] = []
 
     def be_away() -> int:
@@ -143,7 +143,7 @@ def test_broken_watches_and_connections_change_nothing(
         return 1
 
     def note(watches: int) -> None:
-        if watches:  # else the operator has not come back from the last time yet
+        if watches:  # else the operator has not recovered from the last time yet
             suffered.append(watches)
 
     what = {
@@ -169,7 +169,7 @@ def test_silent_watches_are_detected(faulty_cluster: FaultyCluster) -> None:
         began = time.monotonic()
         run.cluster.change(scenarios.JOB, suspend=True)
         yield from run.until(lambda: run.status.get("phase") == "Suspended")
-        assert 10 < time.monotonic() - began < SILENCE_SECONDS + 15, "the silence was none, or lasted too long"
+        assert 10 < time.monotonic() - began < SILENCE_SECONDS + 15, "there was no silence, or it lasted too long"
         run.cluster.change(scenarios.JOB, suspend=False)
         yield from run.train(2)
         yield from run.succeed(2)
@@ -183,7 +183,7 @@ def test_silent_watches_are_detected(faulty_cluster: FaultyCluster) -> None:
 def test_an_api_server_that_is_down_for_a_minute(
     faulty_cluster: FaultyCluster, calm: dict[Scenario, ScenarioRun]
 ) -> None:
-    """What happened meanwhile is in the status within half a minute of its return."""
+    """Changes meanwhile are in the status within half a minute of its return."""
     waiting: set[str] = set()
     back_at = 0.0
     ended_at: dict[Scenario, float] = {}

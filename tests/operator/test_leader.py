@@ -1,4 +1,4 @@
-"""Two replicas with leader election on a real API server: one of them plans, whatever happens to the other."""
+"""Two replicas with leader election on a real API server: exactly one of them plans, whatever happens to the other."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Replicas:
         return str(answer.body["spec"].get("holderIdentity") or "") if answer.status == 200 else ""
 
     def wait_change(self, before: str) -> None:
-        """Until somebody else leads."""
+        """Until the other one leads."""
         wait_until("another leader", lambda: self.holder() not in ("", before), seconds=60)
 
 
 @pytest.fixture
 def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[Replicas]:
-    """The operator that leads alone in other tests is stopped meanwhile."""
+    """The other tests' operator is stopped meanwhile."""
     operator.end()
     leader, other = (RunningOperator(operator.kubeconfig, tmp_path / name) for name in ("leader", "other"))
     try:
-        server.request("DELETE", LEASE)  # of an operator that another test has killed
+        server.request("DELETE", LEASE)  # of an operator killed by another test
         leader.start(flags=LED)
         replicas = Replicas(server, leader, other)
         wait_until("a leader", lambda: "leading as" in leader.log.read_text())
@@ -72,7 +72,7 @@ def test_the_standby_takes_over(
     replicas.leader.signal(number)
     code = replicas.leader.wait()
     assert code == (0 if number == signal.SIGTERM else -number)
-    if number == signal.SIGTERM:  # it has given the Lease up; nobody waits until that is over
+    if number == signal.SIGTERM:  # it has released the Lease, so the other one does not wait for its expiry
         assert replicas.holder() != before
     replicas.wait_change(before)
     for pod in led_stage.pods("moved").values():
@@ -97,13 +97,13 @@ def test_a_leader_that_was_paused_for_long_writes_nothing_and_waits_for_the_leas
     replicas.leader.signal(signal.SIGSTOP)
     try:
         for number in range(3):
-            led_stage.apply(f"late-{number}")  # it will see them when it wakes, before it has looked at its Lease
+            led_stage.apply(f"late-{number}")  # it sees them when it wakes up, before it checks its Lease
         replicas.wait_change(before)
         for number in range(3):
             for pod in led_stage.wait_pods(f"late-{number}", 3).values():
                 led_stage.run_pod(pod)
             led_stage.wait_phase(f"late-{number}", "Starting")
-        # The audit log shows them a little later.
+        # The audit log is slightly delayed.
         wait_until("the last events", lambda: count_writes(led_stage, audit, "events") == 1 + 3)
         wait_until(
             "the last statuses",
@@ -123,7 +123,7 @@ def test_a_leader_that_was_paused_for_long_writes_nothing_and_waits_for_the_leas
 
 
 def count_writes(cluster: Cluster, audit: AuditLog, resource: str = "", *, is_granted: bool = False) -> int:
-    """Of one resource or of all; all that were asked for, or only those granted."""
+    """Writes of one resource or of all; all requested ones, or only those granted."""
     asked = [r for r in audit.requests(cluster.namespace) if r.verb in WRITES and resource in ("", r.resource)]
     return sum(r.code < 400 or not is_granted for r in asked)
 

@@ -1,4 +1,4 @@
-"""One replica with leader election: neither an outage of the API server nor its own death costs more than they last."""
+"""One replica with leader election: an outage of the API server or its own death costs no more than its duration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG_FLAGS = ("--leader-election", "--lease-seconds=600", "--pod-uid=4d7c0f3e")
 
 @pytest.fixture
 def lone(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Not started; the operator of other tests is stopped meanwhile, and the Leases of killed ones are deleted."""
+    """Not started; the other tests' operator is stopped meanwhile, and Leases of killed ones are deleted."""
     operator.end()
     assert server.request("DELETE", LEASE).status in (200, 404)
     lone = RunningOperator(operator.kubeconfig, tmp_path)
@@ -42,7 +42,7 @@ def wait_log(operator: RunningOperator, what: str, *, times: int = 1) -> None:
 
 
 def stall(etcd: int, seconds: float) -> None:
-    """Stops etcd for that time."""
+    """Pauses etcd for that time."""
     os.kill(etcd, signal.SIGSTOP)
     try:
         time.sleep(seconds)
@@ -102,11 +102,11 @@ def test_an_operator_that_starts_during_an_outage_waits_and_ends_on_sigterm(
             early.stop()
 
 
-@pytest.mark.slow  # real seconds of an API server that hardly works
+@pytest.mark.slow  # an API server that hardly works, in real time
 def test_an_api_server_that_works_only_for_moments_does_not_cost_the_lease(
     audited_plane: tuple[ControlPlane, AuditLog], lone: RunningOperator
 ) -> None:
-    """With the default times. The Lease of a kubelet survives the same."""
+    """With the default durations. The Lease of a kubelet survives this too."""
     lone.start(flags=("--leader-election",))
     wait_log(lone, "leading as")
     for _ in range(8):

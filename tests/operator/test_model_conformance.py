@@ -96,8 +96,8 @@ def record_jobs(record: Recorder) -> Object:
     jobs = JOBS.format(record.namespace)
     body = {**build_job("twin"), "status": {"attempt": 7}}
     job = record("a status given at the creation is dropped", "POST", jobs, body)
-    record("a second one of the name", "POST", jobs, body)
-    record("one that is not there", "GET", f"{jobs}/nobody")
+    record("a second one with this name", "POST", jobs, body)
+    record("one that does not exist", "GET", f"{jobs}/nobody")
     path, status = f"{jobs}/twin", f"{jobs}/twin/status"
     uid = {"op": "test", "path": "/metadata/uid", "value": job["metadata"]["uid"]}
     phase = {"op": "add", "path": "/status/phase", "value": "Pending"}
@@ -131,10 +131,10 @@ def record_jobs(record: Recorder) -> Object:
     record("the spec at once", "PATCH", path, [{"op": "add", "path": "/spec", "value": body["spec"]}], JSON_PATCH)
     record("a label", "PATCH", path, {"metadata": {"labels": {"team": "a"}}}, MERGE_PATCH)
     other = "00000000-0000-0000-0000-000000000000"
-    record("the label of another one", "PATCH", path, {"metadata": {"uid": other, "labels": {"a": "b"}}}, MERGE_PATCH)
+    record("a label under another uid", "PATCH", path, {"metadata": {"uid": other, "labels": {"a": "b"}}}, MERGE_PATCH)
     found = record("only metadata", "GET", jobs, None, JSON, METADATA_ONLY)
     record.answers.append([(found["kind"], *(sorted(item) for item in found["items"]))])
-    record("a field that nobody selects by", "GET", f"{jobs}?fieldSelector=spec.image=x")
+    record("a field without selector support", "GET", f"{jobs}?fieldSelector=spec.image=x")
     found = record("selects by name", "GET", f"{jobs}?fieldSelector=metadata.name=twin")
     record.answers.append([item["metadata"]["name"] for item in found["items"]])
     return job
@@ -189,12 +189,12 @@ def record_pods(record: Recorder, owner: Object) -> None:
 
 
 def record_finalizers(record: Recorder) -> None:
-    """A job that a finalizer keeps after its deletion."""
+    """A job that a finalizer holds after its deletion."""
     jobs = JOBS.format(record.namespace)
     path = f"{jobs}/held"
     body = build_job("held", finalizers=["example.com/keep"])
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
-    made = record("held is made", "POST", jobs, body)["metadata"]
+    made = record("creates held", "POST", jobs, body)["metadata"]
     this = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
     for field, other in (("uid", f"{made['uid'][:-1]}x"), ("resourceVersion", "1")):
         wanted = {**options, "preconditions": {**this, field: other}}
@@ -205,8 +205,8 @@ def record_finalizers(record: Recorder) -> None:
     record("has its name", "POST", jobs, body)
     phase = [{"op": "add", "path": "/status/phase", "value": "Pending"}]
     record("may change", "PATCH", f"{path}/status", phase, JSON_PATCH)
-    record("is let go", "PATCH", path, {"metadata": {"finalizers": []}}, MERGE_PATCH)
-    record("is not there any more", "GET", path)
+    record("its finalizer is removed", "PATCH", path, {"metadata": {"finalizers": []}}, MERGE_PATCH)
+    record("does not exist anymore", "GET", path)
 
 
 def record_leases(record: Recorder) -> None:
@@ -215,7 +215,7 @@ def record_leases(record: Recorder) -> None:
     path = f"{leases}/lead"
     body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "lead"}}
     lease = record("a lease", "POST", leases, {**body, "spec": {"holderIdentity": "a"}})
-    record("a second one of the name", "POST", leases, body)
+    record("a second one with this name", "POST", leases, body)
     version = lease["metadata"]["resourceVersion"]
 
     def hold(what: str, version: str, holder: str | None) -> Object:
@@ -226,15 +226,15 @@ def record_leases(record: Recorder) -> None:
 
     newer = hold("under its version", version, "b")["metadata"]["resourceVersion"]
     hold("under an old version", version, "c")
-    hold("is given back", newer, None)
+    hold("is released", newer, None)
     record("is deleted", "DELETE", path, {})
 
 
 def record_others(record: Recorder) -> None:
-    """Secrets, Services, ConfigMaps and Events as far as the operator uses them."""
+    """Secrets, Services, ConfigMaps and Events, as the operator uses them."""
     core = f"/api/v1/namespaces/{record.namespace}"
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"token": "hidden"}}
-    made = record("a secret of texts", "POST", f"{core}/secrets", {**secret, "data": {"other": "AAA="}})
+    made = record("a secret with stringData", "POST", f"{core}/secrets", {**secret, "data": {"other": "AAA="}})
     record.answers.append((made["data"], "stringData" in made))
     changed = record("its data", "PATCH", f"{core}/secrets/keys", {"data": {"other": "AAE="}}, MERGE_PATCH)
     record.answers.append(changed["data"])
@@ -255,11 +255,11 @@ def record_others(record: Recorder) -> None:
         found = record(f"selects {selector}", "GET", f"{core}/events?fieldSelector={selector}")
         mine = [item for item in found["items"] if item["metadata"]["name"].startswith("event-")]
         record.answers.append([item["metadata"]["name"] for item in mine])
-    record("a kind that there is not", "GET", f"{core}/nonsenses")
+    record("an unknown kind", "GET", f"{core}/nonsenses")
 
 
 def record_pages(record: Recorder) -> None:
-    """A list in pages is sorted, and all its pages are of the version of the first."""
+    """A paginated list is sorted, and all its pages have the version of the first."""
     jobs = JOBS.format(record.namespace)
     for name in ("page-c", "page-a", "page-b"):
         record(f"creates {name}", "POST", jobs, build_job(name))
@@ -336,7 +336,7 @@ def test_the_model_answers_as_the_real_one_does(cluster: Cluster) -> None:
 
 
 def discover(ask: Ask) -> list[Any]:
-    """What a client learns of the kinds that Railhead uses."""
+    """Discovery of the kinds that Railhead uses."""
     _, groups = ask("GET", "/apis")
     preferred = {group["name"]: group["preferredVersion"] for group in groups["groups"]}
     found: list[Any] = [ask("GET", "/api")[1]["versions"], ask("GET", "/apis/example.com/v1")[0]]
@@ -354,7 +354,7 @@ def test_the_model_serves_the_same_resources(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("plural", ["pods", "trainjobs"])
 def test_a_watch_reports_what_the_model_has_in_its_log(cluster: Cluster, plural: str) -> None:
-    """From a version on: each change once and in order, with the object as it was then."""
+    """From a version on: each change once and in order, with the object at that time."""
     path = {"pods": f"/api/v1/namespaces/{cluster.namespace}/pods", "trainjobs": JOBS.format(cluster.namespace)}[plural]
     since = cluster.server.request("GET", path).body["metadata"]["resourceVersion"]
     api = ModelApiServer(lambda: NOW)
@@ -393,7 +393,7 @@ def test_the_children_of_a_deleted_owner_are_collected(cluster: Cluster) -> None
     model = Recorder(ask_model(api), cluster.namespace)
     for record in (real, model):
         record_pods(record, record_jobs(record))
-        record("the owner goes", "DELETE", f"{JOBS.format(cluster.namespace)}/twin", {})
+        record("deletes the owner", "DELETE", f"{JOBS.format(cluster.namespace)}/twin", {})
     assert api.collect()
     assert not [place for place in api.objects if place[0] == "pods"]
     path = f"/api/v1/namespaces/{cluster.namespace}/pods/kept"
@@ -407,7 +407,7 @@ def test_foreground_deletion_removes_the_owner_after_its_children(cluster: Clust
     for ask in (ask_real(cluster.server), ask_model(api)):
         record = Recorder(ask, cluster.namespace)
         record_pods(record, record_jobs(record))
-        record("the owner goes", "DELETE", job, {"propagationPolicy": "Foreground"})
+        record("deletes the owner", "DELETE", job, {"propagationPolicy": "Foreground"})
     while api.collect():
         pass
     wait_until("the garbage collector", lambda: cluster.server.request("GET", job).status == 404, seconds=90)

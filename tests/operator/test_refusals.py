@@ -1,4 +1,4 @@
-"""Pods that a real API server refuses or a kubelet cannot start: reported at once, and only until they start."""
+"""Pods that a real API server rejects or a kubelet cannot start: reported at once, and only until they start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 
 
 def reconciling(cluster: Cluster, job: str) -> tuple[str, str]:
-    """Reason and message; empty when there is no such condition."""
+    """Reason and message; empty without the condition."""
     found = [c for c in cluster.status(job).get("conditions") or [] if c["type"] == "Reconciling"]
     return (found[0]["reason"], found[0]["message"]) if found else ("", "")
 
@@ -29,7 +29,7 @@ def wait_reason(cluster: Cluster, job: str, reason: str, *, seconds: float = 60)
 
 
 def make(cluster: Cluster, kind: str, plural: str, name: str, **body: Any) -> str:
-    """Its path."""
+    """Returns its path."""
     path = f"/api/v1/namespaces/{cluster.namespace}/{plural}"
     answer = cluster.server.request(
         "POST", path, {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **body}
@@ -64,7 +64,7 @@ def test_a_quota_is_reported_at_once_with_the_pod_and_the_servers_message(cluste
     assert wait_reason(cluster, "tight", "Pending")
     assert "restarts" not in cluster.status("tight") and cluster.status("tight")["attempt"] == 1
     refused = [r for r in audit.requests(cluster.namespace) if (r.verb, r.resource, r.code) == ("create", "pods", 403)]
-    assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "tried again with a back-off"
+    assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "retried with backoff"
     events = [event for event in cluster.events("tight") if event["reason"] == "QuotaExceeded"]
     assert events and {event["type"] for event in events} == {"Warning"}
 
@@ -92,7 +92,7 @@ def not_restricted(cluster: Cluster) -> Object:
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_a_refusal_by_admission_is_reported_with_its_message(
+def test_a_rejection_by_admission_is_reported_with_its_message(
     cluster: Cluster, build: Any, reason: str, message: str
 ) -> None:
     cluster.apply("refused", workers=1, **build(cluster))
@@ -113,7 +113,7 @@ def here(cluster: Cluster) -> Object:
 
 
 def policy(cluster: Cluster) -> dict[str, Object]:
-    """No pod without an owner who pays."""
+    """Rejects pods without the label team."""
     rule = {"expression": "'team' in object.metadata.labels", "message": "label team is missing: who pays?"}
     constraints = {**here(cluster), "resourceRules": [MATCHED]}
     spec = {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": [rule]}
@@ -141,7 +141,7 @@ def webhook_that_is_away(cluster: Cluster) -> dict[str, Object]:
 
 @contextmanager
 def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
-    """Of the whole cluster, though it looks at one namespace only; waits until it does."""
+    """Cluster-scoped, but for one namespace only; waits until it is in force."""
     paths = []
     try:
         for plural, body in objects.items():
@@ -166,7 +166,7 @@ def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
     ],
     ids=lambda x: getattr(x, "__name__", None),
 )
-def test_a_refusal_by_a_policy_or_webhook_is_reported_with_its_message_until_it_ends(
+def test_a_rejection_by_a_policy_or_webhook_is_reported_with_its_message_until_it_ends(
     cluster: Cluster, build: Any, reason: str, message: str
 ) -> None:
     with admission(cluster, build(cluster)):
@@ -178,7 +178,7 @@ def test_a_refusal_by_a_policy_or_webhook_is_reported_with_its_message_until_it_
 
 
 def run_all(cluster: Cluster, job: str, pods: dict[str, Object]) -> None:
-    """Nothing keeps them from starting any more, and the condition reports none of it."""
+    """Runs all pods; the condition then reports no problem."""
     for pod in pods.values():
         cluster.run_pod(pod)
     cluster.wait_phase(job, "Starting")
@@ -207,7 +207,7 @@ def test_a_missing_volume_is_reported_with_the_message_of_the_pods_events(cluste
     run_all(cluster, "novolume", pods)
 
 
-def test_pods_with_scheduling_gates_wait_for_whoever_removes_them(cluster: Cluster) -> None:
+def test_pods_with_scheduling_gates_wait_until_these_are_removed(cluster: Cluster) -> None:
     cluster.apply("gated", workers=1, podTemplate={"spec": {"schedulingGates": [{"name": "queue.test/admission"}]}})
     pods = cluster.wait_pods("gated", 2)
     message = wait_reason(cluster, "gated", "SchedulingGated")
@@ -217,14 +217,14 @@ def test_pods_with_scheduling_gates_wait_for_whoever_removes_them(cluster: Clust
     run_all(cluster, "gated", pods)
 
 
-@pytest.mark.slow  # the bound of 30 s, by the real clock
+@pytest.mark.slow  # the hold time of 30 s, in real time
 def test_half_an_attempt_is_released_and_retried_when_there_is_quota(cluster: Cluster) -> None:
     quota = make_quota(cluster, 2)
     cluster.apply("half", workers=2)
     cluster.wait_pods("half", 2)
     for pod in cluster.pods("half").values():
         cluster.run_pod(pod)
-    wait_until("all are given back", lambda: not cluster.pods("half"), seconds=HOLD_SECONDS + 10)
+    wait_until("all are released", lambda: not cluster.pods("half"), seconds=HOLD_SECONDS + 10)
     failure = cluster.status("half")["failure"]
     assert (failure["class"], failure["reason"]) == ("Startup", "QuotaExceeded")
     raise_quota(cluster, quota, 9)

@@ -1,4 +1,4 @@
-"""An operator whose report endpoint has a certificate that somebody else made, as cert-manager does."""
+"""An operator whose report endpoint has an externally issued certificate, as from cert-manager."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_endpoint_presents_the_certificate(
     mine = RunningOperator(operator.kubeconfig, tmp_path, flags=[*LED, f"--report-tls={folder}"])
     try:
         mine.start()
-        # Who trusts that CA is answered: no token is a refusal, and no error of TLS.
+        # A client that trusts the CA gets an answer: without a token it is rejected, not a TLS error.
         assert mine.post(b"{}", token=None, ca=authority.certificate) == 401
     finally:
         mine.stop()

@@ -1,4 +1,4 @@
-"""The report endpoint with real tokens of the API server's own making: who may report, and what the status shows."""
+"""The report endpoint with real tokens of the API server: who may report, and what the status shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 
 def begin(cluster: Cluster, name: str) -> tuple[Object, str]:
-    """A job whose pods run; its head and the head's token."""
+    """Starts a job whose pods run; returns its head and the head's token."""
     cluster.apply(name)
     for pod in cluster.wait_pods(name, 3).values():
         cluster.run_pod(pod)
@@ -67,7 +67,7 @@ def test_many_reports_cost_few_writes_and_the_last_one_wins(cluster: Cluster, au
     cluster.wait_reports("many", 50)
     seconds = time.monotonic() - began
     asked = Counter((r.resource, r.manager) for r in audit.requests(cluster.namespace))
-    assert asked["trainjobs/status", "railhead-reports"] <= seconds + 2  # one at once, then one a second
+    assert asked["trainjobs/status", "railhead-reports"] <= seconds + 2  # one at once, then one per second
 
 
 def test_an_older_checkpoint_never_replaces_a_newer_one(cluster: Cluster) -> None:
@@ -85,7 +85,7 @@ def test_only_reports_of_the_current_attempts_live_head_are_accepted(cluster: Cl
     cluster.apply("neighbour")
     cluster.wait_pods("neighbour", 3)
     neighbour = cluster.token_of(cluster.head("neighbour"))
-    refused = {
+    rejected = {
         "no token": (cluster.report("strict", token=""), 401),
         "a guessed token": (cluster.report("strict", token="guessed"), 401),
         "a token for the API server": (
@@ -97,9 +97,9 @@ def test_only_reports_of_the_current_attempts_live_head_are_accepted(cluster: Cl
         "a head of another namespace": (cluster.report("strict", token=other_token), 403),
         "an attempt that is not": (cluster.report("strict", token=token, attempt=2), 409),
         "another job of this name": (cluster.report("strict", token=token, uid="another"), 404),
-        "a job that is not there": (cluster.report("strict", token=token, name="nobody"), 404),
+        "a job that does not exist": (cluster.report("strict", token=token, name="nobody"), 404),
     }
-    assert {who: code for who, (code, _) in refused.items()} == {who: wanted for who, (_, wanted) in refused.items()}
+    assert {who: code for who, (code, _) in rejected.items()} == {who: wanted for who, (_, wanted) in rejected.items()}
     assert "reports" not in cluster.status("strict").get("progress", {})
     assert cluster.report("strict", token=token) == 202
     assert other_head["metadata"]["namespace"] != head["metadata"]["namespace"]
@@ -140,7 +140,7 @@ def test_hostile_values_are_truncated_to_the_bounds_of_the_status(cluster: Clust
     assert (progress["reports"], progress["joined"]) == (2**31 - 1, 0)
     assert len(progress["metrics"]) == 64
     assert {len(value) for value in progress["metrics"].values()} == {256}
-    assert "checkpoint" not in cluster.status("bounds")  # a URI that was cut would lead elsewhere
+    assert "checkpoint" not in cluster.status("bounds")  # a truncated URI would lead elsewhere
 
 
 def test_drivers_can_verify_the_endpoint(cluster: Cluster) -> None:
@@ -152,7 +152,7 @@ def test_drivers_can_verify_the_endpoint(cluster: Cluster) -> None:
 
 
 def test_a_restarted_operator_is_still_trusted(cluster: Cluster) -> None:
-    """Its authority is kept in a Secret: the jobs that run know no other."""
+    """Its CA is kept in a Secret: running jobs trust no other."""
     _, token = begin(cluster, "trusts")
     cluster.operator.stop()
     cluster.operator.start()
@@ -162,7 +162,7 @@ def test_a_restarted_operator_is_still_trusted(cluster: Cluster) -> None:
 
 def test_accepted_reports_are_written_before_the_operator_ends(cluster: Cluster) -> None:
     _, token = begin(cluster, "last")
-    for number in (1, 2, 3):  # the second and third wait for their turn when it is asked to end
+    for number in (1, 2, 3):  # the second and third are still queued at SIGTERM
         assert cluster.report("last", token=token, reports=number) == 202
     assert cluster.operator.end() == 0
     try:

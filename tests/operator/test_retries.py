@@ -1,4 +1,4 @@
-"""A failed attempt, seen from outside."""
+"""A failed attempt, as seen by its user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def of_attempt(cluster: Cluster, job: str, attempt: int) -> list[Object]:
 
 
 def fail_attempt(cluster: Cluster, job: str, attempt: int) -> None:
-    """All pods of the attempt come up, then its driver ends with the user's error."""
+    """All pods of the attempt start running, then its driver ends with the user's error."""
     pods = wait_until(
         f"pods of attempt {attempt}",
         lambda: len(found := of_attempt(cluster, job, attempt)) == 2 and found,

@@ -1,4 +1,4 @@
-"""The operator's rights, as real jobs use them: enough, and none that is not used.
+"""The operator's rights, as real jobs use them: none is missing, and none is unused.
 
 Cluster-wide as the manifests have them, and for one namespace as the chart has them, each on
 the API server's audit log.
@@ -38,7 +38,7 @@ Right = tuple[str, str, str]
 
 
 def granted(rendered: Rendered) -> set[Right]:
-    """What is bound to the operator; the roles for people are not its own."""
+    """The rights bound to the operator, without the roles for users."""
     return {right[1:] for kind in ("Role", "ClusterRole") for right in rendered.grants(kind)}
 
 
@@ -68,7 +68,7 @@ def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Req
 
 
 def lose_compare(cluster: Cluster, asked: Callable[[], list[Request]]) -> bool:
-    """One more job for both operators; has one of them been second?"""
+    """One more job for both operators; returns whether one of them lost a compare."""
     name = f"both-{next(NUMBERS)}"
     cluster.apply(name)
     cluster.wait_pods(name, 3)
@@ -82,7 +82,7 @@ def check_rights(rights: set[Right], asked: list[Request]) -> None:
 
 
 def of(audit: AuditLog, namespace: str) -> Callable[[], list[Request]]:
-    """What the operator of this namespace has asked so far."""
+    """The requests so far of the operator in this namespace."""
     return lambda: [r for r in audit.requests() if r.user.split(":")[2] == namespace]
 
 
@@ -98,7 +98,7 @@ def test_every_right_is_used_and_none_is_missing(
 def team(
     audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, operator: RunningOperator, tmp_path: Path
 ) -> Iterator[Team]:
-    """The chart's roles for one namespace, and an operator that has those only; the others' operator is away."""
+    """The chart's roles for one namespace, and an operator with only those; the other tests' operator is stopped."""
     plane = audited_plane[0]
     cluster = make_cluster(server, operator)
     values = {"watchNamespaces": [cluster.namespace], "jobNetworkPolicies": True, "rbac": {"aggregate": False}}
@@ -131,14 +131,14 @@ def team(
 
 @dataclass(frozen=True)
 class Team:
-    """One namespace with operators of its own, of which the first one does not know of the second."""
+    """One namespace with its own operators, the first of which does not know of the second."""
 
     cluster: Cluster
     second: RunningOperator
     rights: set[Right]
 
 
-def test_an_operator_for_one_namespace_uses_its_roles_and_asks_nothing_of_the_others(
+def test_an_operator_for_one_namespace_uses_its_roles_and_no_others(
     team: Team, server: ApiServer, audit: AuditLog
 ) -> None:
     """Each job has its NetworkPolicy here."""

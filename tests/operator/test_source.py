@@ -1,4 +1,4 @@
-"""Code in a ConfigMap: how the operator uses it on a real API server, also after it has changed."""
+"""Code in a ConfigMap: how the operator uses it on a real API server, even after changes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_later_changes_of_the_config_map_reach_no_pod(cluster: Cluster) -> None:
 
 
 def lose_attempt(cluster: Cluster, job: str, attempt: int) -> None:
-    """Its head ends; the next attempt's pods are made."""
+    """Its head ends; the next attempt's pods are created."""
     head = cluster.head(job)
     lost = Outcome("Infrastructure", reason="RayHeadEnded", message="gone")
     cluster.end_pod(head, code=FailureClass("Infrastructure").exit_code, outcome=lost)

@@ -1,4 +1,4 @@
-"""spec.suspend, seen from outside: which pods are deleted, in which order."""
+"""spec.suspend, as seen by its user: which pods are deleted, and in which order."""
 
 from __future__ import annotations
 

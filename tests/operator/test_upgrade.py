@@ -1,4 +1,4 @@
-"""An upgrade in mid-run to an operator with another driver: an attempt keeps the driver that it started with."""
+"""An upgrade mid-run to an operator with another driver: an attempt keeps the driver that it started with."""
 
 from __future__ import annotations
 
@@ -80,5 +80,5 @@ def lose_worker(cluster: Cluster, *, round_: int) -> None:
 
 
 def find_drivers(cluster: Cluster) -> set[str]:
-    """That the job's pods mount."""
+    """The drivers that the job's pods mount."""
     return {driver_of(pod) for pod in cluster.pods("upgraded").values()}

@@ -36,16 +36,16 @@ def play(cluster: Cluster, name: str, **spec: Any) -> None:
 
 
 def wait_last_write(cluster: Cluster, audit: AuditLog) -> None:
-    """The audit log shows the last deletes a little later than the list of pods."""
+    """The audit log shows the last deletes slightly after the list of pods."""
     wait_until("the last delete", lambda: count_writes(cluster, audit)["delete pods"] == WORKERS)
 
 
 def count_writes(cluster: Cluster, audit: AuditLog) -> Counter[str]:
-    """Writes that were granted, by what they are."""
+    """Granted writes, by kind."""
     counted: Counter[str] = Counter()
     for request in audit.requests(cluster.namespace):
         if (request.verb, request.resource, request.code) == ("create", "events", 409):
-            continue  # it is counted in the one that there is
+            continue  # it increments the count of an existing event
         assert request.code < 400, request
         if request.verb in WRITES:
             counted[" ".join(part for part in (request.verb, request.resource, request.manager) if part)] += 1
@@ -64,7 +64,7 @@ def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditL
     assert counted.pop("delete pods") == WORKERS
     others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}
     assert sum(others.values()) <= 4, others
-    assert not counted, "writes of no kind that was meant"
+    assert not counted, "writes of unexpected kinds"
     [commits] = [event for event in cluster.events("cheap") if event["reason"] == "CheckpointCommitted"]
     assert (commits["count"], commits["message"]) == (2, "Checkpoint 1 was committed: /runs/x/checkpoint_1")
 
@@ -84,6 +84,6 @@ def test_an_idle_job_costs_nothing(cluster: Cluster, other_cluster: Cluster, aud
     before = count_writes(cluster, audit)
     cluster.operator.stop()
     cluster.operator.start()
-    other_cluster.apply("later")  # seen after what was there at the start
+    other_cluster.apply("later")  # seen after all objects from before the start
     other_cluster.wait_pods("later", 3)
     assert count_writes(cluster, audit) == before

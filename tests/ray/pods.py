@@ -1,7 +1,7 @@
 """A job's pods as plain processes on loopback addresses: real Ray, real bundle, no Kubernetes.
 
 Each pod gets what its container would: the environment of `contract.environment`, an input
-folder, a temp folder of its own and an address of its own. Every process is ended by pid.
+folder, its own temp folder and its own address. Every process is ended by pid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000
 RAY_VERSION = metadata.version("ray")
-# All nodes of one machine then share the head's folder, and those that start together take the same sockets.
+# All nodes of one machine then share the head's folder, and those that start together use the same sockets.
 IS_SHARING_FOLDERS = tuple(int(part) for part in RAY_VERSION.split(".")[:2]) < (2, 55)
 
 
@@ -59,25 +59,25 @@ def make_job(**changes: Any) -> JobInput:
 
 
 def make_single_job(**changes: Any) -> JobInput:
-    """One worker, of a `train_func` that needs no process group: where a second one would show nothing more."""
+    """One worker, whose `train_func` needs no process group: for tests that gain nothing from a second one."""
     scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
     return make_job(**{"framework": "Python", "backend": {}, "scaling": scaling, "worker_pods": 1, **changes})
 
 
 def share_pod(job: JobInput) -> JobInput:
-    """All its workers in one pod: where it matters that there are several ranks, and not on how many nodes."""
+    """All its workers in one pod: for tests of several ranks, on any number of nodes."""
     node = dict(job.ray_node["worker"], cpus=job.ray_node["worker"]["cpus"] * job.worker_pods)
     return replace(job, worker_pods=1, ray_node={**job.ray_node, "worker": node})
 
 
 def describe_known(*found: Checkpoint) -> str:
-    """Of earlier attempts, as the operator gives them to a head in `contract.environment.KNOWN_CHECKPOINTS`."""
+    """Checkpoints of earlier attempts, as passed to a head in `contract.environment.KNOWN_CHECKPOINTS`."""
     fields = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in found]
     return json.dumps(fields)
 
 
 class Pods:
-    """One job. Use as a context manager; `reports` are the bodies that the endpoint took.
+    """One job. Use as a context manager; `reports` are the bodies that the endpoint received.
 
     Attributes:
         answer: the endpoint's response to a report.
@@ -88,7 +88,7 @@ class Pods:
         self.job = job
         self.storage = storage or str(folder / "runs")
         self.reports: list[dict[str, Any]] = []
-        self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short: unix sockets live in it
+        self._temp = Path(tempfile.mkdtemp(prefix="rh", dir="/tmp"))  # short, for the paths of Unix sockets
         self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -189,7 +189,7 @@ class Pods:
             raise AssertionError(f"{name} did not end in {timeout} s:\n{self.read_log(name)}") from None
 
     def wait_until(self, condition: Callable[[], bool], *, timeout: float = 180) -> None:
-        """Also fails when the head ends meanwhile."""
+        """Also fails if the head ends meanwhile."""
         deadline = time.monotonic() + timeout
         while not condition():
             ended = self._processes["head"].poll()
@@ -202,7 +202,7 @@ class Pods:
         self._processes[name].kill()
 
     def kill_process(self, title: str) -> None:
-        """Ray's own, named so as in `ps`; one at least."""
+        """Ray's processes with this title in `ps`; at least one."""
         found = self._find_processes(title)
         assert found, title
         for pid in found:
@@ -220,7 +220,7 @@ class Pods:
         return [pid for pid in found if title in _read_title(pid)]
 
     def cut_off(self) -> None:
-        """From now on the report endpoint does not answer."""
+        """Stops the report endpoint from answering."""
         self._server.shutdown()
         self._server.server_close()
 

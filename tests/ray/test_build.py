@@ -9,7 +9,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
-# The train function, the backend and the function of Ray Data are pickled as names of this
+# The train function, the backend and the Ray Data function are pickled by reference to this
 # module, which workers and controller have to import.
 MAKES_A_TRAINER = """
 import os

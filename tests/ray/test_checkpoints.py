@@ -1,4 +1,4 @@
-"""Checkpoints with a real Ray: upload in the background, what is kept, the best one over two attempts."""
+"""Checkpoints with a real Ray: background uploads, retention, and the best one across two attempts."""
 
 from __future__ import annotations
 

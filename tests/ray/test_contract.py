@@ -29,12 +29,12 @@ from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.train_controller.failure_policy import install_failure_policy
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions that this is run with
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions in the matrix
 FOLDER = Path(ray.__file__).parent
 
 
 def find(module: str, name: str, *, used_by: str) -> Any:
-    """An object of Ray; the failure says who needs it."""
+    """An object of Ray; the failure names the code that needs it."""
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
@@ -119,7 +119,7 @@ def test_failures_are_known_by_these_names(module: str, name: str, attribute: st
     )
 
 
-def test_callbacks_are_called_with_what_the_driver_reads() -> None:
+def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
     used_by = "driver/train_controller/callback.py"
     module = "ray.train.v2._internal.execution.callback"
     for name, method, parameters in (
@@ -141,7 +141,7 @@ def test_callbacks_are_called_with_what_the_driver_reads() -> None:
 
 @pytest.mark.skipif(
     (ray_features.parse_version(ray.__version__) or ray_features.NOTICES) < ray_features.NOTICES,
-    reason="this Ray notifies nobody",
+    reason="this Ray sends no notices",
 )
 def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches() -> None:
     used_by = "driver/train_controller/end_notice.py"
@@ -174,13 +174,13 @@ def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> Non
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))
-def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
+def test_ray_reads_each_variable_that_the_driver_sets(name: str) -> None:
     """Ray ignores a variable that it does not know, without a message."""
     since = {"RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": (2, 57), "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": (2, 57)}
     found = ray_features.parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):
         pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
-    if name.startswith(("RAY_agent", "RAY_process")):  # of the C++ code
+    if name.startswith(("RAY_agent", "RAY_process")):  # read by the C++ code
         known = name.removeprefix("RAY_").encode() in (FOLDER / "core/src/ray/raylet/raylet").read_bytes()
     else:
         known = any(f'{name.removeprefix(p)}"' in read_sources(f) for f in SOURCES for p in ("", "RAY_"))
@@ -190,7 +190,7 @@ def test_a_variable_that_the_driver_sets_means_something(name: str) -> None:
 SOURCES = ("train/v2", "_private", "_common", "data")
 
 
-def test_rays_command_takes_what_the_driver_gives_it() -> None:
+def test_ray_start_accepts_the_drivers_options() -> None:
     from ray.scripts.scripts import start
 
     known = {option for parameter in start.params for option in parameter.opts}
@@ -218,7 +218,7 @@ def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
     assert "ray._private.services.start_raylet(" in text, f"{used_by}: the node starts its raylet in another way"
 
 
-def test_the_names_of_resources_and_overrides() -> None:
+def test_ray_uses_the_names_of_resources_and_overrides() -> None:
     constants = find("ray._private.ray_constants", "__dict__", used_by="driver/node/ray_node.py")
     names = {constants["RESOURCES_ENVIRONMENT_VARIABLE"], constants["LABELS_ENVIRONMENT_VARIABLE"]}
     assert names == {"RAY_OVERRIDE_RESOURCES", "RAY_OVERRIDE_LABELS"}
@@ -245,7 +245,7 @@ def test_fit_makes_its_scaling_policy_where_the_driver_replaces_it() -> None:
     want_parameters(decide, "worker_group_state", "worker_group_status", used_by=used_by)
 
 
-def test_the_checkpoint_manager_commits_and_deletes_where_the_fence_stands() -> None:
+def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() -> None:
     used_by = "driver/train_controller/fence.py"
     module = "ray.train.v2._internal.execution.checkpoint.checkpoint_manager"
     commit = find(module, "CheckpointManager._save_state_and_delete_old_checkpoints", used_by=used_by)
@@ -289,7 +289,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     assert snapshot == tmp_path / "run" / "checkpoint_manager_snapshot.json"
     for number in range(3):
         register(manager, context, f"checkpoint_{number}")
-        await asyncio.sleep(0)  # for the manager's own tasks
+        await asyncio.sleep(0)  # for the manager's tasks
     assert find_latest(snapshot.read_text()) == "checkpoint_2"
     used_by = "driver/storage/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
@@ -300,7 +300,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
 
 
 def register(manager: Any, context: Any, name: str) -> None:
-    """A report of all ranks, as each Ray's manager takes it."""
+    """Registers a report of all ranks, as each Ray's manager expects it."""
     from ray.train import Checkpoint
     from ray.train._internal.session import _TrainingResult
     from ray.train.v2._internal.execution.training_report import _TrainingReport

@@ -61,7 +61,7 @@ ONE_WORKER = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.
 
 
 def make_run(storage_path: str, name: str) -> RunFolder:
-    """Three commits by Ray's own manager, of which it keeps two."""
+    """Three commits by Ray's own manager, which keeps two of them."""
     storage = StorageContext(storage_path=storage_path, experiment_dir_name=name)
     manager = CheckpointManager(CheckpointConfig(num_to_keep=2), storage)
     folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
@@ -89,7 +89,7 @@ def hide_all(folder: RunFolder) -> None:
     folder.filesystem.delete_dir(folder.find(".railhead"))
 
 
-# The damage, the epoch that training begins with, and the warning.
+# The damage, the epoch that training starts with, and the warning.
 DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "well": (lambda folder: None, 3, ""),
     "cut-off": (cut_off, 3, f"{FILE} cannot be read"),
@@ -110,13 +110,13 @@ def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3]:
 
 
 def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> None:
-    for name, (damage, epoch, words) in DAMAGES.items():
+    for name, (damage, epoch, message) in DAMAGES.items():
         folder = make_run(s3.build_uri("runs"), name)
         take_run(folder, uid="mine", attempt=1)
         damage(folder)
         claimed = restore_run(folder, form=find_form(), known={}, commits=0)
         assert claimed.latest == (f"c{epoch - 1}" if epoch else None), name
-        assert words in (claimed.warning.message if claimed.warning else ""), name
+        assert message in (claimed.warning.message if claimed.warning else ""), name
         assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(claimed.latest, None)
 
 
@@ -143,9 +143,9 @@ def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str])
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     for name in names:
-        _, epoch, words = DAMAGES[name]
+        _, epoch, message = DAMAGES[name]
         assert f"run {name} begins with epoch {epoch}\n" in log, name
-        assert words in log, name
+        assert message in log, name
     assert log.count("; the run resumes from c") == len({*names} - {"well", "nothing-left"})
 
 
@@ -168,7 +168,7 @@ def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(t
     assert last["resumed_from"] == {"uri": f"{path}/{job.run_name}/c1"}
     reported = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 4
-    assert reported.get(3, "c1") == "c1" and min(reported) >= 3, "numbers are never used again"
+    assert reported.get(3, "c1") == "c1" and min(reported) >= 3, "numbers are never reused"
 
 
 def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path: Path) -> None:
@@ -181,4 +181,4 @@ def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path
         outcome = pods.read_outcome()
     assert outcome.reason == "CheckpointsLost"
     assert outcome.message.startswith(f"run.storagePath: {FILE} cannot be read (it is empty), and none of the ")
-    assert folder.read("c2/weights") == b"of this epoch", "what is there stays for whoever looks"
+    assert folder.read("c2/weights") == b"of this epoch", "the remains are kept for inspection"

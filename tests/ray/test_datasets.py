@@ -1,4 +1,4 @@
-"""spec.datasets with a real Ray: every row once, all formats, and the messages when something is wrong."""
+"""spec.datasets with a real Ray: every row once, all formats, and the error messages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_data_job(datasets: dict[str, Any], *, free_cpus: int = 1, **changes: An
     return job
 
 
-# Notes what each rank has seen; `queue.py` of the source must not take the standard library's place.
+# Records the rows of each rank; `queue.py` of the source must not shadow the standard library's.
 SEEING = """
 import json, os, ray, ray.train
 
@@ -141,7 +141,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
 def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     for epoch in (0, 1):
         mine, others = (set(rank["rows"][epoch]) for rank in seen.ranks)
-        assert (len(mine), len(others)) == (50, 50), "equal parts: what is left over belongs to nobody"
+        assert (len(mine), len(others)) == (50, 50), "equal parts: the remainder goes to no rank"
         assert len(mine | others) == 100 and mine | others <= set(range(ROWS))
         for rank in seen.ranks:
             assert len(rank["rows"][epoch]) == 50
@@ -161,14 +161,14 @@ def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     assert "\x1b[A" not in seen.log, "no progress bars"
 
 
-def test_a_bucket_is_read_with_what_the_secret_puts_into_the_environment(seen: Seen) -> None:
+def test_a_bucket_is_read_with_the_secrets_environment(seen: Seen) -> None:
     mine, others = (rank["bucket"][0] for rank in seen.ranks)
     assert len(mine) == len(others) == 20 and sorted(mine + others) == list(range(40))
     assert seen.s3.secret not in seen.output and seen.s3.key not in seen.output
 
 
-# Each rank's first try waits with its shard until the test has killed what feeds it. The second one has it all,
-# and comes to data that is wrong.
+# Each rank's first try waits with its shard until the test has killed its feeder. The second one reads all of it,
+# and reaches invalid data.
 FAILING = """
 import os, time
 import ray, ray.data, ray.train
@@ -219,7 +219,7 @@ def read(shard):
 
 @dataclass(frozen=True)
 class Failed:
-    """A job that loses what feeds its ranks, is fed again, and then finds a corrupt file and a row that is refused."""
+    """A job that loses the feeders of its ranks, gets new ones, and then finds a corrupt file and an invalid row."""
 
     log: str
     outcome: Outcome
@@ -236,7 +236,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     with Pods(folder / "pods", job, source={"user.py": FAILING}) as pods:
         pods.start(env={e.DATASETS: json.dumps({"pictures": str(folder / "bad.png")})})
         pods.wait_until(lambda: {path.name for path in folder.glob("started-*")} == {"started-0", "started-1"})
-        # One for each dataset that is split.
+        # One per dataset that is split.
         pods.wait_until(lambda: pods.count_processes("ray::SplitCoordinator") == 2)
         pods.kill_process("ray::SplitCoordinator")
         (folder / "killed").touch()
@@ -245,14 +245,14 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
 
 
 @pytest.mark.slow  # tests/unit/driver has the errors and their classes
-def test_a_crash_of_what_feeds_the_ranks_is_not_charged_to_train_func(failed: Failed) -> None:
+def test_a_crash_of_the_feeders_is_not_charged_to_train_func(failed: Failed) -> None:
     lost = r"Infrastructure: rank \d: .*SplitCoordinator.*; restarting the worker group"
     assert re.search(lost, failed.log, re.DOTALL)
     assert len(re.findall(r"\(rank \d\) has seen 20$", failed.log, re.MULTILINE)) == 2
 
 
 @pytest.mark.slow
-def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Failed) -> None:
+def test_an_error_in_the_data_is_an_application_failure_that_names_its_cause(failed: Failed) -> None:
     """A function that raises in a task, and, before it, a corrupt file."""
     outcome = failed.outcome
     assert (outcome.outcome, outcome.reason) == ("Application", "TrainFunctionRaised")
@@ -262,7 +262,7 @@ def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Fa
 
 
 @pytest.mark.parametrize(
-    ("dataset", "words"),
+    ("dataset", "texts"),
     [
         ({"format": "parquet"}, ["datasets.train.uri /absent/data: FileNotFoundError", "the head pod does not see"]),
         pytest.param(
@@ -274,7 +274,7 @@ def test_an_error_in_the_data_is_the_applications_and_names_its_cause(failed: Fa
     ids=["no-file", "function-raises"],
 )
 def test_an_unusable_dataset_is_rejected_before_training(
-    tmp_path: Path, dataset: dict[str, Any], words: list[str]
+    tmp_path: Path, dataset: dict[str, Any], texts: list[str]
 ) -> None:
     """By the driver, from the head alone: no worker pod is needed."""
     with Pods(tmp_path, make_data_job({"train": dataset}), source={"user.py": FAILING}) as pods:
@@ -282,5 +282,5 @@ def test_an_unusable_dataset_is_rejected_before_training(
         assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Configuration", "DatasetRefused")
-    for word in words:
-        assert word in outcome.message
+    for text in texts:
+        assert text in outcome.message

@@ -1,4 +1,4 @@
-"""The digits example on pods with real Ray: what each Ray of the matrix must be able to do."""
+"""The digits example on pods with real Ray: the minimum for each Ray of the matrix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EPOCHS = 10
 
 @pytest.mark.slow
 def test_digits_is_learned_by_two_workers(tmp_path: Path) -> None:
-    """Each rank once, each epoch committed, and the checkpoint gives the accuracy that was reported."""
+    """Each rank trains once, each epoch is committed, and the checkpoint has the reported accuracy."""
     job = make_job(
         train_func="digits:train_func",
         train_loop_config={"epochs": EPOCHS},

@@ -12,7 +12,7 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.node.ray_features import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
 
-# Its regular checkpoints are 40 minutes of steps apart: none within the test. It stops when the whole run ends.
+# Its regular checkpoints are 40 minutes of steps apart: none within the test. It stops when the run ends.
 TRAINING = """
 import os, tempfile, time
 import ray.train
@@ -71,7 +71,7 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
         began = time.monotonic()
         pods.terminate("w1-0")
         pods.wait_until(lambda: bool(pods.reports[-1]["checkpoint"]), timeout=20)
-        # As the operator does as soon as it sees the pod go.
+        # As the operator does when it sees the pod being deleted.
         pods.start_worker(1, round_=1, env={"TRAINED": str(trained)})
         before = pods.reports[-1]["reports"]
         assert pods.wait_ended("w1-0", timeout=40) != 0
@@ -90,5 +90,5 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
     outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Preemption", "Terminated"), "it returned, because the run ends"
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 1
-    assert int(outcome.metrics["step"]) >= done, "nothing is lost that was trained before SIGTERM"
+    assert int(outcome.metrics["step"]) >= done, "no step from before SIGTERM is lost"
     assert outcome.metrics["leaving"] == "2" and 30 < float(outcome.metrics["left"]) <= 60

@@ -14,8 +14,8 @@ from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import OBJECT_STORE, Pods, make_job
 
-# Ends when the test says so. Each line tells from where, and how many there are. Each epoch goes over the whole
-# dataset; what each rank has seen of it is noted.
+# Ends when the test requests it. Each line has the size of the group and its first epoch. Each epoch reads the entire
+# dataset; each rank records its rows.
 COUNTING = """
 import json, os, tempfile
 import ray.train, ray.train.collective
@@ -97,7 +97,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         pods.wait_until(lambda: pods.reports[-1]["workers"] == 2)
         grown = len(pods.reports)
         pods.wait_until(lambda: (pods.reports[-1]["reports"]) >= pods.reports[grown - 1]["reports"] + 4)
-        pods.wait_until(lambda: "we are 2 " in pods.read_log())  # its rank 0 may be in the pod that is lost now
+        pods.wait_until(lambda: "we are 2 " in pods.read_log())  # its rank 0 may be in the lost pod
         pods.kill("w1-0")
         pods.wait_until(lambda: "Infrastructure: lost node" in pods.read_log())
         pods.wait_until(lambda: pods.reports[-1]["workers"] == 1 and pods.reports[-1]["state"] == "RUNNING")
@@ -111,7 +111,7 @@ def test_a_group_starts_small_grows_after_a_commit_and_shrinks_with_a_lost_pod(r
     assert [int(group.split()[0]) for group in groups] == [1, 2, 1], groups
     firsts = [int(group.split("epoch ")[1].split()[0]) for group in groups]
     assert firsts[0] == 0 and firsts == sorted(firsts)
-    assert all(first % 3 == 0 for first in firsts), "each begins right after a checkpoint"
+    assert all(first % 3 == 0 for first in firsts), "each starts right after a checkpoint"
     assert "resizing the worker group from 1 to 2 workers" in run.log
     # The resize came right after a commit: no epoch was trained twice for it.
     small = [r["metrics"] for r in run.reports[: run.grown] if r["workers"] == 1]
@@ -136,6 +136,6 @@ def test_a_group_that_grows_redistributes_the_data(run: Run) -> None:
 
 
 def find_first_groups(seen: Iterable[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """Size and first epoch of the group that starts, and of the one that has grown."""
+    """Size and first epoch of the first group, and of the one that has grown."""
     groups = sorted({(first, size) for size, first, _ in seen})
     return [(size, first) for first, size in groups[:2]]

@@ -1,4 +1,4 @@
-"""trainer.entrypoint with a real Ray: scripts as people have them, which know nothing of Railhead."""
+"""trainer.entrypoint with a real Ray: ordinary scripts that know nothing of Railhead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from railhead.contract.job_input import JobInput
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
 from tests.waiting import wait_until
 
-# Trains by epochs, each with a checkpoint, and goes on from the last one.
+# Trains epochs with a checkpoint each, and resumes from the last one.
 SCRIPT = """
 import json
 import os
@@ -66,7 +66,7 @@ SOURCE = {"train.py": SCRIPT, "helper.py": HELPER, "data.txt": "and the data"}
 
 
 def read_command(pid: str) -> str:
-    """Of a process that runs; empty for one that has ended."""
+    """Of a running process; empty for one that has ended."""
     try:
         return Path("/proc", pid, "cmdline").read_text()
     except OSError:
@@ -89,12 +89,12 @@ def test_a_script_survives_a_lost_worker_and_resumes_in_another_attempt(tmp_path
         pods.wait_until(lambda: "RESTARTING" in [r["state"] for r in pods.reports], timeout=300)
         before = max(r["reports"] for r in pods.reports)
         pods.wait_until(lambda: pods.reports[-1]["reports"] > before, timeout=300)
-        pods.wait_until(lambda: "Infrastructure: lost node" in pods.read_log(), timeout=60)  # Ray brings it late
+        pods.wait_until(lambda: "Infrastructure: lost node" in pods.read_log(), timeout=60)  # Ray forwards it late
         pods.terminate("head")
         assert pods.wait_ended(timeout=60) == FailureClass.PREEMPTION.exit_code, pods.read_log()
         first = pods.read_outcome()
         wait_until("the script's end", lambda: "train.py" not in read_command(pid_file.read_text()))
-        assert max(r["joined"] for r in pods.reports) == 2, "a lost node beside its replacement does not count"
+        assert max(r["joined"] for r in pods.reports) == 2, "a lost node does not count in addition to its replacement"
     assert first.checkpoint is not None
     done = first.checkpoint.index
     known = describe_known(replace(first.checkpoint, attempt=1))
@@ -105,7 +105,7 @@ def test_a_script_survives_a_lost_worker_and_resumes_in_another_attempt(tmp_path
         outcome, log = pods.read_outcome(), pods.read_log()
     assert f"(rank 0) epoch {done} of rank 0" not in log
     for rank in (0, 1):
-        assert f"(rank {rank}) epoch {done + 2} of rank {rank}" in log  # done + 1 may be stored and not noted
+        assert f"(rank {rank}) epoch {done + 2} of rank {rank}" in log  # done + 1 may be stored, but not recorded
         assert f"(rank {rank}) last words of {rank}" in log
     assert f"the result has epoch {done + 3} and the data" in log
     assert outcome.checkpoint is not None

@@ -12,8 +12,8 @@ from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.snapshot import FILE
 from tests.ray.pods import Pods, make_job
 
-# The first group fills the disk in its second upload, the second one takes the controller's snapshot away, the third
-# one mends it.
+# The first group fills the disk in its second upload, the second one removes the controller's snapshot, the third
+# one repairs it.
 TRAINING = """
 import errno, os, tempfile
 import ray.train
@@ -49,7 +49,7 @@ def train_func(config):
 
 
 @pytest.mark.slow
-def test_a_storage_that_fails_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_path: Path) -> None:
+def test_failing_storage_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_path: Path) -> None:
     scaling = {"numWorkers": 1, "useGPU": False, "resourcesPerWorker": {"CPU": 1.0}}
     job = make_job(framework="Python", backend={}, worker_pods=1, scaling=scaling)
     runs = tmp_path / "runs"

@@ -46,7 +46,7 @@ class Attempts:
         done: the last epoch that the first attempt has noted as committed. One more may be: SIGTERM may come between a
             commit and its note, and the second attempt resumes from what is stored.
         shown: an epoch that only the second group of the first attempt has trained.
-        epochs: how many the second attempt is asked for in all.
+        epochs: the total that the second attempt trains.
     """
 
     storage: str
@@ -64,7 +64,7 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
     folder = tmp_path_factory.mktemp("attempts")
     source = {"user.py": REPORTING, "queue.py": "raise RuntimeError('not the standard library')"}
     storage = str(folder / "runs")
-    never = {"RAY_health_check_period_ms": "600000"}  # by itself Ray would not see a lost node within this test
+    never = {"RAY_health_check_period_ms": "600000"}  # on its own Ray would not detect a lost node within this test
 
     def make(number: int, epochs: int) -> Pods:
         job = make_job(framework="Python", train_loop_config={"epochs": epochs, "seconds": 0.2})
@@ -77,10 +77,10 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
         first.start_worker(1, round_=1, env=never)
         first.wait_until(lambda: first.reports[-1]["state"] == "RESTARTING")
         before = max(r["reports"] for r in first.reports)
-        # The lost group may have trained one epoch more than it reported, and begun another one.
+        # The lost group may have trained one epoch more than it reported, and started another one.
         first.wait_until(lambda: first.reports[-1]["state"] == "RUNNING" and first.reports[-1]["reports"] >= before + 4)
         shown = first.reports[-1]["reports"] - 1
-        # Ray brings lines late, and SIGTERM does not wait for them.
+        # Ray forwards lines late, and SIGTERM does not wait for them.
         first.wait_until(lambda: len(read_believed(first)) >= 4)
         first.wait_until(lambda: all(f"(rank {r}) epoch {shown} of rank {r}\n" in first.read_log() for r in (0, 1)))
         first.wait_until(lambda: "Infrastructure: lost node" in first.read_log())
@@ -98,7 +98,7 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
 
 
 def read_believed(pods: Pods) -> list[int]:
-    """How many nodes each rank of each group has seen alive at its start."""
+    """The number of live nodes that each rank of each group sees at its start."""
     return [int(count) for count in re.findall(r"rank \d believes (\d) nodes to be alive", pods.read_log())]
 
 
@@ -119,7 +119,7 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None
 
 
 def test_ray_is_notified_of_a_lost_node_and_schedules_nothing_there(attempts: Attempts) -> None:
-    assert set(read_believed(attempts.first)) == {3}, "the head and the two pods that live"
+    assert set(read_believed(attempts.first)) == {3}, "the head and the two live pods"
     assert "railhead: notified Ray that node " in attempts.first.read_log()
 
 
@@ -128,7 +128,7 @@ def test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once(a
     done, second = attempts.done, attempts.second
     log = second.read_log()
     trained = [e for e in range(attempts.epochs) if f"(rank 0) epoch {e} of rank 0\n" in log]
-    assert done < trained[0] <= done + 2, "nothing that is noted is trained again"
+    assert done < trained[0] <= done + 2, "no recorded epoch is trained again"
     assert trained == list(range(trained[0], attempts.epochs))
     assert second.reports[-1]["attempt"] == 2
     assert second.reports[-1]["resumed_from"]["uri"].startswith(attempts.storage)
@@ -136,7 +136,7 @@ def test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once(a
     assert attempts.second_outcome.checkpoint.index == attempts.epochs - 1
 
 
-# Both ranks' part of a checkpoint has one name, so that the test can be in its way. When all is stored,
+# Both ranks' parts of a checkpoint have a fixed name, so that the test can block it. Once all is stored,
 # rank 1 dies once, and raises the next time.
 FAILING = """
 import os, pathlib, tempfile, time
@@ -190,7 +190,7 @@ class FailedRun:
 
 def fail(folder: Path, *, mode: str) -> FailedRun:
     config = {"mode": mode, "stored": str(folder / "stored"), "died": str(folder / "died")}
-    # One failure is train_func's to spend: the storage's must not be charged to it.
+    # train_func may fail once: the storage's failures must not be charged to it.
     job = share_pod(make_job(framework="Python", train_loop_config=config, max_failures=1))
     run = folder / "runs" / job.run_name
     run.mkdir(parents=True)
@@ -209,26 +209,26 @@ def failed_run(tmp_path_factory: pytest.TempPathFactory) -> FailedRun:
 
 
 def check_storage_is_charged(failed: FailedRun) -> None:
-    *storage, (kind, words) = failed.find_retried()
+    *storage, (kind, message) = failed.find_retried()
     assert storage and {kind for kind, _ in storage} == {"Infrastructure"}
     start = "run.storagePath: a checkpoint could not be written: rank "
-    assert all(start in words and "step-1" in words for _, words in storage)
-    assert kind == "Application", words
+    assert all(start in text and "step-1" in text for _, text in storage)
+    assert kind == "Application", message
 
 
-def test_a_storage_that_takes_no_checkpoint_is_not_charged_to_train_func(failed_run: FailedRun) -> None:
+def test_failing_storage_is_not_charged_to_train_func(failed_run: FailedRun) -> None:
     check_storage_is_charged(failed_run)
 
 
 @pytest.mark.slow
-def test_a_storage_that_takes_no_checkpoint_in_the_background_is_not_either(tmp_path: Path) -> None:
+def test_failing_storage_in_a_background_upload_is_not_charged_either(tmp_path: Path) -> None:
     check_storage_is_charged(fail(tmp_path, mode="ASYNC"))
 
 
-def test_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None:
+def test_each_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None:
     died = failed_run.find_retried()[-1]
     assert died[0] == "Application" and "rank 1: Fatal Python error: Segmentation fault" in died[1]
-    assert "worker process has died" in died[1], "and Ray's own words"
+    assert "worker process has died" in died[1], "and Ray's own message"
     outcome = failed_run.outcome
     assert outcome.outcome == "Application"
     for word in ("rank 1", "OnlyHere: the loss is not a number", "user.py, line 34, in train_func"):
@@ -239,7 +239,7 @@ def test_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "function", "words"),
+    ("code", "function", "message"),
     [
         (FAILING, "absent:train_func", "ModuleNotFoundError: No module named 'absent'"),
         pytest.param(
@@ -249,18 +249,18 @@ def test_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None
     ids=["no-module", "import-fails"],
 )
 def test_code_that_a_worker_cannot_import_is_reported_with_its_own_message(
-    tmp_path: Path, code: str, function: str, words: str
+    tmp_path: Path, code: str, function: str, message: str
 ) -> None:
     with Pods(tmp_path, make_single_job(train_func=function), source={"user.py": code}) as pods:
         pods.start(workers=1)
         assert pods.wait_ended() == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
     assert outcome.outcome == "Configuration"
-    assert words in outcome.message
+    assert message in outcome.message
     assert pods.reports[-1]["state"] == "ERRORED"
 
 
-def test_rejected_before_ray_is_needed(tmp_path: Path) -> None:
+def test_a_missing_function_or_invalid_storage_path_is_rejected_before_workers_start(tmp_path: Path) -> None:
     """A function that the source lacks, a storage path that is a file: no worker pod is needed."""
     job = make_job(train_func="user:absent")
     with Pods(tmp_path / "1", job, source={"user.py": FAILING}) as pods:
@@ -277,7 +277,7 @@ def test_rejected_before_ray_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_ray_that_is_too_old_is_rejected_with_a_message(tmp_path: Path) -> None:
-    """By its metadata, before anything of it is imported."""
+    """By its metadata, before it is imported."""
     (tmp_path / "old" / "ray-2.51.1.dist-info").mkdir(parents=True)
     (tmp_path / "old" / "ray-2.51.1.dist-info" / "METADATA").write_text("Name: ray\nVersion: 2.51.1\n")
     with Pods(tmp_path / "pods", make_job(), source={"user.py": FAILING}) as pods:

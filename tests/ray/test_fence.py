@@ -13,7 +13,7 @@ from railhead.driver.storage.fence import take_run
 from railhead.driver.storage.run_folder import RunFolder
 from tests.ray.pods import Pods, make_job
 
-# Each epoch has a checkpoint. An attempt with `epochs` 0 goes on for as long as it is let.
+# Each epoch has a checkpoint. An attempt with `epochs` 0 continues until it is fenced.
 TRAINING = """
 import os, tempfile, time
 import ray.train
@@ -85,7 +85,7 @@ def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Pa
     assert ended.checkpoint is not None and outcome.checkpoint is not None
     assert outcome.checkpoint.index >= reported + 12
     first = int(log.partition("begins with epoch ")[2].split()[0])
-    # The fence may fall between a commit and the old head's note of it: nothing that it has noted is trained again.
+    # The fence may act between a commit and the old head's record of it: no recorded epoch is trained again.
     assert first in (ended.checkpoint.index + 1, ended.checkpoint.index + 2)
     run = Path(storage, new.job.run_name)
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())

@@ -1,4 +1,4 @@
-"""A framework that an image lacks or has in pieces: rejected with a message, with real Ray."""
+"""A framework that is missing or broken in an image: rejected with a message, with real Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from railhead.contract.failure import FailureClass
 from tests.ray.pods import Pods, make_job, make_single_job
 
-# Takes a package away from one pod, as an image without it would.
+# Hides a package in one pod, as in an image without it.
 HIDES_TENSORFLOW = """
 import sys
 
@@ -24,7 +24,7 @@ IMPORTS_IT = "import tensorflow\ndef train_func(): pass"
 TRAINS = "def train_func(): print('it trained')"
 
 
-def test_a_framework_that_the_image_lacks_is_rejected_before_ray_is_needed(tmp_path: Path) -> None:
+def test_a_framework_that_the_image_lacks_is_rejected_before_workers_start(tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "sitecustomize.py").write_text(HIDES_TENSORFLOW)
     with Pods(tmp_path, make_job(framework="TensorFlow", backend={}), source={"user.py": IMPORTS_IT}) as pods:
@@ -41,7 +41,7 @@ def test_a_framework_that_the_image_lacks_is_rejected_before_ray_is_needed(tmp_p
 
 @pytest.mark.slow  # tests/unit/driver has the error and its class
 def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(tmp_path: Path) -> None:
-    """Only JAX is imported nowhere but on the workers."""
+    """JAX is the only one imported on the workers alone."""
     (tmp_path / "image" / "jax").mkdir(parents=True)
     (tmp_path / "image" / "jax" / "__init__.py").write_text("raise ImportError('libnvrtc.so.12: cannot open it')")
     node = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}

@@ -1,4 +1,4 @@
-"""What Ray's memory monitor kills while its pod keeps running, with a real Ray: the driver reports class and rank."""
+"""Processes that Ray's memory monitor kills in a running pod, with a real Ray: the driver reports class and rank."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train_func():
 
 
 def share_of_memory(more: int) -> str:
-    """The share of this machine's memory in use once that many more bytes are."""
+    """The share of this machine's memory in use after allocating that many more bytes."""
     fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
     total, available = (int(fields[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     return f"{(total - available + more) / total:.4f}"
@@ -46,7 +46,7 @@ def test_a_rank_that_is_killed_for_memory_is_named_and_its_checkpoint_is_kept(tm
         pods.start_head()
         pods.start_worker(0)
         pods.wait_until(lambda: "joining Ray's head" in pods.read_log("w0-0"))
-        # Beyond what the rest of this group takes to start: the monitor looks at all of the machine.
+        # More than the rest of this group needs to start: the monitor checks the entire machine.
         pods.start_worker(1, env={"RAY_memory_usage_threshold": share_of_memory(more=4 * GIB)})
         assert pods.wait_ended() == FailureClass.OUT_OF_MEMORY.exit_code, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
@@ -57,7 +57,7 @@ def test_a_rank_that_is_killed_for_memory_is_named_and_its_checkpoint_is_kept(tm
 
 
 @pytest.mark.slow
-def test_a_node_without_memory_for_the_start_of_the_group(tmp_path: Path) -> None:
+def test_a_node_without_memory_to_start_the_group_is_reported(tmp_path: Path) -> None:
     with Pods(tmp_path, make_job(framework="Python"), source={"user.py": HUNGRY}) as pods:
         pods.start_head()
         pods.start_worker(0)

@@ -1,4 +1,4 @@
-"""Strategies, labels and types of accelerator: what the operator passes to Ray matches what the pods' nodes have."""
+"""Strategies, labels and accelerator types: the operator's requests to Ray match the pods' nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def train_func():
 
 
 def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
-    """By the operator's own builder; `accelerator` is what Ray would find on the nodes."""
+    """By the operator's own builder; `accelerator` is the type that Ray would detect on the nodes."""
     spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "gloo"}})
     job = build_job_input(JobRef("default", "test", "0a1b2c3d-0000-0000-0000-000000000000"), spec)
     worker = dict(job.ray_node["worker"])
@@ -40,7 +40,7 @@ def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
     return replace(job, ray_node={**job.ray_node, "worker": worker})
 
 
-def read_sees(log: str) -> list[dict[str, Any]]:
+def read_views(log: str) -> list[dict[str, Any]]:
     lines = [line for line in log.splitlines() if "sees {" in line]
     return sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda seen: int(seen["rank"]))
 
@@ -63,7 +63,7 @@ def read_sees(log: str) -> list[dict[str, Any]]:
             1, None, {"numWorkers": 2, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}, marks=pytest.mark.slow
         ),
     ],
-    ids=["each on a node of its own, chosen by label and type", "all in one pod"],
+    ids=["each on its own node, chosen by label and type", "all in one pod"],
 )
 def test_the_pods_satisfy_the_strategy(
     tmp_path: Path, pods_: int, accelerator: str | None, scaling: dict[str, Any]
@@ -71,11 +71,11 @@ def test_the_pods_satisfy_the_strategy(
     job = make_input(accelerator=accelerator, **scaling)
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
         pods.start(workers=1, env={"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "2"})
-        if pods_ > 1:  # a node that comes later than Ray Train waits for it
+        if pods_ > 1:  # a node that joins later than Ray Train waits for it
             pods.wait_until(lambda: "those that have joined have room for 1 of 2 workers" in pods.read_log())
             pods.start_worker(1)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
-        sees = read_sees(pods.read_log())
+        sees = read_views(pods.read_log())
         assert "RESTARTING" not in {report["state"] for report in pods.reports}, "it has not run yet"
     assert [seen["rank"] for seen in sees] == [0, 1]
     assert len({seen["node"] for seen in sees}) == pods_

@@ -62,7 +62,7 @@ def test_a_run_starts_from_a_foreign_checkpoint_and_leaves_it_alone(
 
 
 def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
-    """A first attempt to its end."""
+    """Runs a first attempt to its end."""
     runs = foreign.parents[1]
     with Pods(folder / "1", job, source=SOURCE, storage=str(runs)) as pods:
         pods.start(workers=1, env={"RAILHEAD_RESUME_FROM": str(foreign)})
@@ -72,17 +72,17 @@ def train_from(foreign: Path, folder: Path, job: JobInput) -> None:
     assert last["resumed_from"] == {"uri": str(foreign)}
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
     run = runs / job.run_name
-    assert (foreign / "epoch").read_text() == "40", "it is not this run's to delete"
+    assert (foreign / "epoch").read_text() == "40", "this run must not delete it"
     snapshot = json.loads((run / "checkpoint_manager_snapshot.json").read_text())
     kept = sorted(each["metrics"]["epoch"] for each in snapshot["checkpoint_results"])
-    assert kept[-1] == 43 and len(list(run.glob("*/epoch"))) == len(kept), "nor to copy"
+    assert kept[-1] == 43 and len(list(run.glob("*/epoch"))) == len(kept), "nor copy it"
 
 
 @pytest.mark.slow
 def test_a_later_attempt_resumes_from_the_runs_own_checkpoint(tmp_path: Path, foreign: Path) -> None:
     job = make(framework="Python")
     train_from(foreign, tmp_path, job)
-    (foreign / "epoch").unlink()  # nobody needs it any more
+    (foreign / "epoch").unlink()  # no longer needed
     with Pods(tmp_path / "2", job, source=SOURCE, storage=str(foreign.parents[1])) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_RESUME_FROM": str(foreign)})
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()

@@ -17,7 +17,7 @@ import ray, ray.train
 
 
 def park():
-    """A rank that waits for one that has ended."""
+    """A rank that waits for another that has ended."""
     time.sleep(600)
 
 
@@ -65,7 +65,7 @@ def handler():
 
 
 def lost_upload():
-    """The error shows itself in a thread of Ray Train's."""
+    """The error occurs in a thread of Ray Train."""
     def upload(checkpoint, name):
         close_streams()
         raise OSError(28, "No space left on device")
@@ -80,7 +80,7 @@ def lost_upload():
         park()
 
 
-# What Ray's thread loses by itself: the wrapper of the function is not asked any more.
+# Lost in Ray's own thread, where the wrapper of the function has no effect.
 def thread_is_ended():
     def end(*_):
         raise SystemExit
@@ -154,5 +154,5 @@ def test_no_end_of_a_rank_goes_unnoticed(tmp_path: Path) -> None:
     restarts = re.findall(r"railhead: (\w+: .*); restarting the worker group", log)
     # A start of a group may take too long for Ray on a busy machine.
     found = [why for why in restarts if not why.startswith("Infrastructure: ") or "run.storagePath" in why]
-    for words, expected in zip(found, EXPECTED, strict=True):
-        assert re.match(expected, words), (words, expected)
+    for line, expected in zip(found, EXPECTED, strict=True):
+        assert re.match(expected, line), (line, expected)

@@ -1,4 +1,4 @@
-"""spec.runtimeEnv with a real Ray: what each rank sees of it, and the end of a job when Ray cannot create it."""
+"""spec.runtimeEnv with a real Ray: its effects on each rank, and the failure of a job if Ray cannot create it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def train_func():
     heavy = os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")
     print(f"left out: {not os.path.exists(heavy)}")
 """
-# train_func's own module is in spec.source and in working_dir, which is a part of it.
+# train_func's own module is in spec.source and in working_dir, a part of it.
 SOURCE = {
     "lib/user.py": SEES,
     "lib/bricks.py": "NAME = 'of-working-dir'",
@@ -51,7 +51,7 @@ def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -
 
 
 def write_wheel(folder: Path) -> Path:
-    """The least that pip installs: one module, from a file, so that no index is asked."""
+    """A minimal package: one module, installed from a file, so that pip queries no index."""
     info = "bricks-1.0.dist-info"
     files = {
         "bricks.py": "NAME = 'installed-by-pip'",
@@ -75,7 +75,7 @@ def train_func():
 """
 
 
-@pytest.mark.slow  # Ray copies the whole virtual environment, for each node: 17 GB
+@pytest.mark.slow  # Ray copies the entire virtual environment for each node: 17 GB
 def test_pip_installs_for_the_ranks(tmp_path: Path) -> None:
     runtime_env = {"pip": {"packages": [str(write_wheel(tmp_path))], "pip_install_options": ["--no-index"]}}
     job = make_job(framework="Python", backend={}, runtime_env=runtime_env)

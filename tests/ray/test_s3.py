@@ -1,4 +1,4 @@
-"""S3: what the driver checks before training, against a real server."""
+"""S3: the driver's checks before training, against a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage path that one worker pod does not share, with a real Ray and a mount of that pod's own."""
+"""A storage path that one worker pod does not share, with a real Ray and a private mount in that pod."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_path_that_a_worker_does_not_share_is_rejected_before_training(tmp_pat
     runs = tmp_path / "runs"
     runs.mkdir()
     if not has_private_mounts(runs):
-        pytest.skip("this machine lets nobody but root mount; tests/e2e shows the same on a real node")
+        pytest.skip("only root may mount on this machine; tests/e2e checks the same on a real node")
     job = make_job(framework="Python", backend={})
     with Pods(tmp_path, job, source={"user.py": TRAINING}, storage=str(runs)) as pods:
         pods.start(workers=1)

@@ -1,4 +1,4 @@
-"""A node whose agents take longer to start than Ray waits for them: a busy machine, an image on its first read."""
+"""A node whose agents start more slowly than Ray's timeout: on a busy machine, or with a cold image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import Pods, make_single_job
 
-# Ray waits 15 s. Every Python process of the pods begins with this file.
+# Ray waits 15 s. Every Python process of the pods starts with this file.
 SLOW = """
 import sys, time
 if any(part in " ".join(sys.orig_argv) for part in ("dashboard/agent.py", "runtime_env/agent/main.py")):

@@ -1,4 +1,4 @@
-"""`trainer.validationFunction` with a real Ray: a task beside the workers, its metrics, its errors."""
+"""`trainer.validationFunction` with a real Ray: a task next to the workers, its metrics, its errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WrongEpoch(Exception):
 def validate(checkpoint):
     with checkpoint.as_directory() as folder:
         epoch = int(open(os.path.join(folder, "epoch")).read())
-    if epoch == 0:  # not the last one: the job ends right after that, before Ray has brought the error's line
+    if epoch == 0:  # not the last one: the job ends right after that, before Ray has forwarded the error's line
         raise WrongEpoch("no data for this one")
     return {"score": {1: 0.75, 2: 0.25}[epoch]}
 """

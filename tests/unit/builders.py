@@ -1,4 +1,4 @@
-"""Values for tests of the pure layers: `make_observed(...)` with what the test is about, defaults for the rest."""
+"""Values for tests of the pure layers: `make_observed(...)` takes what the test is about, and defaults the rest."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SPEC: Mapping[str, Any] = MappingProxyType(
 
 
 def make_spec(**changes: Any) -> TrainJobSpec:
-    """The smallest spec with two workers; keyword arguments take the place of its top-level fields."""
+    """The smallest spec with two workers; keyword arguments replace its top-level fields."""
     return parse_spec({**SPEC, **changes})
 
 
@@ -60,7 +60,7 @@ def make_observed(*pods: PodView, status: dict[str, Any] | None = None, **change
 
 
 def make_job(*pods: PodView, status: dict[str, Any] | None = None, **changes: Any) -> Job:
-    """The same with its spec understood."""
+    """The same as a Job, with its parsed spec."""
     return to_job(make_observed(*pods, status=status, **changes))
 
 
@@ -70,14 +70,14 @@ def to_job(observed: Observed) -> Job:
 
 
 def make_head(attempt: int = 1, **changes: Any) -> PodView:
-    """A head pod that runs."""
+    """A running head pod."""
     name = names.head_name("digits", UID, attempt)
     view = PodView(name, f"uid-{name}", names.HEAD, attempt, phase="Running", is_running=True, node="node-1")
     return replace(view, **changes)
 
 
 def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) -> PodView:
-    """A worker pod that runs."""
+    """A running worker pod."""
     name = names.worker_name("digits", UID, attempt=attempt, slot=slot, round_=round_)
     view = PodView(
         name, f"uid-{name}", names.WORKER, attempt, slot, round_, phase="Running", is_running=True, node="node-1"
@@ -86,21 +86,23 @@ def make_worker(slot: int, attempt: int = 1, round_: int = 0, **changes: Any) ->
 
 
 def find_code(outcome: str) -> int:
-    """What a head that ends so exits with."""
+    """The exit code of a head with this outcome."""
     return SUCCEEDED_CODE if outcome == "Succeeded" else FailureClass(outcome).exit_code
 
 
 def ended(pod: PodView, outcome: str, message: str = "because", **changes: Any) -> PodView:
-    """The pod after its driver has said how it ended."""
+    """The pod after its driver has ended with this outcome."""
     code = find_code(outcome)
     newest, best = (Checkpoint.from_dict(changes.pop(key, None)) for key in ("checkpoint", "best_checkpoint"))
-    word = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best).to_json()
+    result = Outcome(
+        outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best
+    ).to_json()
     gone = replace(
         pod,
         phase="Succeeded" if code == 0 else "Failed",
         is_running=False,
         exit_code=code,
-        message=word,
+        message=result,
         finished_at=NOW - timedelta(seconds=1),
     )
     return replace(gone, **changes)
@@ -136,6 +138,6 @@ RUNNING_STATUS: dict[str, Any] = {
 
 
 def is_empty(plan: Plan) -> bool:
-    """Whether the plan does nothing; it may still wake up later."""
+    """Whether the plan does nothing; it may still have a `wake_at`."""
     effects = (plan.status, plan.last, plan.creates, plan.deletes, plan.removes, plan.delete_job, plan.events)
     return not any(effects)

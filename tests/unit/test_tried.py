@@ -10,7 +10,7 @@ from tests.tried import note_tried, sum_up
 
 
 def make_reports(name: str, counts: dict[str, int], *, outcome: Literal["passed", "failed"]) -> list[pytest.TestReport]:
-    """Of one test: its call, and its teardown with all that it has noted."""
+    """Of one test: its call, and its teardown with all its records."""
     noted: list[tuple[str, object]] = []
     note = note_tried(lambda key, value: noted.append((key, value)))
     for what, count in counts.items():
@@ -22,7 +22,7 @@ def make_reports(name: str, counts: dict[str, int], *, outcome: Literal["passed"
     ]
 
 
-def test_counts_are_summed_and_a_failed_test_is_told() -> None:
+def test_counts_are_summed_and_failed_tests_reported() -> None:
     assert sum_up([]) == []
     good = make_reports("a", {"kills": 3, "hangs": 1}, outcome="passed") + make_reports(
         "b", {"kills": 4}, outcome="passed"

@@ -3,8 +3,9 @@
 One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer token. Each
 report holds the complete current state, so that a lost or skipped one does no harm. The response
 to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null,
-`RESTARTS` how many charged restarts in place the attempt may have in all. While its group trains, a
-driver reports at least every `SILENCE_SECONDS`, so that it learns of a change.
+`RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's (a list of
+`contract.failure_rules.FailureRule`). While its group trains, a driver reports at least every
+`SILENCE_SECONDS`, so that it learns of a change.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does 
 LIMIT_BYTES = 65536
 DEADLINE = "progressDeadlineSeconds"
 RESTARTS = "restartsInPlace"
+RULES = "failureRules"
 SILENCE_SECONDS = 60.0
 State = Literal[
     "STARTING",  # Ray starts, workers join

@@ -14,6 +14,7 @@ from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.types import Object
 from railhead.planning.facts.budgets import count_allowed_restarts
+from railhead.planning.facts.failure_rules import build_rules
 
 
 class ClusterState:
@@ -71,8 +72,9 @@ class ClusterState:
         facts = JobFacts(record.uid, record.status, self._store.pods(record.uid))
         if isinstance(record.spec, InvalidSpec):
             return facts
-        limits = Limits(record.spec.progress_deadline_seconds, count_allowed_restarts(record.spec, record.status))
-        return replace(facts, limits=limits)
+        spec = record.spec
+        restarts = count_allowed_restarts(spec, record.status)
+        return replace(facts, limits=Limits(spec.progress_deadline_seconds, restarts, build_rules(spec)))
 
     @property
     def are_synced(self) -> bool:

@@ -7,13 +7,13 @@ Every response is written to the caches at once, so that the next pass sees what
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from railhead.api.job import JobKey
@@ -21,7 +21,9 @@ from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import owner_uid
 from railhead.controller.pod_events import find_problem
+from railhead.controller.recent import RecentChildren
 from railhead.controller.rejection import find_reason, is_of_webhook
+from railhead.controller.slow_start import run_all
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
@@ -34,7 +36,6 @@ from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 
 log = logging.getLogger(__name__)
 
-REQUESTS_AT_A_TIME = 16  # of one plan
 MAX_MESSAGE_CHARS = 1000  # of a rejection
 
 
@@ -67,12 +68,15 @@ class Executor:
     events: EventRecorder
     make_token: Callable[[], str] = lambda: secrets.token_hex(32)
 
+    def __post_init__(self) -> None:
+        self._recent = RecentChildren(self.client.clock.now)
+
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
 
         Raises:
             LostCompare: the job has changed; the status was not written and nothing was done, or the job not deleted.
-            ChildRejected: a child was rejected; all others of its batch were created.
+            ChildRejected: a child was rejected; those that come after it were not sent.
             KubeError: no response; any part of the plan may or may not have been executed.
         """
         if plan.status is not None:
@@ -81,10 +85,15 @@ class Executor:
             await self._write_status(key, uid, plan.status)
         parents = [c for c in plan.creates if c.kind != "Pod"]
         pods = [c for c in plan.creates if c.kind == "Pod"]
-        await self._all([*(self._delete(key, d) for d in plan.deletes), *(self._remove(key, r) for r in plan.removes)])
+        await run_all(
+            [
+                *(partial(self._delete, key, d) for d in plan.deletes),
+                *(partial(self._remove, key, r) for r in plan.removes),
+            ]
+        )
         try:
-            await self._all(self._make(key, uid, c) for c in parents)
-            await self._all(self._make(key, uid, c) for c in pods)
+            await run_all(partial(self._make, key, uid, c) for c in parents)
+            await run_all(partial(self._make, key, uid, c) for c in pods)
         except ChildRejected:
             await self._record_events(key, uid, plan)  # the decision stands nevertheless
             raise
@@ -188,6 +197,8 @@ class Executor:
 
     async def _create(self, key: JobKey, uid: str, create: Create) -> None:
         kind = CHILDREN[create.kind]
+        if create.is_shared and self._recent.has(key.namespace, create.name):
+            return
         try:
             answer = await self.client.create(kind, self._complete(create), namespace=key.namespace)
         except Conflict as error:
@@ -195,6 +206,8 @@ class Executor:
                 raise  # a quota under concurrent use also answers 409; nothing was created
             if create.kind == "Pod":
                 await self._meet(key, uid, create)
+            if create.is_shared:
+                self._recent.note(key.namespace, create.name)
             return
         except (Denied, Gone, RetryAfter) as error:
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
@@ -202,6 +215,8 @@ class Executor:
             raise _reject(create, error.message, status=error.status) from error
         if create.kind == "Pod":
             self.cache.record_pod(answer)
+        if create.is_shared:
+            self._recent.note(key.namespace, create.name)
 
     async def _meet(self, key: JobKey, uid: str, create: Create) -> None:
         """A pod of this name exists: our own, created by a request whose response was lost, or a foreign one."""
@@ -227,24 +242,11 @@ class Executor:
             self.cache.record_pod(answer)
 
     async def _remove(self, key: JobKey, remove: Remove) -> None:
+        self._recent.forget(key.namespace, remove.name)
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone):
                 await self.client.delete(CHILDREN[remove.kind], remove.name, namespace=key.namespace)
                 return
-
-    @staticmethod
-    async def _all(requests: Any) -> None:
-        """Runs all requests, a few at a time; raises the first error after all have ended."""
-        gate = asyncio.Semaphore(REQUESTS_AT_A_TIME)
-
-        async def one(request: Any) -> None:
-            async with gate:
-                await request
-
-        results = await asyncio.gather(*(one(request) for request in requests), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
 
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:

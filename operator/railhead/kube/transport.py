@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from kubernetes.aio import client as kube_client
@@ -98,6 +100,12 @@ class AioTransport:
         return answer.response
 
 
+def find_proxy(url: str) -> str | None:
+    """The proxy that the environment names for this URL (HTTPS_PROXY, NO_PROXY and the like), if any."""
+    address = urlsplit(url)
+    return None if proxy_bypass(address.netloc) else getproxies().get(address.scheme)
+
+
 @asynccontextmanager
 async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
     """Opens a transport with the kubeconfig, or with the pod's own service account.
@@ -115,6 +123,9 @@ async def open_transport(kubeconfig: str | None) -> AsyncIterator[AioTransport]:
         )
     else:
         kube_config.load_incluster_config(client_configuration=configuration)
+    # aiohttp would read the environment and ~/.netrc again for every request, in a thread.
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.proxy = configuration.proxy or find_proxy(configuration.host)
     async with kube_client.ApiClient(configuration=configuration) as api:
         yield AioTransport(api)
         await asyncio.sleep(0)  # lets the pool close its connections

@@ -7,6 +7,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, WorkersStatus
 from railhead.contract.failure import FailureClass
+from railhead.contract.failure_rules import FAIL
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
 from railhead.planning.children import driver_removal
@@ -15,7 +16,7 @@ from railhead.planning.facts.backoff import next_attempt_at
 from railhead.planning.facts.budgets import IN_A_ROW, find_spent, is_progress
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET
 from railhead.planning.facts.failure_from_pod import blame_application
-from railhead.planning.facts.failure_rules import FAIL, apply_rules
+from railhead.planning.facts.failure_rules import apply_rules
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all

@@ -85,7 +85,8 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     )
     if job.settings_of(attempt) != job.settings:
         return children
-    return (Create("ConfigMap", build_bundle_config_map(job.settings, namespace=job.namespace)), *children)
+    bundle = build_bundle_config_map(job.settings, namespace=job.namespace)
+    return (Create("ConfigMap", bundle, is_shared=True), *children)
 
 
 def removals(job: Job) -> tuple[Remove, ...]:

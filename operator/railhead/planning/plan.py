@@ -19,10 +19,11 @@ ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
 @dataclass(frozen=True)
 class Create:
-    """One child to create; it may already exist."""
+    """One child to create; it may already exist. `is_shared`: it is the same for all jobs of the namespace."""
 
     kind: ChildKind
     body: Mapping[str, Any]
+    is_shared: bool = False
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""The table of failure classes is complete, and unknown names are handled in one place."""
+"""The table of failure classes is complete, and an unknown name is handled in one place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_each_class_has_a_row_and_no_two_share_an_exit_code() -> None:
 
 
 @pytest.mark.parametrize("kind", FailureClass)
-def test_a_class_is_found_by_its_name_and_by_its_exit_code(kind: FailureClass) -> None:
+def test_a_class_is_found_by_name_and_by_exit_code(kind: FailureClass) -> None:
     assert FailureClass.parse(kind.value) is kind
     if kind.policy.exit_code is not None:
         assert FailureClass.of_exit_code(kind.exit_code) is kind

@@ -1,4 +1,4 @@
-"""The termination message: it drops content rather than let the kubelet truncate it."""
+"""The termination message: it drops what does not fit, so that the kubelet never cuts it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def make_checkpoint(*, length: int = 40, **metrics: str) -> Checkpoint:
 
 
 @given(st.text(), st.dictionaries(st.text(), st.text(max_size=300)), st.integers(0, 3000), st.integers(0, 3000))
-def test_the_message_always_fits_and_parses(message: str, metrics: dict[str, str], one: int, other: int) -> None:
+def test_a_message_always_fits_and_can_be_read_back(
+    message: str, metrics: dict[str, str], one: int, other: int
+) -> None:
     checkpoint, best = make_checkpoint(length=one, **{}), make_checkpoint(length=other)
     text = Outcome("Application", "Raised", message, checkpoint, best, metrics).to_json()
     assert len(text.encode()) <= LIMIT_BYTES
@@ -26,7 +28,7 @@ def test_the_message_always_fits_and_parses(message: str, metrics: dict[str, str
     assert read is not None and read.outcome == "Application"
 
 
-def test_an_outcome_that_fits_is_complete() -> None:
+def test_a_message_that_fits_is_complete() -> None:
     full = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
     assert Outcome.from_json(full.to_json()) == full
 
@@ -42,12 +44,12 @@ def test_metrics_are_dropped_first_then_the_best_checkpoint_and_never_the_newest
 
 
 @pytest.mark.parametrize("name", ["Startup", "DeadlineExceeded", "Hardware2", ""])
-def test_a_class_that_no_driver_may_report_counts_as_infrastructure(name: str) -> None:
-    """Otherwise a training process could report one that costs no budget, and restart forever."""
+def test_a_message_with_a_class_that_no_driver_reports_is_infrastructure(name: str) -> None:
+    """Otherwise a training process could name one that spends no budget, and restart forever."""
     failure = Outcome(name, "Because", "words").failure
     assert failure == Failure(FailureClass.INFRASTRUCTURE, "Because", "words")
 
 
-def test_success_is_no_failure_and_a_known_class_is_kept() -> None:
+def test_success_has_no_failure_and_a_known_class_is_kept() -> None:
     assert Outcome("Succeeded").failure is None
     assert Outcome("OutOfMemory", "OOMKilled", "").failure == Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", "")

@@ -1,4 +1,4 @@
-"""A report always fits within the endpoint's limit."""
+"""A report always fits the endpoint's limit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FULL = {f"{number:03}{'m' * 125}": "v" * 256 for number in range(MAX_METRICS)}
 BASE = Report("ns", "digits", "u", 1, "RUNNING")
 
 
-def test_metrics_of_the_best_checkpoint_are_dropped_from_a_large_report() -> None:
+def test_a_report_drops_metrics_of_checkpoints_rather_than_exceed_the_limit() -> None:
     newest, best = Checkpoint("/runs/c9", 9, "t", FULL), Checkpoint("/runs/c3", 3, "t", FULL)
     report = Report("ns", "digits", "u", 1, "RUNNING", metrics=FULL, checkpoint=newest, best_checkpoint=best)
     text = report.to_json()
@@ -21,7 +21,7 @@ def test_metrics_of_the_best_checkpoint_are_dropped_from_a_large_report() -> Non
     assert (values["best_checkpoint"]["index"], values["best_checkpoint"]["metrics"]) == (3, {})
 
 
-def test_text_that_cannot_be_encoded_is_replaced() -> None:
+def test_a_text_that_cannot_be_encoded_is_sent_with_replacements() -> None:
     report = Report("ns", "digits", "u", 1, "RUNNING", metrics={"loss": "\udcff"})
     assert json.loads(report.to_json())["metrics"] == {"loss": "?"}
 

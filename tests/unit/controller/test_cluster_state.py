@@ -1,4 +1,4 @@
-"""Observed objects go into the store, their keys into the queue, and own pods to the informer that watches them."""
+"""Watch events update the store and enqueue the job; a pod that we wrote goes to the informer of its namespace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEY = JobKey("default", "digits")
 
 
 class Fixture:
-    """The cluster state over an empty store."""
+    """A ClusterState over an empty store."""
 
     def __init__(self, *namespaces: str | None) -> None:
         self.store = Store()
@@ -36,7 +36,7 @@ class Fixture:
         ]
 
     async def due(self) -> list[str]:
-        """The names of the jobs due for reconciliation, each marked as done."""
+        """Names of the queued jobs; their passes count as done."""
         keys = await take_all(self.queue)
         for key in keys:
             self.queue.done(key)
@@ -44,7 +44,7 @@ class Fixture:
 
 
 @pytest.mark.parametrize("event_type", [None, "ADDED", "MODIFIED"])
-async def test_a_new_version_of_a_job_is_reconciled(event_type: str | None) -> None:
+async def test_a_new_or_changed_job_is_queued(event_type: str | None) -> None:
     fixture = Fixture()
     fixture.state.on_job(event_type, make_job(3))
     assert await fixture.due() == ["digits"]
@@ -52,7 +52,7 @@ async def test_a_new_version_of_a_job_is_reconciled(event_type: str | None) -> N
     assert await fixture.due() == []
 
 
-async def test_a_deleted_job_is_forgotten_and_a_late_answer_is_ignored() -> None:
+async def test_a_deleted_job_is_forgotten_and_a_late_response_does_not_bring_it_back() -> None:
     fixture = Fixture()
     fixture.state.on_job("ADDED", make_job(3))
     fixture.state.on_job("DELETED", make_job(7))
@@ -61,7 +61,7 @@ async def test_a_deleted_job_is_forgotten_and_a_late_answer_is_ignored() -> None
     assert list(fixture.store.all_keys()) == []
 
 
-async def test_each_change_of_a_pod_triggers_its_job() -> None:
+async def test_each_change_of_a_pod_queues_its_job() -> None:
     fixture = Fixture(None)
     fixture.state.record_job(make_job(1))
     await fixture.due()
@@ -84,14 +84,14 @@ async def test_each_change_of_a_pod_triggers_its_job() -> None:
     assert facts is not None and facts.limits.progress_deadline == 600
 
 
-async def test_an_own_pod_is_recorded_by_the_informer_of_its_namespace() -> None:
+async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() -> None:
     fixture = Fixture("default", "other")
     fixture.state.record_pod(make_pod("w", resourceVersion="4"))
     first, second = fixture.state.informers
     assert [len(list(informer.items())) for informer in (first, second)] == [1, 0]
 
 
-def test_the_state_is_not_synced_without_a_watch_or_before_its_list() -> None:
+def test_caches_are_synced_only_after_each_informers_first_list() -> None:
     assert not Fixture().state.are_synced
     assert not Fixture(None).state.are_synced
 
@@ -105,7 +105,7 @@ def test_splits_host_and_port(text: str, address: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "8443", "host:", "host:http", "host:-1"])
-def test_an_invalid_address_fails_with_a_clear_message(text: str) -> None:
+def test_a_bad_address_is_rejected_with_a_clear_message(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         split_address(text)
 

@@ -1,4 +1,4 @@
-"""The job's own copy of a ConfigMap: created once; later changes of its source are ignored."""
+"""The job's own copy of a ConfigMap: created once, and never updated from its source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Script = dict[tuple[str, str], list[Fault | None]]
 
 @dataclass
 class NoCache:
-    """Records nothing."""
+    """Caches nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -47,7 +47,7 @@ class NoCache:
 
 
 def plan_first_attempt(**config_map: Any) -> Plan:
-    """The objects that the planner creates for a new job with its code in the ConfigMap `code`."""
+    """The plan for a new job with its code in the ConfigMap `code`."""
     spec = make_spec(source={"configMap": {"name": "code", **config_map}})
     complete = plan(make_observed(spec=spec, namespace="team"))
     return Plan(creates=complete.creates)
@@ -62,7 +62,7 @@ def created_copy(client: ModelClient) -> dict[str, Any]:
     return dict(body)
 
 
-async def test_the_copy_has_all_keys_is_owned_by_the_job_and_created_before_any_pod() -> None:
+async def test_the_copy_has_all_keys_is_owned_by_the_job_and_precedes_all_pods() -> None:
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt())
     body = created_copy(client)
@@ -91,7 +91,7 @@ async def test_an_existing_copy_is_used_and_its_source_is_not_read() -> None:
     assert len(client.names("create", "pods")) == 3
 
 
-async def test_a_copy_created_by_another_operator_in_the_meantime_is_used() -> None:
+async def test_a_copy_made_by_another_operator_is_used() -> None:
     client = make_client(SOURCE)
     client.taken = lambda request: request.name == "code" and client.api.put(OWN)
     await execute(client, plan_first_attempt())
@@ -133,7 +133,7 @@ async def test_a_copy_created_by_another_operator_in_the_meantime_is_used() -> N
         ),
     ],
 )
-async def test_an_unavailable_source_is_reported_and_no_pod_is_created(
+async def test_a_source_that_cannot_be_read_is_reported_and_no_pod_is_created(
     items: Any, existing: list[Object], script: Script, message: str, reason: str
 ) -> None:
     client = make_client(*existing)
@@ -145,7 +145,7 @@ async def test_an_unavailable_source_is_reported_and_no_pod_is_created(
     assert caught.value.problem.reason == reason
 
 
-async def test_without_an_answer_the_source_does_not_count_as_missing() -> None:
+async def test_a_source_does_not_count_as_missing_when_the_api_server_does_not_answer() -> None:
     client = make_client(SOURCE)
     client.faults.script["get", COPY] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):

@@ -1,4 +1,4 @@
-"""The check of the CRD at startup, by the API server's OpenAPI document."""
+"""The check of the CRD at startup, by its OpenAPI document."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def make_document(*missing: str, newer: bool = False) -> dict[str, Any]:
 
 
 class Server(KubeClient):
-    """Gives these answers in order, the last one forever."""
+    """Gives these responses in order, and repeats the last one."""
 
     def __init__(self, *answers: dict[str, Any] | KubeError) -> None:
         super().__init__(NoTransport())
@@ -53,13 +53,13 @@ class Server(KubeClient):
 
 
 @pytest.mark.parametrize("answers", [[make_document()], [make_document(newer=True)], [Denied(403, "Forbidden", "no")]])
-async def test_the_same_a_newer_or_an_unreadable_crd_is_accepted_at_once(answers: list[Any]) -> None:
+async def test_a_current_a_newer_and_an_unreadable_definition_are_accepted_at_once(answers: list[Any]) -> None:
     server = Server(*answers)
     await server.check()
     assert server.pauses == []
 
 
-async def test_waits_for_a_crd_that_is_served_a_moment_later() -> None:
+async def test_waits_for_a_definition_that_is_served_a_moment_later() -> None:
     server = Server(GONE, make_document("env"), make_document())
     await server.check()
     assert len(server.pauses) == 2
@@ -73,7 +73,7 @@ async def test_waits_for_a_crd_that_is_served_a_moment_later() -> None:
         ({"components": {}}, "is older than this operator needs"),
     ],
 )
-async def test_an_older_crd_is_rejected_with_the_fix(answer: Any, message: str) -> None:
+async def test_an_older_definition_is_rejected_with_the_fix(answer: Any, message: str) -> None:
     server = Server(answer)
     with pytest.raises(WrongDefinition) as caught:
         await server.check()
@@ -82,7 +82,7 @@ async def test_an_older_crd_is_rejected_with_the_fix(answer: Any, message: str) 
     assert len(server.pauses) == TRIES - 1
 
 
-def test_the_message_about_many_fields_is_short() -> None:
+def test_many_missing_fields_are_listed_briefly() -> None:
     message = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
     assert " more)" in message
     assert len(message) < 600

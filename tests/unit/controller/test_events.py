@@ -1,4 +1,4 @@
-"""Events: a repeated one is counted, and a failure to post one stops nothing."""
+"""Events: repeats are counted, and a failure to write one stops nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_an_event_refers_to_the_job() -> None:
     assert (body["type"], body["reason"], body["message"]) == (LOST.type, LOST.reason, LOST.message)
 
 
-async def test_events_have_the_same_name_only_with_the_same_content() -> None:
+async def test_the_name_depends_on_the_message() -> None:
     other = Event("Warning", "Restarting", "Attempt 2 was lost")
     client = await record((UID, LOST), (UID, LOST), (UID, other), ("another-job", LOST))
     names = client.names("create")
@@ -44,7 +44,7 @@ async def test_events_have_the_same_name_only_with_the_same_content() -> None:
     assert all(name.startswith("digits.") for name in names)
 
 
-async def test_a_long_message_is_truncated_to_the_limit_of_events() -> None:
+async def test_a_long_message_is_cut_to_the_limit_of_an_event() -> None:
     body = (await record((UID, Event("Normal", "Created", "x" * 5000)))).asked[0].body
     assert len(body["message"]) == 1024
 
@@ -65,7 +65,7 @@ async def test_a_rejected_event_stops_nothing(answer: KubeError, caplog: pytest.
     assert "was not posted" in caplog.text
 
 
-async def test_a_repeated_event_is_counted(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_repeated_event_increments_its_count(caplog: pytest.LogCaptureFixture) -> None:
     client = await record(*[(UID, LOST)] * 4)
     assert [r.verb for r in client.asked[-3:]] == ["create", "get", "patch"]
     [event] = client.api.objects.values()

@@ -1,4 +1,4 @@
-"""The executor: status first, then deletes, then children; and how each error affects the rest."""
+"""The executor: status first, then deletes, then children; and what each rejection means for the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
-from railhead.controller.executor import REQUESTS_AT_A_TIME, ChildRejected, Executor, LostCompare
+from railhead.controller.executor import ChildRejected, Executor, LostCompare
+from railhead.controller.slow_start import REQUESTS_AT_A_TIME
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.plan import Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
@@ -32,7 +33,7 @@ REJECTED = Denied(422, "Invalid", "the server rejected our request due to an err
 
 @dataclass
 class RecordedCache:
-    """Records the executor's calls."""
+    """Records what the executor caches."""
 
     jobs: list[Any] = field(default_factory=list)
     gone: list[tuple[JobKey, str]] = field(default_factory=list)
@@ -55,7 +56,7 @@ def recorded() -> RecordedCache:
 
 @pytest.fixture
 def client() -> ModelClient:
-    """For a server that has only the job."""
+    """Its server has the job, and nothing else."""
     return make_client(make_job())
 
 
@@ -83,7 +84,7 @@ def make_secret() -> Create:
     return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
 
 
-async def test_a_field_set_to_none_is_removed_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
+async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
     write = StatusWrite(fields={"bestCheckpoint": None, "phase": "Running"}, tests={})
     await executor.execute(KEY, UID, Plan(status=write))
     assert client.asked[0].body == [
@@ -101,7 +102,7 @@ FULL_PLAN = Plan(
 )
 
 
-async def test_the_order_is_status_deletes_pod_dependencies_pods_events(
+async def test_the_order_is_status_deletes_prerequisites_pods_events(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     await executor.execute(KEY, UID, FULL_PLAN)
@@ -144,7 +145,7 @@ SUCCESSOR = make_job("another")
         (Conflict(409, "Conflict", "the object has been modified"), CHANGED, LostCompare),
     ],
 )
-async def test_nothing_else_is_done_if_the_status_write_fails(
+async def test_nothing_is_done_after_a_failed_status_write(
     client: ModelClient, executor: Executor, fault: KubeError | None, job: Object | None, raised: type[Exception]
 ) -> None:
     client.api.remove(PLACE)
@@ -156,7 +157,7 @@ async def test_nothing_else_is_done_if_the_status_write_fails(
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
-async def test_a_job_that_is_gone_is_forgotten(
+async def test_a_deleted_job_is_dropped_from_the_cache(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.remove(PLACE)
@@ -165,7 +166,7 @@ async def test_a_job_that_is_gone_is_forgotten(
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_job_whose_kind_is_briefly_unknown_is_not_forgotten(
+async def test_a_job_stays_cached_when_its_kind_is_unknown_for_a_moment(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     unknown = Gone(404, "NotFound", "the server could not find the requested resource")
@@ -176,7 +177,7 @@ async def test_a_job_whose_kind_is_briefly_unknown_is_not_forgotten(
     assert not recorded.gone and recorded.jobs == [changed]
 
 
-async def test_the_loss_of_a_missing_pod_is_not_written_while_the_api_server_has_the_pod(
+async def test_a_pod_does_not_count_as_lost_while_the_api_server_has_it(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     labels = {names.LABEL_JOB_UID: UID}
@@ -188,7 +189,7 @@ async def test_the_loss_of_a_missing_pod_is_not_written_while_the_api_server_has
     assert not client.names("patch/status")
 
 
-async def test_a_status_written_by_another_client_is_recorded(
+async def test_a_job_that_another_client_changed_is_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     changed = client.api.put(CHANGED)
@@ -197,7 +198,7 @@ async def test_a_status_written_by_another_client_is_recorded(
     assert recorded.jobs == [changed]
 
 
-async def test_a_delete_has_the_uid_as_a_precondition(client: ModelClient, executor: Executor) -> None:
+async def test_a_delete_has_the_pods_uid_as_precondition(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"), Delete("b", "uid-b"))))
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
@@ -221,7 +222,7 @@ async def test_a_job_is_deleted_only_in_the_observed_version(
     assert recorded.gone == [(KEY, UID)]
 
 
-async def test_a_deleted_job_kept_by_a_finalizer_is_recorded_as_deleting(
+async def test_a_deleted_job_with_a_finalizer_is_cached_as_deleting(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.patch(PLACE, {"metadata": {"finalizers": ["example.com/keep"]}})
@@ -230,7 +231,7 @@ async def test_a_deleted_job_kept_by_a_finalizer_is_recorded_as_deleting(
     assert [bool(job["metadata"].get("deletionTimestamp")) for job in recorded.jobs] == [True]
 
 
-async def test_removals_by_name_ignore_missing_objects_and_the_last_status_follows(
+async def test_removed_children_may_be_gone_and_the_status_is_written_last(
     client: ModelClient, executor: Executor
 ) -> None:
     client.api.put({"kind": "Service", "metadata": {"namespace": "default", "name": "digits"}, "spec": {}})
@@ -240,7 +241,7 @@ async def test_removals_by_name_ignore_missing_objects_and_the_last_status_follo
     assert client.asked[-1].verb == "patch/status"
 
 
-async def test_the_last_status_is_not_written_after_a_failed_removal(client: ModelClient, executor: Executor) -> None:
+async def test_the_last_status_is_not_written_when_a_removal_fails(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
     with pytest.raises(KubeError):
         await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
@@ -262,20 +263,20 @@ async def test_a_pod_that_is_gone_or_was_replaced_counts_as_deleted(
     ]
 
 
-async def test_a_terminating_pod_is_recorded(client: ModelClient, executor: Executor, recorded: RecordedCache) -> None:
+async def test_a_terminating_pod_is_cached(client: ModelClient, executor: Executor, recorded: RecordedCache) -> None:
     client.api.put(make_old(nodeName="node-1"))
     await executor.execute(KEY, UID, Plan(deletes=(Delete("old", "uid-old"),)))
     assert recorded.pods == ["old"]
 
 
-async def test_a_delete_without_an_answer_stops_the_plan(client: ModelClient, executor: Executor) -> None:
+async def test_an_unanswered_delete_stops_the_plan(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "old"] = [RetryAfter(0, "NoAnswer", "reset")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert client.names("create") == []
 
 
-async def test_an_own_pod_that_exists_is_accepted_and_recorded(
+async def test_an_existing_pod_of_the_job_is_adopted_and_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     head = make_child("Pod", "head")
@@ -284,7 +285,7 @@ async def test_an_own_pod_that_exists_is_accepted_and_recorded(
     assert sorted(recorded.pods) == ["head", "worker"]
 
 
-async def test_an_unowned_pod_with_the_name_of_ours_is_reported_and_not_recorded(
+async def test_a_foreign_pod_with_our_name_is_reported_and_not_adopted(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
@@ -293,14 +294,14 @@ async def test_an_unowned_pod_with_the_name_of_ours_is_reported_and_not_recorded
     assert recorded.pods == []
 
 
-async def test_an_existing_secret_is_accepted_and_never_read(client: ModelClient, executor: Executor) -> None:
+async def test_an_existing_secret_is_used_and_never_read(client: ModelClient, executor: Executor) -> None:
     client.api.put(dict(make_secret().body))
     await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert [r.verb for r in client.asked] == ["create", "create"]
 
 
 @pytest.mark.parametrize("name", ["auth", "head"])
-async def test_a_quota_conflict_is_not_mistaken_for_an_existing_child(
+async def test_a_quota_conflict_does_not_count_as_an_existing_child(
     client: ModelClient, executor: Executor, name: str
 ) -> None:
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
@@ -310,7 +311,7 @@ async def test_a_quota_conflict_is_not_mistaken_for_an_existing_child(
     assert client.names("get") == []
 
 
-async def test_no_pod_is_created_before_all_its_dependencies(client: ModelClient, executor: Executor) -> None:
+async def test_no_pod_is_created_before_its_prerequisites(client: ModelClient, executor: Executor) -> None:
     client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
         await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
@@ -332,20 +333,21 @@ async def test_no_pod_is_created_before_all_its_dependencies(client: ModelClient
         (RetryAfter(500, "InternalError", 'failed calling webhook "x.example": refused'), "AdmissionWebhookFailed"),
     ],
 )
-async def test_a_rejected_pod_is_reported_with_the_rejecting_components_message(
+async def test_a_rejected_pod_is_reported_with_the_message_of_whoever_rejects_it(
     client: ModelClient, executor: Executor, recorded: RecordedCache, answer: KubeError, reason: str
 ) -> None:
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
         await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was rejected: {answer.message}")
-    assert recorded.pods == ["worker"]  # the others are still created
+    assert "head" in client.names("create")
+    assert recorded.pods == [], "the pods that follow are not sent"
     events = [r.body["reason"] for r in client.asked if r.plural == "events"]
     assert events == ["Created"], "the decision stands"
 
 
 @pytest.mark.parametrize("status", [500, 503])
-async def test_a_server_error_does_not_count_as_a_rejection(
+async def test_a_failing_api_server_does_not_count_as_a_rejection(
     client: ModelClient, executor: Executor, status: int
 ) -> None:
     message = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
@@ -363,7 +365,7 @@ def make_event(name: str, uid: str, message: str, *, reason: str = "FailedMount"
     return {"kind": "Event", "metadata": metadata, "involvedObject": about, **content}
 
 
-async def test_the_events_of_a_pod_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
+async def test_a_pods_events_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
     client.api.put(make_event("e2", "uid-other", "of another pod"))
     client.api.put(make_event("e3", "uid-head", "assigned to node-1", reason="Scheduled"))
@@ -372,18 +374,14 @@ async def test_the_events_of_a_pod_are_listed_by_its_uid(client: ModelClient, ex
     assert "fieldSelector=involvedObject.uid%3Duid-head&" in request.path, "Normal ones show that it was mounted since"
 
 
-async def test_without_permission_to_list_events_the_lookup_finds_nothing(
-    client: ModelClient, executor: Executor
-) -> None:
+async def test_an_operator_without_access_to_events_works_without_them(client: ModelClient, executor: Executor) -> None:
     client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
     assert await executor.look_up_events(KEY, SILENT) is None
     with pytest.raises(RetryAfter):
         await executor.look_up_events(KEY, SILENT)
 
 
-async def test_the_executor_generates_the_token_and_changes_nothing_else(
-    client: ModelClient, executor: Executor
-) -> None:
+async def test_the_token_is_generated_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
     secret = make_secret()
     await executor.execute(KEY, UID, Plan(creates=(secret,)))
     assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
@@ -404,13 +402,38 @@ async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, 
     assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
 
 
-async def test_repeating_a_plan_after_lost_answers_creates_the_same_names(
-    client: ModelClient, executor: Executor
+@pytest.mark.parametrize(("refused", "sent"), [(0, 1), (1, 3), (90, 90 + REQUESTS_AT_A_TIME)])
+async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
+    client: ModelClient, executor: Executor, refused: int, sent: int
+) -> None:
+    for number in range(refused, 400):
+        client.faults.script["create", f"w{number}"] = [Denied(403, "Forbidden", "exceeded quota: gpus")]
+    workers = tuple(make_child("Pod", f"w{n}") for n in range(400))
+    with pytest.raises(ChildRejected):
+        await executor.execute(KEY, UID, Plan(creates=workers))
+    names_ = client.names("create")
+    assert refused < len(names_) <= sent
+    assert names_ == [f"w{n}" for n in range(len(names_))]
+
+
+async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: ModelClient, executor: Executor) -> None:
+    shared = replace(make_child("ConfigMap", "driver"), is_shared=True)
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    assert client.names("create") == ["driver"]
+    await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "driver"),)))
+    await executor.execute(KEY, UID, Plan(creates=(shared,)))
+    assert client.names("create") == ["driver"] * 2, "it was removed"
+
+
+async def test_executing_a_plan_again_after_lost_responses_creates_the_same_names(
+    client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     first_plan = plan(make_observed())
     await executor.execute(KEY, UID, first_plan)
     first = client.names("create")
     client.asked.clear()
-    await executor.execute(KEY, UID, replace(first_plan, status=None))
+    successor = Executor(client, recorded, EventRecorder(client))
+    await successor.execute(KEY, UID, replace(first_plan, status=None))
     assert sorted(client.names("create")) == sorted(first)
     assert len(set(first)) == len(first)

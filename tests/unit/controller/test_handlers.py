@@ -1,4 +1,4 @@
-"""The real kopf against a server whose lists expire and whose watches go silent: every job stays known."""
+"""The real kopf against a server whose lists expire and whose watches fall silent: no job is forgotten."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 
 class Operator:
-    """What the operator knows from its watch of TrainJobs."""
+    """The jobs that the operator knows from its watch."""
 
     def __init__(self) -> None:
         self.store = Store()
@@ -73,7 +73,7 @@ async def until(condition: Callable[[], object], task: asyncio.Task[None]) -> No
 
 
 def kopf_tasks() -> list[str]:
-    """The names of the tasks that run kopf's code."""
+    """Names of the tasks that run kopf's code."""
     folder = str(Path(kopf.__file__).parent)
     codes = {task.get_name(): getattr(task.get_coro(), "cr_code", None) for task in asyncio.all_tasks()}
     return [name for name, code in codes.items() if code is not None and code.co_filename.startswith(folder)]
@@ -93,17 +93,17 @@ def expire_once(*, after: str) -> Callable[[ListOrWatch], bool]:
     return lambda call: call.after == after and next(refusals, False)
 
 
-async def test_a_list_that_expires_between_pages_is_repeated_and_all_jobs_are_known(server: JobServer) -> None:
+async def test_a_list_that_expires_between_pages_is_repeated_and_no_job_is_missed(server: JobServer) -> None:
     server.expires = expire_once(after="b")
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
         server.add("young")
         await until(lambda: "young" in operator.known, task)
-    assert [call.after for call in server.lists] == ["", "b", "", "d"], "one more list, no page requested twice"
+    assert [call.after for call in server.lists] == ["", "b", "", "d"], "one more list, no page twice"
 
 
-async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server: JobServer) -> None:
+async def test_pages_that_keep_expiring_grow_until_one_holds_all_jobs(server: JobServer) -> None:
     server.expires = lambda call: bool(call.after)
     operator = Operator()
     async with operator.watching() as task:
@@ -111,8 +111,8 @@ async def test_pages_that_expire_every_time_grow_until_one_holds_all_jobs(server
     assert [call.query["limit"] for call in server.lists if not call.after] == ["2", "4", "8"]
 
 
-async def test_an_expired_watch_leads_to_a_new_list(server: JobServer) -> None:
-    """Expired by its HTTP status, on which kopf stops."""
+async def test_a_watch_rejected_as_expired_leads_to_a_new_list(server: JobServer) -> None:
+    """By its HTTP status, at which kopf itself stops."""
     refusals = iter([True])
     server.expires = lambda call: call.is_watch and next(refusals, False)
     operator = Operator()
@@ -122,7 +122,7 @@ async def test_an_expired_watch_leads_to_a_new_list(server: JobServer) -> None:
     assert operator.known == NAMES
 
 
-async def test_an_expired_list_is_repeated_only_for_its_namespace(server: JobServer) -> None:
+async def test_only_the_namespace_whose_list_expires_is_listed_again(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
     server.expires = expire_once(after="g")
     operator = Operator()
@@ -132,7 +132,7 @@ async def test_an_expired_list_is_repeated_only_for_its_namespace(server: JobSer
     assert [call.after for call in server.lists if call.namespace == "other"] == ["", "g", ""]
 
 
-async def test_a_silent_watch_is_resumed_where_it_stopped(server: JobServer) -> None:
+async def test_a_silent_watch_is_renewed_from_its_last_version(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching(limits=replace(LIMITS, inactivity_timeout_seconds=0.2)) as task:
         await until(lambda: server.watches, task)
@@ -143,8 +143,8 @@ async def test_a_silent_watch_is_resumed_where_it_stopped(server: JobServer) -> 
     assert len(server.lists) == 3, "the jobs are not listed again"
 
 
-async def test_kopf_does_not_report_missed_deletions(server: JobServer) -> None:
-    """The reason for the sweep: should this fail one day, the sweep can go."""
+async def test_kopf_does_not_report_a_deletion_that_it_missed(server: JobServer) -> None:
+    """The reason for the sweep: if this fails one day, remove the sweep."""
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
@@ -167,7 +167,7 @@ async def test_any_other_error_ends_the_watch_and_leaves_no_task(server: JobServ
     assert kopf_tasks() == []
 
 
-async def test_the_operator_handles_signals_itself(server: JobServer) -> None:
+async def test_the_operator_handles_the_signals(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: len(server.watches) == 2, task)
@@ -184,7 +184,7 @@ async def test_tasks_started_after_the_watch_outlive_it(server: JobServer) -> No
     other.cancel()
 
 
-def test_the_limits_suit_the_api_servers_behaviour() -> None:
+def test_the_limits_fit_the_api_servers_timeouts() -> None:
     settings = build_settings(WatchLimits())
     assert settings.watching.chunk_size == 500
     assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"

@@ -1,4 +1,4 @@
-"""The loop: an error affects only its own job, and decides when that job is reconciled again."""
+"""The loop: an error stays with its job, and decides when that job is reconciled again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ A, B, C = (JobKey("default", name) for name in "abc")
 
 
 class NoCache:
-    """Records nothing."""
+    """Caches nothing."""
 
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
@@ -39,7 +39,7 @@ class NoCache:
 
 
 class ScriptedExecutor(Executor):
-    """Raises the script's errors for a key, each once; records the plans it receives."""
+    """Raises the scripted errors of a key, once each; records its calls."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), NoCache(), EventRecorder(make_client()))
@@ -65,7 +65,7 @@ class ScriptedExecutor(Executor):
 
 
 class Harness:
-    """A loop over the jobs a, b and c, with a clock that the test moves."""
+    """A loop over the jobs a, b and c, whose clock stands still until the test moves it."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -91,7 +91,7 @@ class Harness:
 
     @asynccontextmanager
     async def running(self, concurrency: int = 2) -> AsyncIterator[Callable[[], Any]]:
-        """Runs the loop; yields a function that waits until it is idle and returns the jobs reconciled."""
+        """Runs the loop; yields a function that waits until it is idle."""
 
         async def settle() -> list[str]:
             before = len(self.executor.plans)
@@ -113,7 +113,7 @@ def harness() -> Harness:
     return Harness()
 
 
-async def test_the_plan_is_executed_for_exactly_its_job(harness: Harness) -> None:
+async def test_a_plan_is_executed_for_its_job_only(harness: Harness) -> None:
     await harness.loop.reconcile(A)
     ((key, uid, planned),) = harness.executor.plans
     assert (key, uid) == (A, "uid-a")
@@ -147,7 +147,7 @@ async def test_an_error_is_logged_and_the_job_is_reconciled_again(
     "error",
     [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
-async def test_one_jobs_error_does_not_affect_others(harness: Harness, error: Exception) -> None:
+async def test_an_error_of_one_job_does_not_affect_the_others(harness: Harness, error: Exception) -> None:
     harness.executor.script = {B: [error]}
     async with harness.running() as settle:
         for key in (A, B, C):
@@ -161,7 +161,7 @@ async def test_one_jobs_error_does_not_affect_others(harness: Harness, error: Ex
 
 
 class SlowExecutor(ScriptedExecutor):
-    """Executes a plan for as long as the test wants."""
+    """Takes a given time for each plan."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -175,8 +175,8 @@ class SlowExecutor(ScriptedExecutor):
         self.ended.append(key.name)
 
 
-async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(harness: Harness) -> None:
-    """Nothing else would do what follows its status write, such as events."""
+async def test_the_loop_completes_a_pass_that_has_begun(harness: Harness) -> None:
+    """Nothing else would do what follows its status write, such as its events."""
     harness.loop.executor = executor = SlowExecutor()
     for key in (A, B, C):
         harness.queue.add(key)
@@ -192,9 +192,7 @@ async def test_a_reconciliation_in_progress_finishes_before_the_loop_ends(harnes
     assert harness.counted == ["done"] * 2
 
 
-async def test_a_reconciliation_that_does_not_finish_is_cancelled(
-    harness: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_pass_that_does_not_end_is_cancelled(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
     harness.loop.executor = executor = SlowExecutor()
     harness.queue.add(A)
@@ -207,10 +205,10 @@ async def test_a_reconciliation_that_does_not_finish_is_cancelled(
     assert harness.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
-async def test_a_rejection_is_handled_at_once_and_forgotten_when_all_children_are_created(
+async def test_a_rejection_is_reported_at_once_and_forgotten_when_all_children_exist(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The next reconciliation creates nothing; it reports the reason and the time of the retry."""
+    """The next pass creates nothing; it reports why and when it tries again."""
     harness.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
     async with harness.running() as settle:
         harness.queue.add(A)
@@ -228,7 +226,7 @@ async def test_a_rejection_is_handled_at_once_and_forgotten_when_all_children_ar
         assert harness.observe(A).rejection is None
 
 
-async def test_the_backoff_of_a_failing_job_doubles_until_it_succeeds(harness: Harness) -> None:
+async def test_a_job_that_keeps_failing_backs_off_until_it_succeeds(harness: Harness) -> None:
     no_answer = RetryAfter(0, "NoAnswer", "reset")
     harness.executor.script = {A: [no_answer] * 4}
     delays = []
@@ -259,8 +257,8 @@ LOST = {
 }
 
 
-async def test_a_waiting_job_is_woken_on_time(harness: Harness) -> None:
-    """The next attempt starts five seconds after an application failure."""
+async def test_a_waiting_job_is_woken_when_it_is_due(harness: Harness) -> None:
+    """The next attempt begins five seconds after a failure of the application."""
     harness.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
     async with harness.running() as settle:
         harness.queue.add(A)
@@ -274,7 +272,7 @@ async def test_a_waiting_job_is_woken_on_time(harness: Harness) -> None:
         assert harness.executor.plans[-1][2].creates
 
 
-async def test_the_events_of_an_unexplained_pod_are_looked_up_and_reported_next(harness: Harness) -> None:
+async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(harness: Harness) -> None:
     harness.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
     pod_name = head_name("a", "uid-a", 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
@@ -295,7 +293,7 @@ async def test_the_events_of_an_unexplained_pod_are_looked_up_and_reported_next(
     assert not any(pod.events_read_at for pod in harness.observe(A).pods), "nothing is kept about a deleted pod"
 
 
-async def test_a_deleted_job_leaves_no_timer_and_nothing_is_done(harness: Harness) -> None:
+async def test_a_deleted_job_leaves_no_timer_and_no_work(harness: Harness) -> None:
     harness.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
     await harness.loop.reconcile(A)
     harness.store.drop_job(A, "uid-a", version=9)
@@ -304,7 +302,7 @@ async def test_a_deleted_job_leaves_no_timer_and_nothing_is_done(harness: Harnes
     assert len(harness.executor.plans) == 1
 
 
-async def test_jobs_are_reconciled_concurrently_up_to_the_limit(harness: Harness) -> None:
+async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(harness: Harness) -> None:
     async with harness.running(concurrency=2) as settle:
         for key in (A, B, C):
             harness.queue.add(key)
@@ -312,7 +310,7 @@ async def test_jobs_are_reconciled_concurrently_up_to_the_limit(harness: Harness
     assert harness.executor.most_at_once == 2
 
 
-async def test_reconciliations_are_counted_by_result(harness: Harness) -> None:
+async def test_passes_are_counted_by_result(harness: Harness) -> None:
     harness.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await harness.loop.reconcile(key)

@@ -18,7 +18,7 @@ Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Operator:
-    """An operator whose state the test sets."""
+    """Values that the test sets."""
 
     def __init__(self) -> None:
         self.jobs = Counter({"Running": 2, "": 1})
@@ -30,7 +30,7 @@ class Operator:
         )
 
     def samples(self) -> Samples:
-        """(Sample's name, its labels' values in the order of the labels' names) -> value."""
+        """Sample name and label values, ordered by label name -> value."""
         families = text_string_to_metric_families(self.metrics.render().decode())
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
 
@@ -39,7 +39,7 @@ def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
     return parse_status({"restarts": {"application": application, "infrastructure": infrastructure}})
 
 
-def test_values_are_read_at_each_scrape() -> None:
+def test_gauges_are_read_at_scrape_time() -> None:
     operator = Operator()
     samples = operator.samples()
     assert samples["railhead_jobs", ("Running",)] == 2
@@ -54,7 +54,7 @@ def test_values_are_read_at_each_scrape() -> None:
     assert ("railhead_jobs", ("Running",)) not in samples
 
 
-def test_reconciliations_are_counted_with_their_duration() -> None:
+def test_passes_are_counted_with_their_duration() -> None:
     operator = Operator()
     for seconds in (0.002, 0.2):
         operator.metrics.count_pass("done", seconds)
@@ -66,7 +66,7 @@ def test_reconciliations_are_counted_with_their_duration() -> None:
     assert samples["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
 
 
-def test_only_new_restarts_are_counted() -> None:
+def test_only_new_losses_count_as_restarts() -> None:
     operator = Operator()
     operator.metrics.count_change(at(1, 1), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(1, 3))
@@ -76,7 +76,7 @@ def test_only_new_restarts_are_counted() -> None:
     assert ("railhead_restarts_total", ("application",)) not in samples
 
 
-def test_the_document_lists_every_metric_with_its_type_and_labels() -> None:
+def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
@@ -94,7 +94,7 @@ def test_the_document_lists_every_metric_with_its_type_and_labels() -> None:
     assert documented == found
 
 
-def test_the_number_of_series_does_not_grow_with_time() -> None:
+def test_finished_jobs_leave_no_growing_series() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)

@@ -1,4 +1,4 @@
-"""Raw pods become views: which pod it is, its state, and its problem."""
+"""Raw pods become views: which pod it is, its state, and what keeps it from running."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def test_labels_identify_the_pod() -> None:
         ("EvictionByEvictionAPI", "False", True, False),
     ],
 )
-def test_a_pod_is_silent_when_its_node_is_unreachable(reason: str, ready: str, runs: bool, is_silent: bool) -> None:
+def test_a_pod_is_silent_when_kubernetes_has_given_up_its_node(
+    reason: str, ready: str, runs: bool, is_silent: bool
+) -> None:
     conditions = [
         {"type": "Ready", "status": ready},
         {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""},
@@ -57,13 +59,13 @@ def test_a_pod_is_silent_when_its_node_is_unreachable(reason: str, ready: str, r
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])
-def test_invalid_labels_match_no_slot_and_no_attempt(value: str) -> None:
+def test_labels_without_numbers_match_no_slot_and_no_attempt(value: str) -> None:
     labels = {names.LABEL_ATTEMPT: value, names.LABEL_SLOT: value, names.LABEL_ROUND: value}
     view = observe_pod(make_pod(labels=labels))
     assert (view.role, view.attempt, view.slot, view.round) == ("", 0, -1, 0)
 
 
-def test_a_new_pod_is_pending_without_a_node() -> None:
+def test_a_new_pod_is_pending_and_has_no_node() -> None:
     view = observe_pod({"metadata": {"name": "p", "uid": "u"}})
     assert view == PodView("p", "u", role="", attempt=0)
     assert view.phase == "Pending"
@@ -83,7 +85,7 @@ def test_a_pod_runs_if_its_ray_container_runs(phase: str, containers: list[Objec
     assert observe_status(phase=phase, containerStatuses=containers).is_running == is_running
 
 
-def test_the_outcome_is_read_from_the_termination_message() -> None:
+def test_the_drivers_outcome_is_read_from_the_termination_message() -> None:
     text = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
     code = FailureClass("Application").exit_code
     view = observe_end(exitCode=code, message=text, reason="Error", finishedAt="2026-01-01T12:00:00Z")
@@ -94,7 +96,7 @@ def test_the_outcome_is_read_from_the_termination_message() -> None:
     assert view.is_over
 
 
-def test_only_the_termination_of_the_ray_container_counts() -> None:
+def test_only_the_ray_containers_termination_counts() -> None:
     sidecar = make_container(name="sidecar", terminated={"exitCode": 3, "reason": "OOMKilled", "message": "m"})
     view = observe_status(phase="Running", containerStatuses=[sidecar, make_container(running={"startedAt": "x"})])
     assert (view.exit_code, view.reason, view.message) == (None, "", "")
@@ -106,7 +108,7 @@ def observe_init_end(name: str, **terminated: Any) -> PodView:
     return observe_status(phase="Failed", initContainerStatuses=inits, containerStatuses=[ray])
 
 
-def test_the_outcome_of_a_failed_fetch_is_read_from_its_init_container() -> None:
+def test_a_failed_fetch_ends_the_pod_with_the_fetchers_message() -> None:
     text = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
     code = FailureClass("Configuration").exit_code
     view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=text, finishedAt="2026-01-01T12:00:00Z")
@@ -114,14 +116,14 @@ def test_the_outcome_of_a_failed_fetch_is_read_from_its_init_container() -> None
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def test_a_failed_init_container_of_the_user_is_reported_and_its_exit_code_ignored() -> None:
+def test_a_failed_init_container_of_the_user_is_reported_without_interpreting_its_code() -> None:
     view = observe_init_end("prepare", exitCode=65, message="no disk", finishedAt="2026-01-01T12:00:00Z")
     assert (view.exit_code, view.container) == (None, "prepare")
     assert view.message == "init container prepare ended with code 65: no disk"
     assert view.is_over and view.finished_at is not None
 
 
-def test_a_killed_init_container_of_a_running_pod_does_not_end_the_pod() -> None:
+def test_a_killed_init_container_of_a_running_pod_does_not_end_it() -> None:
     inits = [make_container(name="side", terminated={"exitCode": 1})]
     ray = make_container(running={"startedAt": "x"})
     view = observe_status(phase="Running", initContainerStatuses=inits, containerStatuses=[ray])
@@ -132,7 +134,7 @@ def test_exit_code_zero_is_kept() -> None:
     assert observe_end(exitCode=0, reason="Completed").exit_code == 0
 
 
-def test_the_reason_oom_killed_is_kept() -> None:
+def test_a_pod_killed_for_its_memory_has_that_reason() -> None:
     view = observe_end(exitCode=137, reason="OOMKilled")
     assert (view.exit_code, view.reason) == (137, "OOMKilled")
 
@@ -152,7 +154,7 @@ PREEMPTED = Disruption("PreemptionByScheduler", "for another")
         ({}, "", None),
     ],
 )
-def test_a_disruption_and_the_pods_reason_precede_the_containers_reason(
+def test_a_disruption_by_the_cluster_takes_precedence_over_the_failure(
     status: Object, reason: str, disruption: Disruption | None
 ) -> None:
     ended = [make_container(terminated={"exitCode": 143, "reason": "Error"})]
@@ -160,7 +162,7 @@ def test_a_disruption_and_the_pods_reason_precede_the_containers_reason(
     assert (view.reason, view.disruption) == (reason, disruption)
 
 
-def test_the_message_of_an_evicted_pod_is_kept() -> None:
+def test_an_evicted_pod_is_reported_with_its_own_message() -> None:
     view = observe_status(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
     assert (view.reason, view.message) == ("Evicted", "The node was low on resource: memory.")
 
@@ -173,11 +175,11 @@ def test_a_pod_with_a_deletion_timestamp_is_deleting_and_not_live() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "yesterday", 7])
-def test_an_invalid_finish_time_is_none(text: Any) -> None:
+def test_a_termination_without_a_time_has_none(text: Any) -> None:
     assert observe_end(exitCode=1, finishedAt=text).finished_at is None
 
 
-def test_an_unschedulable_pod_has_its_reason() -> None:
+def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert observe_status(conditions=[unscheduled]).problem == Problem("Unschedulable", "0/3 nodes")
     gated = observe_status(
@@ -220,7 +222,7 @@ def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) 
     assert owner_uid(make_pod(ownerReferences=owners)) == uid
 
 
-def test_the_slim_pod_has_the_same_view_without_the_large_fields() -> None:
+def test_a_slimmed_pod_gives_the_same_view_without_its_large_fields() -> None:
     status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]}
     pod = make_pod(status=status, resourceVersion="7", deletionTimestamp="2026-01-01T12:00:00Z")
     pod["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
@@ -234,7 +236,7 @@ def test_the_slim_pod_has_the_same_view_without_the_large_fields() -> None:
 
 
 def maybe(**parts: Any) -> Any:
-    """An object with some of these, some of them null."""
+    """An object with some of these fields, some of them null."""
     return st.fixed_dictionaries({}, optional={key: st.none() | part for key, part in parts.items()})
 
 
@@ -250,6 +252,6 @@ POD = maybe(
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
-def test_a_pod_with_missing_fields_still_has_a_view(pod: Object) -> None:
+def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
     assert observe_pod(slim_pod(pod)) == observe_pod(pod)
     assert owner_uid(pod) == ""

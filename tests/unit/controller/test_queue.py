@@ -1,4 +1,4 @@
-"""The keyed queue: one reconciliation per key at a time, backoff after failures, wake-ups by a clock."""
+"""The keyed queue: one run per key at a time, a growing backoff after failures, woken by a clock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from railhead.controller.queue import LAST_BACKOFF_SECONDS, Key, KeyedQueue, Tim
 
 
 class FakeTimer(Timer):
-    """One scheduled call."""
+    """A scheduled call."""
 
     def __init__(self, at: float, call: Callable[[], None]) -> None:
         self.at = at
@@ -59,7 +59,7 @@ def queue(clock: FakeClock) -> KeyedQueue[str]:
 
 
 async def take_all(queue: KeyedQueue[Key]) -> list[Key]:
-    """Take all keys that are due now."""
+    """Takes all keys that are due now."""
     taken: list[Key] = []
     while True:
         getting = asyncio.ensure_future(queue.get())
@@ -70,7 +70,7 @@ async def take_all(queue: KeyedQueue[Key]) -> list[Key]:
         taken.append(getting.result())
 
 
-async def test_a_waiting_key_is_not_queued_twice(queue: KeyedQueue[str]) -> None:
+async def test_a_waiting_key_is_queued_once(queue: KeyedQueue[str]) -> None:
     for key in ("a", "b", "a", "a"):
         queue.add(key)
     assert await take_all(queue) == ["a", "b"]
@@ -110,7 +110,7 @@ async def test_a_key_is_never_processed_twice_at_once(queue: KeyedQueue[str]) ->
     assert min(passes.count(key) for key in ("a", "b", "c", "d")) >= 10  # and none starves
 
 
-async def test_at_most_one_key_per_worker_is_in_work(queue: KeyedQueue[str]) -> None:
+async def test_the_number_of_workers_bounds_the_keys_in_work(queue: KeyedQueue[str]) -> None:
     for number in range(10):
         queue.add(f"job-{number}")
     in_work = [await queue.get() for _ in range(3)]
@@ -120,18 +120,18 @@ async def test_at_most_one_key_per_worker_is_in_work(queue: KeyedQueue[str]) -> 
     assert await take_all(queue) == [f"job-{n}" for n in range(3, 10)]
 
 
-async def test_the_backoff_of_a_failed_key_doubles(queue: KeyedQueue[str], clock: FakeClock) -> None:
+async def test_the_backoff_of_a_failing_key_grows(queue: KeyedQueue[str], clock: FakeClock) -> None:
     delays = [queue.fail("a") for _ in range(12)]
     assert delays[:4] == [0.25, 0.5, 1.0, 2.0]
     assert delays[-1] == LAST_BACKOFF_SECONDS
-    assert clock.pending == [LAST_BACKOFF_SECONDS]  # one timer: the last replaces the others
+    assert clock.pending == [LAST_BACKOFF_SECONDS]  # one timer: the last one replaces the others
     clock.pass_seconds(LAST_BACKOFF_SECONDS - 0.1)
     assert await take_all(queue) == []
     clock.pass_seconds(0.1)
     assert await take_all(queue) == ["a"]
 
 
-async def test_the_delay_is_at_least_what_the_server_asked_for(queue: KeyedQueue[str]) -> None:
+async def test_the_servers_retry_after_is_the_minimum(queue: KeyedQueue[str]) -> None:
     assert queue.fail("a", at_least=7.0) == 7.0
     assert queue.fail("a", at_least=0.0) == 0.5
 
@@ -143,19 +143,19 @@ async def test_success_resets_the_backoff(queue: KeyedQueue[str]) -> None:
     assert queue.fail("a") == 0.25
 
 
-async def test_one_keys_failures_do_not_delay_another(queue: KeyedQueue[str]) -> None:
+async def test_each_key_has_its_own_backoff(queue: KeyedQueue[str]) -> None:
     queue.fail("a")
     queue.fail("a")
     assert queue.fail("b") == 0.25
 
 
-async def test_a_failed_key_that_is_added_does_not_wait(queue: KeyedQueue[str]) -> None:
+async def test_a_change_ends_the_backoff(queue: KeyedQueue[str]) -> None:
     queue.fail("a")
     queue.add("a")
     assert await take_all(queue) == ["a"]
 
 
-async def test_a_key_is_woken_at_its_earliest_time(queue: KeyedQueue[str], clock: FakeClock) -> None:
+async def test_a_key_is_woken_when_it_is_due(queue: KeyedQueue[str], clock: FakeClock) -> None:
     queue.wake("a", 30)
     queue.wake("a", 10)
     clock.pass_seconds(10)
@@ -165,7 +165,7 @@ async def test_a_key_is_woken_at_its_earliest_time(queue: KeyedQueue[str], clock
     assert await take_all(queue) == []
 
 
-async def test_a_time_in_the_past_means_now(queue: KeyedQueue[str], clock: FakeClock) -> None:
+async def test_a_time_in_the_past_is_due_now(queue: KeyedQueue[str], clock: FakeClock) -> None:
     queue.wake("a", -5)
     clock.pass_seconds(0)
     assert await take_all(queue) == ["a"]
@@ -181,7 +181,7 @@ async def test_a_key_woken_while_in_work_is_due_afterwards(queue: KeyedQueue[str
     assert await take_all(queue) == ["a"]
 
 
-async def test_a_forgotten_key_leaves_nothing(queue: KeyedQueue[str], clock: FakeClock) -> None:
+async def test_a_forgotten_key_leaves_no_timer(queue: KeyedQueue[str], clock: FakeClock) -> None:
     queue.add("a")
     assert await take_all(queue) == ["a"]
     queue.fail("a")

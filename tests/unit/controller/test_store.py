@@ -1,4 +1,4 @@
-"""The store: versions only increase in any order of events, and a pod leads to its job."""
+"""The store: versions only increase, in whatever order events arrive, and a pod leads to its job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pod_names(store: Store, uid: str = UID) -> list[str]:
     return sorted(pod.name for pod in store.pods(uid))
 
 
-def test_only_newer_versions_of_a_job_are_news() -> None:
+def test_a_job_is_new_once() -> None:
     store = Store()
     assert store.put_job(make_job(3)) == KEY
     assert store.put_job(make_job(3)) is None
@@ -41,7 +41,7 @@ def test_only_newer_versions_of_a_job_are_news() -> None:
     assert store.key_of(UID) == KEY
 
 
-def test_commits_seen_first_or_before_this_operator_leads_count_as_announced() -> None:
+def test_commits_count_as_announced_when_a_job_is_first_seen_and_when_a_lead_begins() -> None:
     store = Store()
 
     def announced() -> AnnouncedCommit | None:
@@ -61,7 +61,7 @@ def test_commits_seen_first_or_before_this_operator_leads_count_as_announced() -
     assert announced() is None
 
 
-def test_notes_about_children_from_an_earlier_lead_are_forgotten() -> None:
+def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:
     store = Store()
     store.put_job(make_job(1))
     pod = make_pod()
@@ -78,7 +78,7 @@ def test_notes_about_children_from_an_earlier_lead_are_forgotten() -> None:
     assert (before.led_since, after.led_since) == (None, NOW)
 
 
-def test_an_observation_holds_what_the_planner_needs() -> None:
+def test_a_record_has_what_the_planner_needs() -> None:
     store = Store()
     metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z"}
     store.put_job(make_job(3, generation=2, metadata=metadata, status={"attempt": 4, "phase": "Running"}))
@@ -115,7 +115,7 @@ def test_a_spec_is_parsed_once_per_generation() -> None:
 
 
 @pytest.mark.parametrize("spec", [BAD_SPEC, None, {}, "text", {**SPEC, "unknown": 1}])
-def test_an_invalid_spec_is_stored_as_an_error(spec: Any) -> None:
+def test_an_invalid_spec_is_an_observation_and_no_exception(spec: Any) -> None:
     store = Store()
     assert store.put_job(make_job(1, spec=spec)) == KEY
     record = store.job(KEY)
@@ -124,7 +124,7 @@ def test_an_invalid_spec_is_stored_as_an_error(spec: Any) -> None:
     assert record.spec.field.startswith("spec")
 
 
-def test_a_fixed_spec_clears_the_error() -> None:
+def test_a_fixed_spec_has_no_error() -> None:
     store = Store()
     store.put_job(make_job(1, spec=BAD_SPEC))
     store.put_job(make_job(2, spec=BAD_SPEC, status={"phase": "Pending"}))
@@ -134,7 +134,7 @@ def test_a_fixed_spec_clears_the_error() -> None:
     assert isinstance(record.spec, TrainJobSpec)
 
 
-def test_a_deleted_job_is_gone_and_a_late_answer_does_not_bring_it_back() -> None:
+def test_a_deleted_job_is_gone_and_a_late_response_does_not_bring_it_back() -> None:
     store = Store()
     store.put_job(make_job(3))
     store.drop_job(KEY, UID, version=5)
@@ -142,7 +142,7 @@ def test_a_deleted_job_is_gone_and_a_late_answer_does_not_bring_it_back() -> Non
     assert (store.job(KEY), store.key_of(UID), list(store.all_keys())) == (None, None, [])
 
 
-def test_a_new_job_with_the_name_of_an_old_one_starts_from_scratch() -> None:
+def test_a_new_job_with_an_old_name_is_another_job() -> None:
     store = Store()
     store.put_job(make_job(3, status={"attempt": 7}))
     store.change_pod(None, make_pod("old", owner=UID))
@@ -151,10 +151,10 @@ def test_a_new_job_with_the_name_of_an_old_one_starts_from_scratch() -> None:
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None
     assert (observed.uid, observed.status.attempt, observed.pods) == ("second", 0, ())
-    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # its job is gone
+    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # of no known job
 
 
-def test_a_late_deletion_leaves_the_successor() -> None:
+def test_a_late_deletion_event_leaves_the_successor() -> None:
     store = Store()
     store.put_job(make_job(3))
     store.put_job(make_job(6, uid="second"))
@@ -164,7 +164,7 @@ def test_a_late_deletion_leaves_the_successor() -> None:
     assert store.key_of(UID) is None
 
 
-def test_a_predecessor_stays_gone_even_if_its_deletion_is_missed() -> None:
+def test_a_predecessor_stays_gone_without_a_deletion_event() -> None:
     store = Store()
     store.put_job(make_job(3))
     store.put_job(make_job(6, uid="second"))
@@ -209,7 +209,7 @@ def test_the_newest_version_wins_in_any_order_and_with_repeats(
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.permutations([*JOB_EVENTS, ("drop", make_job(6, uid="second"))]), st.lists(st.sampled_from(JOB_EVENTS)))
-def test_a_job_deleted_last_is_gone_in_any_order(
+def test_a_deleted_job_is_gone_in_any_order_of_events(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]
 ) -> None:
     store = Store()
@@ -219,7 +219,7 @@ def test_a_job_deleted_last_is_gone_in_any_order(
     assert store.key_of("first") is store.key_of("second") is None
 
 
-def test_a_pod_leads_to_its_job_when_it_is_added_changed_or_deleted() -> None:
+def test_each_event_of_a_pod_leads_to_its_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     pending, running = make_pod("w"), make_pod("w", status={"phase": "Running"})
@@ -230,7 +230,7 @@ def test_a_pod_leads_to_its_job_when_it_is_added_changed_or_deleted() -> None:
     assert store.pods(UID) == ()
 
 
-def test_pods_may_come_before_their_job() -> None:
+def test_pods_may_arrive_before_their_job() -> None:
     store = Store()
     assert store.change_pod(None, make_pod("w")) is None
     store.put_job(make_job(1))
@@ -246,7 +246,7 @@ def test_an_orphaned_pod_leaves_its_job() -> None:
     assert store.pods(UID) == ()
 
 
-def test_a_pod_replaced_by_another_jobs_pod_moves_to_that_job() -> None:
+def test_a_pod_that_takes_another_pods_name_belongs_to_its_own_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     store.put_job(make_job(2, name="other", uid="other"))
@@ -256,14 +256,14 @@ def test_a_pod_replaced_by_another_jobs_pod_moves_to_that_job() -> None:
     assert (pod_names(store), pod_names(store, "other")) == ([], ["w"])
 
 
-def test_a_pod_without_an_owner_belongs_to_no_job() -> None:
+def test_a_foreign_pod_belongs_to_no_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     assert store.change_pod(None, make_pod("w", owner=None)) is None
     assert store.pods(UID) == ()
 
 
-def test_the_job_to_resume_from_is_looked_up_in_the_same_namespace() -> None:
+def test_the_job_to_resume_from_is_found_in_the_same_namespace() -> None:
     store = Store()
     spec = {**SPEC, "resumeFrom": {"trainJob": "other"}}
     store.put_job(make_job(3, spec=spec))
@@ -287,7 +287,7 @@ def test_a_driver_is_shared_while_another_unfinished_job_in_the_namespace_uses_i
 
     store = Store()
     store.put_job(make_job(1, status={"driver": "old"}))
-    assert not is_shared(store), "no other job"
+    assert not is_shared(store), "only with itself"
     store.put_job(make_job(2, name="other", uid="uid-other", status={"driver": "old"}))
     assert is_shared(store)
     store.put_job(make_job(3, name="other", uid="uid-other", status={"driver": "new"}))

@@ -1,4 +1,4 @@
-"""The sweep: jobs whose deletion was missed are forgotten, and no others."""
+"""The sweep: forgets the jobs whose deletion event was missed, and no others."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ HERE = make_job(3, name="here", uid="u1")
 GONE = make_job(4, name="gone", uid="u2")
 
 
-async def test_only_jobs_that_no_longer_exist_are_forgotten() -> None:
+async def test_only_missing_jobs_are_forgotten() -> None:
     store = make_store(HERE, GONE)
     assert await sweep_once(make_client(HERE), store, ()) == [JobKey("default", "gone")]
     assert names_of(store) == ["here"]
 
 
-async def test_a_late_answer_does_not_bring_back_a_swept_job() -> None:
+async def test_a_late_response_does_not_bring_back_a_swept_job() -> None:
     store = make_store(GONE)
     client = make_client()
     await sweep_once(client, store, ())
     assert store.put_job(make_job(client.api.version, name="gone", uid="u2")) is None
 
 
-async def test_a_late_answer_from_any_namespace_does_not_bring_back_a_swept_job() -> None:
+async def test_a_late_response_from_any_namespace_does_not_bring_back_a_swept_job() -> None:
     """Each namespace is listed at its own version."""
     store = make_store(make_job(4, name="gone", uid="u2", metadata={"namespace": "b"}))
     client = make_client()
@@ -52,7 +52,7 @@ async def test_a_late_answer_from_any_namespace_does_not_bring_back_a_swept_job(
     assert store.put_job(make_job(second, name="gone", uid="u2", metadata={"namespace": "b"})) is None
 
 
-async def test_a_job_with_the_name_of_a_deleted_one_is_not_mistaken_for_it() -> None:
+async def test_a_new_job_with_a_swept_jobs_name_stays() -> None:
     store = make_store(make_job(3, name="here", uid="old"))
     assert await sweep_once(make_client(HERE), store, ()) == [JobKey("default", "here")]
     assert store.put_job(make_job(3, name="here", uid="u1")) is not None
@@ -84,13 +84,13 @@ async def test_only_the_watched_namespaces_are_listed() -> None:
 
 
 async def test_only_metadata_is_requested() -> None:
-    """Specs and statuses are not needed here."""
+    """The sweep needs neither specs nor statuses."""
     client = make_client(HERE)
     await sweep_once(client, make_store(HERE), ())
     assert [r.accept for r in client.asked] == [METADATA_ONLY]
 
 
-async def test_without_an_answer_nothing_is_forgotten() -> None:
+async def test_without_a_response_nothing_is_forgotten() -> None:
     store = make_store(HERE, GONE)
     client = make_client()
     client.faults.script["list", "trainjobs"] = [LOST_ANSWER]
@@ -99,14 +99,14 @@ async def test_without_an_answer_nothing_is_forgotten() -> None:
     assert names_of(store) == ["gone", "here"]
 
 
-async def test_a_restored_etcd_is_detected_by_the_version_of_a_job() -> None:
+async def test_a_restored_etcd_is_noticed_by_the_version_of_a_job() -> None:
     client = make_client(HERE)
     store = make_store(make_job(client.api.version + 1, name="here", uid="u1"))
     with pytest.raises(WentBack, match="etcd was restored from a backup"):
         await sweep_once(client, store, ())
 
 
-async def test_a_restored_etcd_is_detected_by_the_version_of_the_last_list() -> None:
+async def test_a_restored_etcd_is_noticed_by_the_version_of_the_last_list() -> None:
     client = make_client(HERE)
     store = make_store(HERE)
     assert await sweep_once(client, store, ("a", "default")) == []
@@ -116,7 +116,7 @@ async def test_a_restored_etcd_is_detected_by_the_version_of_the_last_list() -> 
         await sweep_once(client, store, ("a", "default"))
 
 
-async def test_a_job_created_during_the_list_is_no_sign_of_a_restore() -> None:
+async def test_an_event_during_the_list_is_no_restore() -> None:
     client = make_client(HERE)
     store = make_store(HERE)
     client.taken = lambda request: store.put_job(make_job(client.api.version + 1, name="new", uid="u3"))

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback whose answers, valid or malformed, are scripted byte by byte; it records requests.
+"""An HTTP server on loopback with scripted responses, malformed ones included, byte by byte; it records requests.
 
 It knows nothing about Kubernetes, so it does not duplicate the model's API server: it is for tests of HTTP.
 """
@@ -34,7 +34,7 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ApiStub:
-    """Gives the answers in order, the last one repeatedly."""
+    """Sends the responses in order, and repeats the last one."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
@@ -49,7 +49,7 @@ class ApiStub:
         self.answers.append(respond)
 
     def stream(self, *chunks: bytes, is_cut: bool = False) -> None:
-        """Send each chunk as it is, in its own piece; a cut stream lacks its proper end."""
+        """Sends each chunk separately; a cut stream ends without its terminator."""
 
         async def respond(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
@@ -82,7 +82,7 @@ def make_api(host: str) -> kube_client.ApiClient:
 
 @asynccontextmanager
 async def serve_stub() -> AsyncIterator[tuple[ApiStub, KubeClient]]:
-    """The stub and a real client for it."""
+    """The stub, and a real client for it."""
     stub = ApiStub()
     app = web.Application(client_max_size=2**24)
     app.router.add_route("*", "/{path:.*}", stub.handle)

@@ -1,4 +1,4 @@
-"""A transport for clients whose methods a test replaces: nothing is sent."""
+"""A transport for clients whose methods a test replaces: it sends nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.kube.types import Body
 
 
 class NoTransport:
-    """Fails the test if its fake lets a request through."""
+    """Fails the test if a request gets through."""
 
     async def send(
         self, method: str, path: str, *, headers: Mapping[str, str], body: Body | None, timeout: aiohttp.ClientTimeout

@@ -1,4 +1,4 @@
-"""The client over real HTTP: its requests, and how it handles good, bad and broken answers."""
+"""The client over real HTTP: its requests, and how it handles good, bad and broken responses."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def to_line(event: Any) -> bytes:
     return json.dumps(event).encode() + b"\n"
 
 
-async def test_each_verb_uses_its_method_and_path(stub: ApiStub, client: KubeClient) -> None:
+async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.get(POD, "p", namespace="ns")
     await client.get(NODE, "n")
@@ -83,7 +83,7 @@ async def test_each_verb_uses_its_method_and_path(stub: ApiStub, client: KubeCli
         ("strategic", {"data": {"a": "1"}}, "application/strategic-merge-patch+json"),
     ],
 )
-async def test_a_patch_sets_its_content_type(
+async def test_a_patch_has_the_content_type_of_its_kind(
     stub: ApiStub, client: KubeClient, type_: str, body: Any, content_type: str
 ) -> None:
     stub.answer(OBJECT)
@@ -92,7 +92,7 @@ async def test_a_patch_sets_its_content_type(
     assert json.loads(stub.requests[0].body) == body
 
 
-async def test_a_delete_carries_the_uid_and_the_grace_period(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_delete_has_the_uid_and_the_grace_period(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.delete(POD, "p", namespace="ns", uid="u-1", grace_seconds=0)
     await client.delete(POD, "p", namespace="ns")
@@ -102,7 +102,9 @@ async def test_a_delete_carries_the_uid_and_the_grace_period(stub: ApiStub, clie
     assert not {"preconditions", "gracePeriodSeconds"} & any_.keys()
 
 
-async def test_the_pages_of_a_list_are_joined_at_the_first_pages_version(stub: ApiStub, client: KubeClient) -> None:
+async def test_the_pages_of_a_list_become_one_list_at_the_first_pages_version(
+    stub: ApiStub, client: KubeClient
+) -> None:
     token = "a+b/c=&d"
     stub.answer({"metadata": {"resourceVersion": "9", "continue": token}, "items": [{"n": 1}]})
     stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": None})
@@ -119,7 +121,7 @@ async def test_the_pages_of_a_list_are_joined_at_the_first_pages_version(stub: A
 @pytest.mark.parametrize(
     ("status", "outcome"), [(404, Gone), (409, Conflict), (403, Denied), (422, Denied), (500, RetryAfter)]
 )
-async def test_an_error_is_raised_with_the_servers_message(
+async def test_a_rejection_is_raised_with_the_servers_message(
     stub: ApiStub, client: KubeClient, status: int, outcome: type[KubeError]
 ) -> None:
     stub.answer({"kind": "Status", "reason": "Because", "message": "of this"}, status=status)
@@ -128,7 +130,7 @@ async def test_an_error_is_raised_with_the_servers_message(
     assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Because", "of this")
 
 
-async def test_the_retry_after_header_is_used(stub: ApiStub, client: KubeClient) -> None:
+async def test_retry_after_is_kept(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(b"slow down", status=429, headers={"Retry-After": "3"})
     for call in (client.get(POD, "p"), watch_all(client)):
         with pytest.raises(RetryAfter) as caught:
@@ -137,21 +139,23 @@ async def test_the_retry_after_header_is_used(stub: ApiStub, client: KubeClient)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>log in</html>", b"[]", b"null", b'"text"', b'{"kind":', b"\xff"])
-async def test_a_successful_answer_without_an_object_is_retried(stub: ApiStub, client: KubeClient, body: bytes) -> None:
+async def test_a_successful_response_that_is_no_object_counts_as_none(
+    stub: ApiStub, client: KubeClient, body: bytes
+) -> None:
     stub.answer(body)
     with pytest.raises(RetryAfter) as caught:
         await client.get(POD, "p", namespace="ns")
     assert caught.value.reason == "NotAnObject"
 
 
-async def test_a_truncated_body_counts_as_no_answer(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_truncated_body_counts_as_no_response(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(b'{"kind": "Pod",', is_cut=True)
     with pytest.raises(RetryAfter) as caught:
         await client.get(POD, "p", namespace="ns")
     assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
 
 
-async def test_an_unreachable_server_counts_as_no_answer() -> None:
+async def test_an_unreachable_server_counts_as_no_response() -> None:
     with socket.socket() as unused:  # bound, but not listening
         unused.bind(("127.0.0.1", 0))
         async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
@@ -170,14 +174,14 @@ async def test_a_watch_starts_at_its_version_and_requests_bookmarks(stub: ApiStu
     assert stub.requests[0].query.items() >= expected.items()
 
 
-async def test_events_are_complete_however_the_bytes_are_split(stub: ApiStub, client: KubeClient) -> None:
+async def test_events_are_complete_however_the_bytes_arrive(stub: ApiStub, client: KubeClient) -> None:
     events = [make_event(version) for version in range(6, 9)]
     data = b"\n".join(map(to_line, events))  # with empty lines in between
     stub.stream(*(data[i : i + 7] for i in range(0, len(data), 7)))
     assert await watch_all(client) == events
 
 
-async def test_an_event_larger_than_the_readers_buffer_is_complete(stub: ApiStub, client: KubeClient) -> None:
+async def test_an_event_longer_than_the_readers_buffer_is_complete(stub: ApiStub, client: KubeClient) -> None:
     events = [make_event(6, size=5 * 2**20), make_event(7)]
     stub.stream(*map(to_line, events))
     assert await watch_all(client) == events
@@ -202,7 +206,7 @@ async def test_a_watch_from_an_expired_version_raises_gone(stub: ApiStub, client
         await watch_all(client)
 
 
-async def test_a_watch_that_breaks_off_raises_after_its_events(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_broken_watch_is_raised_after_the_events_before(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(to_line(make_event(6)), b'{"type": "ADDED", "obj', is_cut=True)
     seen = []
     with pytest.raises(RetryAfter):
@@ -214,14 +218,14 @@ async def test_a_watch_that_breaks_off_raises_after_its_events(stub: ApiStub, cl
 @pytest.mark.parametrize(
     "line", [b"<html>", b"[]", b"null", b"{}", b'{"type": "ADDED"}', b'{"type": "ADDED", "object": {}}', b"\xff"]
 )
-async def test_an_invalid_line_breaks_the_watch(stub: ApiStub, client: KubeClient, line: bytes) -> None:
+async def test_a_line_that_is_no_event_breaks_the_watch(stub: ApiStub, client: KubeClient, line: bytes) -> None:
     stub.stream(line + b"\n")
     with pytest.raises(RetryAfter) as caught:
         await watch_all(client)
     assert caught.value.reason == "WatchBroken"
 
 
-async def test_answers_are_counted_by_verb_resource_and_code(stub: ApiStub, client: KubeClient) -> None:
+async def test_responses_are_counted_by_verb_resource_and_code(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.get(POD, "p")
     await client.get(POD, "q")
@@ -229,7 +233,7 @@ async def test_answers_are_counted_by_verb_resource_and_code(stub: ApiStub, clie
     assert client.answers == {("get", "pods", 200): 2, ("patch/status", "trainjobs", 200): 1}
 
 
-async def test_a_raw_get_returns_bytes_or_raises(stub: ApiStub, client: KubeClient) -> None:
+async def test_a_raw_path_returns_bytes_or_raises(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(b"ok")
     stub.answer(b"not yet", status=503)
     assert await client.raw_get("/readyz") == b"ok"

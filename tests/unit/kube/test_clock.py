@@ -24,11 +24,11 @@ class Machine:
         self.clock.observe(format_datetime(moment, usegmt=True))
 
 
-def test_before_the_first_answer_the_machines_clock_is_used() -> None:
+def test_before_the_first_response_it_is_the_machines_time() -> None:
     assert Machine().clock.now() == NOON
 
 
-def test_after_the_first_answer_the_machines_clock_is_not_used() -> None:
+def test_after_the_first_response_the_machines_clock_is_not_used() -> None:
     machine = Machine()
     server = NOON + timedelta(hours=3)
     machine.answer(server)
@@ -37,7 +37,7 @@ def test_after_the_first_answer_the_machines_clock_is_not_used() -> None:
     assert machine.clock.now() == server + timedelta(seconds=10)
 
 
-def test_dates_are_truncated_to_seconds_so_the_latest_estimate_wins() -> None:
+def test_dates_are_truncated_to_seconds_so_the_latest_is_the_best() -> None:
     machine = Machine()
     machine.answer(NOON)  # sent at 12:00:00.9
     machine.seconds += 0.2
@@ -85,7 +85,7 @@ def test_one_wrong_clock_of_three_is_outvoted_even_if_it_answers_first(wrong: in
     assert machine.clock.now() == NOON + timedelta(seconds=270)
 
 
-def test_many_answers_in_quick_succession_count_as_one() -> None:
+def test_many_responses_within_a_moment_count_as_one() -> None:
     machine = Machine()
     for minute in range(10):
         machine.answer(NOON + timedelta(minutes=minute))
@@ -103,7 +103,7 @@ def test_an_invalid_date_is_ignored(text: str | None) -> None:
 
 
 @pytest.mark.parametrize("drift", [-1, 1])
-def test_a_slow_drift_is_followed(drift: int) -> None:
+def test_it_follows_a_slightly_faster_or_slower_clock(drift: int) -> None:
     machine = Machine()
     for minute in range(100 * 60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=drift * minute / 60))

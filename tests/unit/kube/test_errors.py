@@ -1,4 +1,4 @@
-"""Every error response of the API server becomes one of four outcomes, whatever its body."""
+"""Responses of the API server become one of four outcomes, whatever their body."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_body_that_is_no_status_becomes_the_message(body: bytes, message: str)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(400, 599), st.binary(max_size=50), st.none() | st.text(max_size=8))
-def test_any_answer_has_an_outcome(status: int, body: bytes, retry_after: str | None) -> None:
+def test_any_response_has_an_outcome(status: int, body: bytes, retry_after: str | None) -> None:
     assert classify_response(status, body, retry_after=retry_after).status == status
 
 
@@ -73,13 +73,13 @@ def test_any_answer_has_an_outcome(status: int, body: bytes, retry_after: str | 
         ("-1", None),
     ],
 )
-def test_a_retry_after_is_kept_if_it_is_a_number(header: str | None, seconds: float | None) -> None:
+def test_retry_after_is_kept_when_it_is_a_number(header: str | None, seconds: float | None) -> None:
     error = classify_response(429, STATUS, retry_after=header)
     assert isinstance(error, RetryAfter)
     assert error.seconds == seconds
 
 
-def test_a_retry_after_in_non_ascii_digits_is_ignored() -> None:
+def test_non_ascii_digits_are_no_seconds() -> None:
     error = classify_response(429, b"", retry_after="²")
     assert isinstance(error, RetryAfter)
     assert error.seconds is None

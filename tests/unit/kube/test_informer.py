@@ -37,7 +37,7 @@ def bookmark(version: int) -> dict[str, Any]:
 
 
 class ScriptedClient(KubeClient):
-    """Lists and watches from a script: a list of events is a watch. After its end, the watch is silent."""
+    """Lists and watches from a script: a list of events is a watch. After the last one the watch is silent."""
 
     def __init__(self, *script: Any) -> None:
         super().__init__(NoTransport())
@@ -72,7 +72,7 @@ class ScriptedClient(KubeClient):
 
 
 class Run:
-    """One run of an informer over a script, with its results."""
+    """The results of one run of an informer over a script."""
 
     def __init__(self, client: ScriptedClient, **scope: Any) -> None:
         self.client = client
@@ -148,7 +148,7 @@ async def test_a_deletion_during_a_gap_is_noticed() -> None:
     assert result.changes[-1] == ("a@3", None)
 
 
-async def test_lists_that_expire_repeatedly_back_off() -> None:
+async def test_lists_that_keep_expiring_back_off() -> None:
     result = await run(*[EXPIRED] * 4, make_list(5))
     assert result.client.requests == ["list"] * 5 + ["watch 5"]
     assert len(result.slept) == 3
@@ -174,12 +174,12 @@ async def test_an_event_resets_the_backoff() -> None:
     assert result.slept[9] > 1 > result.slept[10]
 
 
-async def test_the_servers_retry_after_is_used() -> None:
+async def test_retry_after_is_kept() -> None:
     result = await run(RetryAfter(429, "TooManyRequests", "slow down", seconds=42))
     assert result.slept == [42]
 
 
-async def test_the_informer_is_synced_after_the_first_list_and_stays_so() -> None:
+async def test_it_is_synced_from_the_first_list_on() -> None:
     client = ScriptedClient(NO_ANSWER, make_list(5), NO_ANSWER, EXPIRED)
     result = Run(client)
     assert not result.informer.is_synced
@@ -188,7 +188,7 @@ async def test_the_informer_is_synced_after_the_first_list_and_stays_so() -> Non
     await asyncio.wait_for(result.informer.wait_synced(), 1)
 
 
-async def test_a_recorded_write_is_visible_before_the_watch_reports_it() -> None:
+async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:
     result = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
     result.informer.record_write(make_object("b", "uid-b", 7))
     assert result.informer.get("default", "b") is None
@@ -197,7 +197,7 @@ async def test_a_recorded_write_is_visible_before_the_watch_reports_it() -> None
     assert result.changes == [(None, "b@7"), (None, "a@6")]  # once, and the older list did not drop it
 
 
-async def test_list_and_watch_use_the_same_scope() -> None:
+async def test_list_and_watch_select_the_same_objects() -> None:
     scope = {"namespace": "team", "label_selector": "a=b", "field_selector": "spec.nodeName=n"}
     client = ScriptedClient(make_list(5), [bookmark(6)])
     await Run(client, **scope).until_silent()

@@ -23,7 +23,7 @@ from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import rest
 from kubernetes.aio.config import incluster_config
 
-from railhead.kube.transport import AUTH_SETTINGS, AioTransport, ApiClient, RestClient, open_transport
+from railhead.kube.transport import AUTH_SETTINGS, AioTransport, ApiClient, RestClient, find_proxy, open_transport
 from tests.unit.kube.api_stub import make_api
 
 TIMEOUT = aiohttp.ClientTimeout(total=20)
@@ -45,7 +45,9 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         (RestClient.request, rest.RESTClientObject.request),
     ],
 )
-def test_the_packages_methods_match_the_protocols(protocol: Callable[..., Any], real: Callable[..., Any]) -> None:
+def test_the_packages_methods_accept_what_the_protocols_declare(
+    protocol: Callable[..., Any], real: Callable[..., Any]
+) -> None:
     declared = inspect.signature(protocol).parameters.values()
     positional = [p.name for p in declared if p.kind is p.POSITIONAL_OR_KEYWORD]
     named = {p.name: None for p in declared if p.kind is p.KEYWORD_ONLY}
@@ -67,13 +69,13 @@ def test_the_packages_methods_match_the_protocols(protocol: Callable[..., Any], 
         (kube_config.load_incluster_config, {"client_configuration"}),
     ],
 )
-def test_the_packages_functions_accept_the_named_arguments(real: Callable[..., Any], names: set[str]) -> None:
+def test_the_packages_functions_have_the_named_arguments(real: Callable[..., Any], names: set[str]) -> None:
     known = inspect.signature(real).parameters
     assert names <= known.keys(), explain(f"{real.__qualname__} does not accept {names - known.keys()}")
 
 
 class Echo:
-    """A server that records requests and answers with `status`."""
+    """A server that records requests and responds with `status`."""
 
     def __init__(self) -> None:
         self.status = 200
@@ -116,7 +118,7 @@ async def send(transport: AioTransport, *, status: int = 200) -> None:
         assert response.status == status
 
 
-async def test_a_request_is_sent_unchanged_and_its_answer_is_aiohttps_own(echo: Echo, host: str) -> None:
+async def test_a_request_is_sent_unchanged_and_its_response_is_aiohttps(echo: Echo, host: str) -> None:
     echo.status = 500
     async with make_api(host) as api:
         headers = {"Content-Type": "application/json-patch+json", "User-Agent": "railhead"}
@@ -141,8 +143,8 @@ async def test_a_kubeconfigs_token_is_sent_and_two_clients_do_not_share_it(
     assert kube_client.Configuration._default is None, explain("a configuration became the process's default")
 
 
-async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kubernetes replaces it about once an hour; the first token would be refused from then on."""
+async def test_a_service_accounts_token_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes replaces it about once an hour; the first one would be rejected from then on."""
     token, ca = tmp_path / "token", tmp_path / "ca.crt"
     token.write_text("first")
     ca.write_text("not used")
@@ -166,3 +168,43 @@ async def test_a_service_accounts_token_is_read_again(tmp_path: Path, monkeypatc
         later = SimpleNamespace(datetime=SimpleNamespace(now=lambda: now), timedelta=timedelta)
         monkeypatch.setattr(incluster_config, "datetime", later)
         assert await header(api) == "second", explain("a service account's token is not read again within two minutes")
+
+
+async def test_a_request_reads_neither_the_environment_nor_netrc(
+    echo: Echo, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiohttp's default costs a third of the operator's time with many jobs."""
+    kubeconfig = write_kubeconfig(tmp_path / "config", host, "token")
+    async with open_transport(kubeconfig) as transport:
+        monkeypatch.setattr(aiohttp.client, "get_env_proxy_for_url", lambda *_: pytest.fail("read again"))
+        await send(transport)
+    assert echo.sent[-1][1]["Authorization"] == "Bearer token"
+
+
+@pytest.mark.parametrize(
+    ("url", "proxy"),
+    [
+        ("https://10.0.0.1:443", "http://proxy:3128"),
+        ("https://api.example:6443", None),
+        ("http://10.0.0.1:8001", None),
+    ],
+)
+def test_the_proxy_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "example,127.0.0.1")
+    assert find_proxy(url) == proxy
+
+
+async def test_requests_go_through_the_proxy(
+    echo: Echo, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "")
+    monkeypatch.setenv("no_proxy", "")
+    monkeypatch.setenv("http_proxy", host)
+    kubeconfig = write_kubeconfig(tmp_path / "config", "http://api.example", "token")
+    async with open_transport(kubeconfig) as transport:
+        await send(transport)
+    assert echo.sent[-1][1]["Host"] == "api.example"

@@ -124,7 +124,7 @@ def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
     assert view.get("ns", "a") == make_object("a", "second", 4)
 
 
-def test_a_predecessor_stays_gone_even_if_its_deletion_is_missed() -> None:
+def test_a_predecessor_stays_gone_without_a_deletion_event() -> None:
     view = View(ChangeLog())
     view.put(make_object("a", "first", 1))
     view.replace([make_object("a", "second", 10)], version=10)

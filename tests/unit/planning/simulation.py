@@ -1,6 +1,6 @@
 """One job on the model of the API server, under the real store, planner, executor and loop, one pass at a time.
 
-Kubelets and the garbage of deleted pods are as quick as can be; everything else happens when a test says so.
+Kubelets and garbage collection act at once; everything else happens when a test triggers it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ atexit.register(_loop.close)
 
 @dataclass
 class RecordingExecutor(Executor):
-    """Keeps the last plan that it was given."""
+    """Keeps the last plan."""
 
     last: Plan = field(default_factory=Plan)
 
@@ -50,17 +50,17 @@ class RecordingExecutor(Executor):
 
 
 class Simulation:
-    """One job and its pods. Each `reconcile` is one look of the operator at what is there.
+    """One job and its pods. Each `reconcile` is one pass of the operator.
 
     Attributes:
-        stuck: pods whose node does not answer: told to go, they stay.
-        refuses: asked before a pod is made; the words of a refusal, or nothing.
+        stuck: pods on unreachable nodes: they stay Terminating.
+        rejects: called before a pod is created; returns the message of a rejection, or nothing.
     """
 
-    def __init__(self, *, refuses: Callable[[Object], str] = lambda body: "", **spec: Any) -> None:
+    def __init__(self, *, rejects: Callable[[Object], str] = lambda body: "", **spec: Any) -> None:
         self.now: datetime = NOW
         self.stuck: set[str] = set()
-        self.refuses = refuses
+        self.rejects = rejects
         self.api = ModelApiServer(lambda: self.now, admission=self._admit)
         self.api.changed = self._watch_heads
         self.api.create(JOB, {"metadata": {"name": KEY.name}, "spec": {**SPEC, **spec}})
@@ -69,7 +69,7 @@ class Simulation:
         self.restart()
 
     def restart(self) -> None:
-        """The operator ends, and another one begins."""
+        """The operator exits, and another one starts."""
         self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
         executor = self.operator.loop.executor
         self._executor = RecordingExecutor(executor.client, executor.cache, executor.events, executor.make_token)
@@ -79,7 +79,7 @@ class Simulation:
         _loop.run_until_complete(self.operator.start())
 
     def reconcile(self) -> Plan:
-        """Sees everything, plans and does it; what is deleted is gone."""
+        """Observes everything, plans and executes; deleted pods disappear."""
         _loop.run_until_complete(self._pass())
         assert self._results[-1] in ("done", "refused"), f"the pass ended as {self._results[-1]}: {self.last}"
         for name, pod in self.pods.items():
@@ -94,7 +94,7 @@ class Simulation:
         await self.operator.loop.reconcile(KEY)
 
     async def execute(self, wanted: Plan) -> None:
-        """A plan of an earlier look."""
+        """A plan from an earlier pass."""
         await self._executor.execute(KEY, self.api.objects[JOB]["metadata"]["uid"], wanted)
 
     def _see(self) -> None:
@@ -102,7 +102,7 @@ class Simulation:
         self.operator.watch(JOBS)
 
     def settle(self, limit: int = 20) -> None:
-        """Passes until nothing is wanted any more."""
+        """Passes until the plan is empty."""
         for _ in range(limit):
             if is_empty(self.reconcile()):
                 return
@@ -140,7 +140,7 @@ class Simulation:
 
     @property
     def pods(self) -> dict[str, PodView]:
-        """As they are, also what the operator has not seen yet."""
+        """As they are, including what the operator has not seen yet."""
         if self._pods[0] != self.api.version:
             self._pods = (self.api.version, {name: observe_pod(pod) for name, pod in self.bodies.items()})
         return dict(self._pods[1])
@@ -155,14 +155,14 @@ class Simulation:
 
     @property
     def heads(self) -> list[str]:
-        """All that were ever made, in order."""
-        made = (entry.object["metadata"] for entry in self._told(PODS) if entry.type == "ADDED")
-        return [metadata["name"] for metadata in made if metadata["labels"][names.LABEL_ROLE] == names.HEAD]
+        """All that were ever created, in order."""
+        created = (entry.object["metadata"] for entry in self._log_of(PODS) if entry.type == "ADDED")
+        return [metadata["name"] for metadata in created if metadata["labels"][names.LABEL_ROLE] == names.HEAD]
 
     @property
     def events(self) -> list[str]:
-        """The reasons, in order, also of those that are only counted again."""
-        return [entry.object["reason"] for entry in self._told("events")]
+        """The reasons, in order, repeated ones included."""
+        return [entry.object["reason"] for entry in self._log_of("events")]
 
     def count_created(self, *plurals: str) -> int:
         return sum(count for (plural, _), count in self.api.creates.items() if plural in plurals)
@@ -171,11 +171,11 @@ class Simulation:
         return sum(count for (plural, _), count in self.api.deletes.items() if plural == PODS)
 
     def count_status_writes(self) -> int:
-        """By the executor; the report endpoint's are others."""
-        asked = (r for r in self.operator.client.asked if r.verb == "patch/status" and "fieldManager" not in r.path)
-        return sum(any(operation["op"] != "test" for operation in request.body) for request in asked)
+        """By the executor, not by the report endpoint."""
+        requests = (r for r in self.operator.client.asked if r.verb == "patch/status" and "fieldManager" not in r.path)
+        return sum(any(operation["op"] != "test" for operation in request.body) for request in requests)
 
-    def _told(self, plural: str) -> Iterable[Entry]:
+    def _log_of(self, plural: str) -> Iterable[Entry]:
         return (entry for entry in self.api.log if entry.plural == plural)
 
     def check_condition(self, type_: str) -> bool:
@@ -185,12 +185,12 @@ class Simulation:
         self.now = datetime.fromtimestamp(self.now.timestamp() + seconds, self.now.tzinfo)
 
     def apply(self, **spec: Any) -> None:
-        """The user's `kubectl apply`: the spec is this from now on."""
+        """The user's `kubectl apply` of this spec."""
         operations = [{"op": "add", "path": "/spec", "value": {**SPEC, **spec}}]
         self.api.patch(JOB, operations, content_type="application/json-patch+json")
 
     def edit_status(self, **fields: Any) -> None:
-        """A status that would take long to come about."""
+        """Sets a status that would take many passes to reach."""
         self.api.patch(JOB, {"status": fields}, subresource="status")
 
     def report(
@@ -205,7 +205,7 @@ class Simulation:
         outcome: ReportedOutcome | None = None,
         restart: RestartInPlace | None = None,
     ) -> None:
-        """The driver's word, by the report endpoint."""
+        """The driver reports to the report endpoint."""
         self._see()
         index, at = checkpoint, format_time(self.now)
         report = Report(
@@ -235,10 +235,10 @@ class Simulation:
             self.api.bind(name, NODE, namespace=KEY.namespace)
         self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running", conditions=None)
 
-    def cannot_schedule(self, name: str, words: str) -> None:
-        """The scheduler says so."""
-        refusal = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}
-        self._set(name, {}, phase="Pending", conditions=[refusal])
+    def cannot_schedule(self, name: str, message: str) -> None:
+        """As reported by the scheduler."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        self._set(name, {}, phase="Pending", conditions=[condition])
 
     def end_head(self, outcome: str, **options: Any) -> None:
         self.end_pod(self.head.name, outcome, **options)
@@ -249,20 +249,20 @@ class Simulation:
         outcome: str,
         message: str = "because",
         *,
-        word: str | None = None,
+        raw: str | None = None,
         code: int | None = None,
         phase: str = "",
         checkpoint: Object | None = None,
         best_checkpoint: Object | None = None,
     ) -> None:
-        """Its driver has said how it ended, or just this `word`; `phase` is the pod's when it is not over with that."""
+        """With its driver's outcome, or `raw`, as termination message; `phase` is the pod's if that does not end it."""
         code = find_code(outcome) if code is None else code
-        newest, best = (Checkpoint.from_dict(told) for told in (checkpoint, best_checkpoint))
-        said = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
-        self._terminate(name, said.to_json() if word is None else word, code=code, phase=phase)
+        newest, best = (Checkpoint.from_dict(each) for each in (checkpoint, best_checkpoint))
+        result = Outcome(outcome=outcome, reason=outcome, message=message, checkpoint=newest, best_checkpoint=best)
+        self._terminate(name, result.to_json() if raw is None else raw, code=code, phase=phase)
 
     def end_with(self, outcome: Outcome) -> None:
-        """The head ends so."""
+        """The head ends with this outcome."""
         self._terminate(self.head.name, outcome.to_json(), code=find_code(outcome.outcome))
 
     def _terminate(self, name: str, message: str, *, code: int, phase: str = "") -> None:
@@ -274,11 +274,11 @@ class Simulation:
 
     def _set(self, name: str, state: Object, **status: Any) -> None:
         containers = [{"name": names.CONTAINER, "state": state}]
-        whole = {"status": {**status, "containerStatuses": containers}}
-        self.api.patch((PODS, KEY.namespace, name), whole, subresource="status")
+        patch = {"status": {**status, "containerStatuses": containers}}
+        self.api.patch((PODS, KEY.namespace, name), patch, subresource="status")
 
     def evict(self, name: str, *, gone_in: float) -> datetime:
-        """Told to go by somebody else, and not gone: until when it may take."""
+        """Deleted by someone else, but stuck; returns by when it must be gone."""
         grace = int(gone_in - ENDED_WITHIN.total_seconds())
         self.stuck.add(name)
         self.api.delete((PODS, KEY.namespace, name), {"gracePeriodSeconds": grace})
@@ -287,7 +287,7 @@ class Simulation:
         return gone_by
 
     def lose(self, name: str) -> None:
-        """Deleted by somebody, and gone at once."""
+        """Deleted by someone else, and gone at once."""
         self.api.remove((PODS, KEY.namespace, name))
 
     def run_until_training(self) -> None:
@@ -298,7 +298,7 @@ class Simulation:
         self.settle()
 
     def _admit(self, plural: str, body: Object) -> str:
-        return self.refuses(body) if plural == PODS else ""
+        return self.rejects(body) if plural == PODS else ""
 
     def _watch_heads(self, entry: Entry) -> None:
         if entry.plural == PODS and entry.type == "ADDED" and len(self.live_heads) > 1:

@@ -35,7 +35,7 @@ def test_the_budget_refills_after_enough_training_with_a_newer_checkpoint() -> N
     assert sim.status["restarts"]["application"] == 2, "the total stays"
 
 
-def test_training_alone_does_not_refill_it() -> None:
+def test_training_alone_does_not_refill_the_budget() -> None:
     sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
     train(sim, hours=1, checkpoint=0)
     fail(sim)
@@ -44,7 +44,7 @@ def test_training_alone_does_not_refill_it() -> None:
     assert sim.status["phase"] == "Failed"
 
 
-def test_a_checkpoint_alone_does_not_refill_it() -> None:
+def test_a_checkpoint_alone_does_not_refill_the_budget() -> None:
     sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
     train(sim, hours=1, checkpoint=0)
     fail(sim)
@@ -55,7 +55,7 @@ def test_a_checkpoint_alone_does_not_refill_it() -> None:
     assert "backoffLimit 1 is reached" in message
 
 
-def test_stretches_of_training_add_up_and_waiting_does_not_count() -> None:
+def test_training_time_adds_up_and_waiting_does_not_count() -> None:
     """Daily losses of nodes: no single stretch is long enough."""
     sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
     train(sim, hours=1, checkpoint=0)
@@ -75,7 +75,7 @@ def test_stretches_of_training_add_up_and_waiting_does_not_count() -> None:
     assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 1}
 
 
-def test_the_backoff_of_failures_starts_again_with_the_budget() -> None:
+def test_the_backoff_resets_with_the_budget() -> None:
     sim = Simulation(backoffLimit=10)
     delays = []
     for hours, checkpoint in ((1, 0), (1, 1), (1, 2), (7, 3)):
@@ -89,7 +89,7 @@ def test_the_backoff_of_failures_starts_again_with_the_budget() -> None:
     assert delays == [5, 10, 20, 5]
 
 
-def test_failures_of_the_application_do_not_count_as_attempts_without_progress() -> None:
+def test_application_failures_do_not_count_as_attempts_without_progress() -> None:
     sim = Simulation(backoffLimit=5, noProgressLimit=0)
     for _ in range(3):
         sim.run_until_training()

@@ -1,4 +1,4 @@
-"""The one list of children: what is created is what is removed, and the API's paths are known for each kind."""
+"""The one list of children: everything created is removed, and each kind's API path is known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def test_the_path_of_each_kind_is_known() -> None:
     assert set(kinds.CHILDREN) == {"Pod", *(child.kind for child in CHILDREN)}
 
 
-def test_what_is_created_for_a_job_is_removed_with_it() -> None:
+def test_everything_created_for_a_job_is_removed_with_it() -> None:
     bundle, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)]
     assert created == [(remove.kind, remove.name) for remove in removals(WITH_ALL)]
     assert bundle == ("ConfigMap", WITH_ALL.settings.bundle_name), "it belongs to the namespace"
 
 
-def test_a_child_has_the_name_that_it_is_removed_by() -> None:
+def test_a_child_is_created_and_removed_by_the_same_name() -> None:
     for child in CHILDREN:
         assert child.create(WITH_ALL).name == child.name(WITH_ALL.name, WITH_ALL.uid)

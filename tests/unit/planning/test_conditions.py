@@ -1,4 +1,4 @@
-"""Conditions: which are always there, and what they cost."""
+"""Conditions: which are always present, and their size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check(sim: Simulation, *true: str) -> None:
     assert len(json.dumps(absent, separators=(",", ":"))) <= MAX_BYTES
 
 
-def test_suspended_complete_and_failed_are_there_from_the_first_pass_to_the_end() -> None:
+def test_suspended_complete_and_failed_are_present_from_the_first_pass_to_the_end() -> None:
     sim = Simulation(suspend=True)
     sim.reconcile()
     check(sim, "Suspended")
@@ -48,14 +48,14 @@ def test_a_failed_job_is_not_complete() -> None:
     check(sim, "Failed")
 
 
-def test_a_job_that_cannot_be_read_or_has_no_source_is_neither() -> None:
+def test_an_invalid_job_or_one_without_a_source_is_neither_complete_nor_failed() -> None:
     for spec in ({"resumeFrom": {"trainJob": "nobody"}}, {"image": ""}):
         sim = Simulation(**spec)
         sim.reconcile()
         check(sim)
 
 
-def test_a_condition_tells_since_when_it_is_false() -> None:
+def test_a_false_condition_has_its_transition_time() -> None:
     sim = Simulation()
     began = format_time(sim.now)
     sim.run_until_training()
@@ -66,7 +66,7 @@ def test_a_condition_tells_since_when_it_is_false() -> None:
     assert times["Complete"] == began and times["Suspended"] != began
 
 
-def test_only_a_suspension_that_lasts_counts_as_suspended_time() -> None:
+def test_only_the_time_between_suspension_and_resumption_counts_as_suspended() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.later(600)

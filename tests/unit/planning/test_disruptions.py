@@ -1,4 +1,4 @@
-"""Disruptions spend no budget of failures, keep their true reason, and are bounded by spec.disruptionLimit only."""
+"""Disruptions spend no failure budget, keep their true reason, and are bounded only by spec.disruptionLimit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def killed(pod: PodView, disruption: Disruption | None = None, **changes: Any) -
     [
         ("PreemptionByScheduler", "Preemption"),
         ("EvictionByEvictionAPI", "Preemption"),
-        ("SomethingOfLater", "Preemption"),
+        ("AddedLater", "Preemption"),
         ("DeletionByTaintManager", "Infrastructure"),
         ("DeletionByPodGC", "Infrastructure"),
         ("TerminationByKubelet", "Infrastructure"),
@@ -55,7 +55,7 @@ def test_a_driver_that_received_sigterm_adds_its_message_to_the_clusters_reason(
     assert failure["message"].endswith("preempting to accommodate a higher priority pod; its last checkpoint is 7")
 
 
-def test_an_error_of_train_func_before_a_disruption_is_still_its_error() -> None:
+def test_an_error_of_train_func_before_a_disruption_stays_an_application_failure() -> None:
     failure = lose_head(replace(ended(make_head(), "Application"), disruption=PREEMPTED))
     assert (failure["class"], failure["phase"]) == ("Application", "Failed")
 
@@ -67,7 +67,7 @@ def test_an_error_of_train_func_before_a_disruption_is_still_its_error() -> None
         (killed(make_head(), reason="NodeShutdown", message="node is shutting down"), "NodeShutdown"),
     ],
 )
-def test_a_deleted_pod_and_the_kubelets_own_words_are_disruptions(head: PodView, reason: str) -> None:
+def test_deleted_pods_and_node_shutdowns_are_disruptions(head: PodView, reason: str) -> None:
     failure = lose_head(head)
     assert (failure["class"], failure["reason"], failure["phase"]) == ("Infrastructure", reason, "Restarting")
 
@@ -77,15 +77,15 @@ def test_a_head_that_is_killed_without_a_disruption_spends_the_budget() -> None:
     assert (failure["reason"], failure["phase"]) == ("Killed", "Failed")
 
 
-def test_an_eviction_for_the_pods_own_limits_is_the_applications() -> None:
+def test_an_eviction_for_the_pods_own_limits_is_an_application_failure() -> None:
     """The kubelet sets the condition DisruptionTarget only when it evicts for the node."""
-    words = 'Usage of EmptyDir volume "cache" exceeds the limit "1Gi".'
-    failure = lose_head(killed(make_head(), reason="Evicted", message=words))
+    message = 'Usage of EmptyDir volume "cache" exceeds the limit "1Gi".'
+    failure = lose_head(killed(make_head(), reason="Evicted", message=message))
     assert (failure["class"], failure["reason"], failure["phase"]) == ("Application", "Evicted", "Failed")
-    assert words in failure["message"]
+    assert message in failure["message"]
 
 
-def test_the_third_termination_by_the_kubelet_in_a_row_is_the_applications() -> None:
+def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure() -> None:
     head = killed(make_head(), BY_KUBELET)
     second = lose_head(head, disruptions={"total": 1, "attempts": 1, "byKubelet": 1})
     assert (second["class"], second["phase"]) == ("Infrastructure", "Restarting")
@@ -94,7 +94,7 @@ def test_the_third_termination_by_the_kubelet_in_a_row_is_the_applications() -> 
     assert "(3 times in a row without a new checkpoint)" in third["message"]
 
 
-def test_a_checkpoint_breaks_the_row() -> None:
+def test_a_checkpoint_resets_the_count_of_terminations() -> None:
     committed = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 1}
     failure = lose_head(
         killed(make_head(), BY_KUBELET), disruptions={"total": 2, "attempts": 2, "byKubelet": 2}, checkpoint=committed
@@ -112,7 +112,7 @@ def fields_of(wanted: Plan) -> dict[str, Any]:
     return dict(wanted.status.fields)
 
 
-def test_a_worker_pod_lost_to_a_disruption_counts_as_one() -> None:
+def test_a_worker_pod_lost_to_a_disruption_counts_as_a_disruption() -> None:
     fields = fields_of(lose_worker(killed(make_worker(1), PREEMPTED)))
     assert fields["disruptions"] == {"total": 1, "attempts": 0, "byKubelet": 0}
     assert "disruptions" not in fields_of(lose_worker(ended(make_worker(1), "Infrastructure")))
@@ -127,7 +127,7 @@ def test_the_third_termination_of_worker_pods_by_the_kubelet_ends_the_attempt() 
 
 
 @pytest.mark.parametrize("lost", [killed(make_worker(1), PREEMPTED), make_worker(7)], ids=["preempted", "gone"])
-def test_the_limit_of_disruptions_fails_the_job_also_for_worker_pods(lost: PodView) -> None:
+def test_the_disruption_limit_also_counts_worker_pods(lost: PodView) -> None:
     known = {"total": 1, "attempts": 0, "byKubelet": 0}
     assert fields_of(lose_worker(lost, limit=2, disruptions=known))["round"] == 1
     fields = fields_of(lose_worker(lost, limit=1, disruptions=known))
@@ -135,7 +135,7 @@ def test_the_limit_of_disruptions_fails_the_job_also_for_worker_pods(lost: PodVi
     assert "disruptionLimit 1 is reached" in next(c["message"] for c in fields["conditions"] if c["type"] == "Failed")
 
 
-def test_disruptions_without_a_checkpoint_are_bounded_by_their_backoff_only() -> None:
+def test_only_backoff_bounds_disruptions_without_a_checkpoint() -> None:
     sim = Simulation(**NO_BUDGET)
     sim.run_until_training()
     delays = []
@@ -160,7 +160,7 @@ def test_disruptions_without_a_checkpoint_are_bounded_by_their_backoff_only() ->
     }
 
 
-def test_a_checkpoint_resets_the_row_but_not_the_total() -> None:
+def test_a_checkpoint_resets_the_consecutive_count_but_not_the_total() -> None:
     sim = Simulation(**NO_BUDGET)
     for commit in (None, 0):
         sim.run_until_training()

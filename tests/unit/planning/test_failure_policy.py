@@ -1,4 +1,4 @@
-"""spec.failurePolicy: the first rule that matches what ended an attempt decides what follows."""
+"""spec.failurePolicy: the first rule that matches the failure of an attempt decides what follows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 @pytest.mark.parametrize(
     "kind", ["Application", "OutOfMemory", "Infrastructure", "Hang", "Preemption", "Configuration"]
 )
-def test_what_is_ignored_spends_no_budget_and_backs_off_longer_each_time(kind: str) -> None:
+def test_ignored_failures_spend_no_budget_and_back_off_longer_each_time(kind: str) -> None:
     sim = Simulation(**NO_BUDGET, **make_rules({"action": "RestartAndIgnore", "onClass": [kind]}))
     waits = []
     for _ in range(4):
@@ -95,7 +95,7 @@ def test_what_is_ignored_spends_no_budget_and_backs_off_longer_each_time(kind: s
     sim.run_until_training()
     sim.report(checkpoint=0)
     lose(sim, kind)
-    assert wait_for_attempt(sim) <= waits[0], "a new checkpoint begins the backoff again"
+    assert wait_for_attempt(sim) <= waits[0], "a new checkpoint resets the backoff"
 
 
 def test_a_failure_that_no_rule_ignores_still_counts() -> None:
@@ -107,7 +107,7 @@ def test_a_failure_that_no_rule_ignores_still_counts() -> None:
     assert "backoffLimit 0 is reached" in find_message(sim, "Failed")
 
 
-def test_a_wrong_configuration_may_be_tried_again_within_a_limit() -> None:
+def test_a_configuration_error_may_be_retried_within_a_limit() -> None:
     sim = Simulation(noProgressLimit=1, **make_rules({"action": "Restart", "onClass": ["Configuration"]}))
     lose(sim, "Configuration")
     wait_for_attempt(sim)
@@ -116,7 +116,7 @@ def test_a_wrong_configuration_may_be_tried_again_within_a_limit() -> None:
     assert "noProgressLimit 1" in find_message(sim, "Failed")
 
 
-def test_a_start_that_takes_too_long_may_fail_the_job() -> None:
+def test_a_rule_may_fail_a_job_that_starts_too_slowly() -> None:
     sim = Simulation(startDeadlineSeconds=60, **make_rules({"action": "Fail", "onClass": ["Startup"]}))
     sim.settle()
     sim.later(61)
@@ -133,7 +133,7 @@ def test_no_rule_restarts_a_job_after_its_own_deadline() -> None:
     assert sim.status["phase"] == "Failed"
 
 
-def test_a_rule_that_is_added_later_does_not_change_what_was_decided() -> None:
+def test_a_rule_added_later_does_not_change_an_earlier_decision() -> None:
     sim = Simulation(backoffLimit=1)
     lose(sim, "Application")
     sim.apply(**make_rules({"action": "RestartAndIgnore", "onClass": ["Application"]}))

@@ -1,4 +1,4 @@
-"""What a job costs that fails for ever, with the default limits: attempts, and thus hours of all its GPUs."""
+"""The cost of a job that always fails, with the default limits: attempts, and thus hours of all its GPUs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HOUR = 3600
 
 
 def lose_attempts(sim: Simulation, kind: str, *, hours: float) -> int:
-    """Each attempt trains for a minute, commits nothing and is lost; returns how many there were until the end."""
+    """Each attempt trains for a minute, commits nothing and is lost; returns the number of attempts."""
     until = sim.now.timestamp() + hours * HOUR
     attempt = 0
     while sim.now.timestamp() < until and sim.status.get("phase") != "Failed":
@@ -37,16 +37,16 @@ def test_a_job_that_always_fails_ends_after_a_few_attempts(kind: str, attempts: 
     assert sim.status["phase"] == "Failed"
 
 
-def test_disruptions_without_a_limit_take_the_gpus_for_a_sixth_of_the_time() -> None:
+def test_unlimited_disruptions_hold_the_gpus_a_sixth_of_the_time() -> None:
     """An attempt of a minute, then five minutes without pods, apart from the first few."""
     sim = Simulation()
     sim.settle()
     attempts = lose_attempts(sim, "Preemption", hours=6)
     assert 6 * HOUR / 375 <= attempts <= 6 * HOUR / 360 + 8
-    assert sim.status["phase"] != "Failed", "nobody but the user ends it: disruptionLimit, activeDeadlineSeconds"
+    assert sim.status["phase"] != "Failed", "only the user's limits end it: disruptionLimit, activeDeadlineSeconds"
 
 
-def test_a_start_that_always_fails_gives_the_gpus_back_between_its_attempts() -> None:
+def test_a_start_that_always_fails_releases_the_gpus_between_attempts() -> None:
     """The user's startDeadlineSeconds is the price of each try."""
     sim = Simulation(startDeadlineSeconds=600)
     sim.settle()

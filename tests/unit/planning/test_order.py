@@ -1,4 +1,4 @@
-"""The order of the decisions: for each adjacent pair a job in which both answer, and the first one counts."""
+"""The order of the decisions: for each adjacent pair, a job in which both decide, and the first one wins."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def job(*pods: PodView, status: dict[str, Any] | None = None, rejection: Rejecti
 
 @dataclass(frozen=True)
 class Case:
-    """A job in which the decision and the next one both answer."""
+    """A job in which this decision and the next one both decide."""
 
     decision: Any
     job: Job
@@ -119,13 +119,13 @@ CASES = (
 )
 
 
-def test_there_is_a_case_for_each_decision_in_its_place() -> None:
+def test_each_decision_has_a_case_in_order() -> None:
     assert tuple(case.decision for case in CASES) == DECISIONS
 
 
 @pytest.mark.parametrize(("case", "later"), list(pairwise(CASES)), ids=lambda case: case.decision.__name__)
-def test_of_two_that_answer_the_first_one_counts(case: Case, later: Case) -> None:
+def test_the_first_of_two_applicable_decisions_wins(case: Case, later: Case) -> None:
     first, second = case.decision(case.job), later.decision(case.job)
     assert first is not None and second is not None and first != second
-    counts = next(decide for decide in DECISIONS if decide(case.job) is not None)
-    assert counts is case.decision
+    winner = next(decide for decide in DECISIONS if decide(case.job) is not None)
+    assert winner is case.decision

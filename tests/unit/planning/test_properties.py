@@ -1,4 +1,4 @@
-"""For any observed state: a plan, never an error, never two heads, and nothing more to do the second time."""
+"""For any observed state: a plan, never an error, never two heads, and an empty plan the second time."""
 
 from __future__ import annotations
 
@@ -117,8 +117,10 @@ def test_any_state_has_a_plan_with_at_most_one_new_head(observed: Observed) -> N
     if new_heads and new_heads[0].name not in {p.name for p in observed.pods}:
         others = [p for p in observed.pods if p.role == names.HEAD and not p.is_over]
         fenced = [p for p in others if p.is_deleting and p.gone_by and p.gone_by + timedelta(seconds=30) <= NOW]
-        assert others == fenced, "a new head is only made when no other one may still run, or its node does not answer"
-    assert all(d.uid in {p.uid for p in observed.pods} for d in wanted.deletes), "only what was seen is deleted"
+        assert others == fenced, (
+            "a new head is only created when no other one may still run, or its node is unreachable"
+        )
+    assert all(d.uid in {p.uid for p in observed.pods} for d in wanted.deletes), "only observed pods are deleted"
     if observed.is_deleting:
         assert is_empty(wanted)
 
@@ -197,9 +199,9 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
         sim.later(400)
         sim.settle()
         sim.start_pods()
-        if sim.live_heads and sim.status.get("resize"):  # fewer pods wait for a commit
+        if sim.live_heads and sim.status.get("resize"):  # a smaller group waits for a commit
             sim.report(checkpoint=(sim.status.get("checkpoint") or {}).get("index", -1) + 1)
-    assert is_empty(plan(sim.observe())), "nothing changed, nothing is wanted"
+    assert is_empty(plan(sim.observe())), "without a change the plan is empty"
     restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
     assert restarts["application"] <= 3
     lost = restarts["application"] + restarts["infrastructure"]
@@ -216,7 +218,7 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
 
 @settings(max_examples=300, deadline=None)
 @given(observations())
-def test_training_that_runs_is_never_given_up_for_a_start_or_restart_deadline(observed: Observed) -> None:
+def test_a_start_or_restart_deadline_never_ends_running_training(observed: Observed) -> None:
     job = to_job(replace(observed, spec=make_spec(startDeadlineSeconds=1, restartDeadlineSeconds=1)))
     waiting = Waiting(since="2020-01-01T00:00:00Z")
     job = replace(job, status=job.status.model_copy(update={"waiting": waiting}))
@@ -227,8 +229,8 @@ def test_training_that_runs_is_never_given_up_for_a_start_or_restart_deadline(ob
 
 @settings(max_examples=300, deadline=None)
 @given(observations(), st.sampled_from(["railhead-driver-test", "railhead-driver-2-0"]))
-def test_every_plan_that_creates_a_pod_creates_what_the_pod_refers_to(observed: Observed, bundle: str) -> None:
-    """Also after an upgrade, when the driver has another name than that of the pods that run."""
+def test_every_plan_that_creates_a_pod_creates_the_objects_it_refers_to(observed: Observed, bundle: str) -> None:
+    """Also after an upgrade, when the running pods use a driver with another name."""
     wanted = plan(replace(observed, settings=replace(observed.settings, bundle_name=bundle)))
     created = {(create.kind, create.name) for create in wanted.creates}
     for pod in (create for create in wanted.creates if create.kind == "Pod"):
@@ -236,7 +238,7 @@ def test_every_plan_that_creates_a_pod_creates_what_the_pod_refers_to(observed: 
 
 
 def referred_to(pod: dict[str, Any]) -> set[tuple[str, str]]:
-    """ConfigMaps and Secrets in its volumes and environment, and the Service that its name in the DNS is of."""
+    """ConfigMaps and Secrets in its volumes and environment, and the Service of its DNS name."""
     spec = pod["spec"]
     volumes = spec["volumes"]
     found = {("ConfigMap", volume["configMap"]["name"]) for volume in volumes if "configMap" in volume}

@@ -1,4 +1,4 @@
-"""Children that the API server refuses: said at once, tried again ever later, counted nowhere, past when it is."""
+"""Children that the API server rejects: reported at once, retried with backoff, not counted, cleared once created."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from tests.unit.planning.simulation import Simulation
 QUOTA = "exceeded quota: gpus"
 
 
-def refuse_slot(slot: int, words: str = QUOTA) -> Callable[[Object], str]:
-    """No pod for this worker slot."""
-    return lambda body: words if body["metadata"]["labels"].get(names.LABEL_SLOT) == str(slot) else ""
+def reject_slot(slot: int, message: str = QUOTA) -> Callable[[Object], str]:
+    """Rejects the pods of this worker slot."""
+    return lambda body: message if body["metadata"]["labels"].get(names.LABEL_SLOT) == str(slot) else ""
 
 
-def tells(message: str, words: str = QUOTA) -> bool:
-    """The refusal with the pod's name and the API server's words."""
-    return bool(re.fullmatch(rf'Pod (\S+) was rejected: pods "\1" is forbidden: {re.escape(words)}', message))
+def is_rejection(message: str, cause: str = QUOTA) -> bool:
+    """Whether it has the pod's name and the API server's message."""
+    return bool(re.fullmatch(rf'Pod (\S+) was rejected: pods "\1" is forbidden: {re.escape(cause)}', message))
 
 
-def said(sim: Simulation, type_: str = "Reconciling") -> tuple[str, str]:
+def find_condition(sim: Simulation, type_: str = "Reconciling") -> tuple[str, str]:
     [found] = [(c["reason"], c["message"]) for c in sim.status["conditions"] if c["type"] == type_]
     return found
 
 
-def test_it_is_said_at_once_by_a_condition_and_one_event() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_a_rejection_sets_a_condition_at_once_and_records_one_event() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     sim.reconcile()
-    assert len(sim.pods) == 2, "the others are made"
+    assert len(sim.pods) == 2, "the others are created"
     sim.reconcile()
-    reason, message = said(sim)
-    assert reason == "QuotaExceeded" and tells(message)
-    assert said(sim, "Running")[0] == "QuotaExceeded" and not sim.check_condition("Running")
+    reason, message = find_condition(sim)
+    assert reason == "QuotaExceeded" and is_rejection(message)
+    assert find_condition(sim, "Running")[0] == "QuotaExceeded" and not sim.check_condition("Running")
     assert sim.events.count("QuotaExceeded") == 1 and sim.status["phase"] == "Pending"
     assert sim.last.wake_at is not None
     assert is_empty(sim.reconcile())
 
 
-def test_it_is_tried_again_ever_later_without_a_word_or_a_count() -> None:
-    sim = Simulation(refuses=lambda body: QUOTA)
+def test_it_is_retried_with_backoff_without_events_or_counts() -> None:
+    sim = Simulation(rejects=lambda body: QUOTA)
     sim.reconcile()
     sim.reconcile()
     waits = []
@@ -57,63 +57,63 @@ def test_it_is_tried_again_ever_later_without_a_word_or_a_count() -> None:
         sim.reconcile()
         sim.reconcile()
     assert waits == [5, 10, 20, 30, 30, 30] and not sim.pods
-    assert sim.count_status_writes() == 2, "the same refusal is written once"
+    assert sim.count_status_writes() == 2, "the same rejection is written once"
     assert sim.events.count("QuotaExceeded") == 1
     assert sim.status["attempt"] == 1 and sim.status["round"] == 0 and "restarts" not in sim.status
 
 
-def test_another_refusal_is_another_word() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_another_rejection_records_another_event() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     sim.settle()
-    sim.refuses = refuse_slot(1, "denied the request: no label team")
+    sim.rejects = reject_slot(1, "denied the request: no label team")
     sim.later(5)
     sim.settle()
-    reason, message = said(sim)
-    assert reason == "AdmissionDenied" and tells(message, "denied the request: no label team")
+    reason, message = find_condition(sim)
+    assert reason == "AdmissionDenied" and is_rejection(message, "denied the request: no label team")
     assert sim.events[-2:] == ["QuotaExceeded", "AdmissionDenied"]
 
 
-def test_it_is_past_when_all_could_be_made() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_the_condition_is_cleared_once_all_pods_are_created() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     sim.settle()
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.later(5)
     sim.settle()
     assert len(sim.pods) == 3
-    assert said(sim) == ("Pending", "All pods of attempt 1 are created and starting")
+    assert find_condition(sim) == ("Pending", "All pods of attempt 1 are created and starting")
     sim.run_until_training()
     assert sim.status["phase"] == "Running" and not sim.check_condition("Reconciling")
 
 
-def test_a_refused_replacement_is_said_and_made_when_it_may_be() -> None:
+def test_a_rejected_replacement_is_reported_and_created_once_admitted() -> None:
     sim = Simulation()
     sim.run_until_training()
-    sim.refuses = refuse_slot(1)
+    sim.rejects = reject_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     sim.settle()
-    reason, message = said(sim)
-    assert reason == "QuotaExceeded" and tells(message)
+    reason, message = find_condition(sim)
+    assert reason == "QuotaExceeded" and is_rejection(message)
     assert sim.status["round"] == 1 and sim.status["restarts"]["infrastructure"] == 1
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.later(5)
     sim.settle()
-    assert said(sim)[0] == "Restarting"
+    assert find_condition(sim)[0] == "Restarting"
     assert sim.status["round"] == 1 and sim.status["restarts"]["infrastructure"] == 1
     sim.run_until_training()
     assert sim.status["phase"] == "Running"
 
 
-def test_an_elastic_job_trains_on_and_says_why_it_does_not_grow() -> None:
+def test_an_elastic_job_keeps_training_and_reports_why_it_does_not_grow() -> None:
     scaling = {"minWorkers": 1, "maxWorkers": 3, "desiredWorkers": 2}
     sim = Simulation(scaling=scaling)
     sim.run_until_training()
-    sim.refuses = refuse_slot(2)
+    sim.rejects = reject_slot(2)
     sim.apply(scaling={**scaling, "desiredWorkers": 3})
     sim.settle()
     assert sim.status["phase"] == "Running" and sim.check_condition("Running")
-    reason, message = said(sim)
+    reason, message = find_condition(sim)
     assert reason == "WaitingForWorkers" and QUOTA in message
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.later(5)
     sim.settle()
     assert len(sim.pods) == 4
@@ -131,9 +131,9 @@ def test_an_elastic_job_trains_on_and_says_why_it_does_not_grow() -> None:
         (403, "", "CreateRefused"),
     ],
 )
-def test_the_reason_is_found_in_the_servers_words(status: int, message: str, reason: str) -> None:
+def test_the_reason_is_found_in_the_servers_message(status: int, message: str, reason: str) -> None:
     assert find_reason("Pod", status, message) == reason and reason in REJECTIONS
 
 
-def test_only_pods_come_from_the_template() -> None:
+def test_only_a_rejected_pod_is_blamed_on_the_template() -> None:
     assert find_reason("Service", 422, "spec.ports: Invalid value") == "CreateRefused"

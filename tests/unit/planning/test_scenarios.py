@@ -6,7 +6,7 @@ from tests.unit.builders import is_empty
 from tests.unit.planning.simulation import Simulation, env_of, known_checkpoints
 
 
-def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
+def test_a_clean_run_costs_no_more_writes_than_needed() -> None:
     sim = Simulation(scaling={"numWorkers": 3})
     sim.settle()
     assert sim.status["phase"] == "Pending"
@@ -33,7 +33,7 @@ def test_a_clean_run_costs_what_it_must_and_no_more() -> None:
     assert sim.events == ["Created", "Started", "CheckpointCommitted", "CheckpointCommitted", "Succeeded"]
 
 
-def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_driver_says_so() -> None:
+def test_the_next_attempt_receives_the_best_checkpoint_until_the_driver_reports_none() -> None:
     sim = Simulation()
     sim.run_until_training()
     best = {"uri": "/runs/c1", "index": 1, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.1"}, "attempt": 1}
@@ -56,7 +56,7 @@ def test_the_best_checkpoint_is_told_to_the_next_attempt_and_goes_when_the_drive
 
 
 def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:
-    """A kubelet tells of the container a second before it calls the pod Succeeded."""
+    """The kubelet reports the container's end a second before the pod's phase."""
     sim = Simulation()
     sim.run_until_training()
     head = sim.head.name
@@ -70,7 +70,7 @@ def test_a_head_whose_container_ended_before_its_pod_keeps_its_log() -> None:
     assert list(sim.pods) == [head]
 
 
-def test_a_sidecar_does_not_keep_the_head_of_a_finished_job_for_ever() -> None:
+def test_a_sidecar_does_not_keep_the_head_of_a_finished_job_forever() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.end_head("Succeeded", phase="Running")
@@ -81,7 +81,7 @@ def test_a_sidecar_does_not_keep_the_head_of_a_finished_job_for_ever() -> None:
     assert not sim.pods
 
 
-def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
+def test_a_sidecar_does_not_hide_the_end_of_the_training_container() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=0)
@@ -95,18 +95,18 @@ def test_a_sidecar_does_not_hide_that_a_container_has_ended() -> None:
     assert sim.status["attempt"] == 2
     lost = next(name for name, pod in sim.pods.items() if pod.slot == 0)
     sim.run_until_training()
-    said = "Traceback\nRuntimeError: the node timed out\n\n"
-    sim.end_pod(lost, "Infrastructure", word=said, code=1, phase="Running")
+    log = "Traceback\nRuntimeError: the node timed out\n\n"
+    sim.end_pod(lost, "Infrastructure", raw=log, code=1, phase="Running")
     sim.settle()
     assert sim.status["round"] == 1
-    [told] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
-    assert f"{lost} (exit code 1: RuntimeError: the node timed out)" in told
+    [message] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{lost} (exit code 1: RuntimeError: the node timed out)" in message
 
 
-def test_success_is_only_the_drivers_word() -> None:
+def test_only_the_driver_can_report_success() -> None:
     sim = Simulation()
     sim.run_until_training()
-    sim.end_head("Succeeded", word="")
+    sim.end_head("Succeeded", raw="")
     sim.reconcile()
     assert sim.status["phase"] == "Restarting"
     assert sim.status["failure"]["reason"] == "NoFinalReport"
@@ -141,11 +141,13 @@ def test_an_application_error_is_retried_from_the_checkpoint_until_the_budget_is
     assert sim.status["phase"] == "Failed"
     assert sim.check_condition("Failed") and sim.check_condition("Stalled")
     assert "ValueError: no" in sim.status["failure"]["message"]
-    assert [p.role for p in sim.pods.values()] == ["head"], "the failed head stays for its logs, workers go"
+    assert [p.role for p in sim.pods.values()] == ["head"], (
+        "the failed head stays for its logs, the workers are deleted"
+    )
 
 
-def test_a_fenced_attempt_counts_nowhere() -> None:
-    """As when the operator's own memory was set back: the run's storage knows of later attempts."""
+def test_a_fenced_attempt_spends_no_budget() -> None:
+    """As when the job's status was restored from a backup: the run's storage has later attempts."""
     sim = Simulation(backoffLimit=0)
     for attempt in (1, 2, 3):
         sim.run_until_training()
@@ -176,8 +178,8 @@ def find_messages(sim: Simulation, reason: str) -> list[str]:
     return [event["message"] for event in events if event["reason"] == reason]
 
 
-def test_the_event_of_a_restart_names_the_checkpoint_that_the_driver_has_resumed_from() -> None:
-    """It may be an older one than the status knows."""
+def test_the_event_of_a_restart_names_the_checkpoint_resumed_from() -> None:
+    """It may be older than the one in the status."""
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=7)
@@ -194,7 +196,7 @@ def test_the_event_of_a_restart_names_the_checkpoint_that_the_driver_has_resumed
     ]
 
 
-def test_a_lost_head_after_a_checkpoint_is_a_new_attempt_at_once() -> None:
+def test_a_lost_head_after_a_checkpoint_starts_a_new_attempt_at_once() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=0)
@@ -229,7 +231,7 @@ def test_attempts_that_commit_nothing_are_bounded() -> None:
 
 
 def leave_head_stuck(sim: Simulation, *, gone_in: float) -> str:
-    """The head of a job that trains, told to go by the control plane: its node is unreachable."""
+    """The head of a training job, deleted by the control plane because its node is unreachable."""
     sim.run_until_training()
     sim.report(checkpoint=0)
     head = sim.head.name
@@ -237,7 +239,7 @@ def leave_head_stuck(sim: Simulation, *, gone_in: float) -> str:
     return head
 
 
-def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> None:
+def test_a_pod_that_does_not_terminate_delays_the_next_attempt_and_is_named() -> None:
     sim = Simulation()
     head = leave_head_stuck(sim, gone_in=65)
     sim.settle()
@@ -253,31 +255,31 @@ def test_a_pod_that_does_not_end_holds_the_next_attempt_up_and_is_named() -> Non
     assert sim.status["attempt"] == 2 and len(sim.live_heads) == 1
     assert "PodsLeftBehind" in sim.events and head in sim.pods
     sim.run_until_training()
-    assert sim.status["phase"] == "Running", "nothing waits for it any more"
+    assert sim.status["phase"] == "Running", "nothing waits for it anymore"
     sim.stuck.clear()
     sim.lose(head)
     assert is_empty(sim.reconcile())
 
 
-def test_a_pod_that_cannot_even_be_told_to_go_is_named_and_waited_for() -> None:
+def test_a_pod_with_an_unreadable_deletion_time_is_named_and_blocks_the_next_attempt() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=0)
     head = sim.head.name
     pod = sim.bodies[head]
     sim.stuck.add(head)
-    sim.api.put({**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "?"}})  # since when is not known
+    sim.api.put({**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "?"}})  # for an unknown time
     sim.settle()
     sim.later(60)
     sim.settle()
     assert sim.events.count("WaitingForPods") == 1
-    [said] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
-    assert f"{head} on node node-1" in said
+    [message] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Reconciling"]
+    assert f"{head} on node node-1" in message
     sim.later(3600)
     assert is_empty(sim.reconcile()) and sim.status["attempt"] == 1
 
 
-def test_a_worker_on_a_dead_node_keeps_nobody_waiting() -> None:
+def test_a_worker_on_a_dead_node_delays_nothing() -> None:
     sim = Simulation()
     sim.run_until_training()
     worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
@@ -310,7 +312,7 @@ def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> Non
     assert sim.status["restarts"]["infrastructure"] == 1
     assert lost not in sim.pods
     [message] = find_messages(sim, "WorkerReplaced")
-    assert f"{lost.removesuffix('0')}* (gone without a trace)" in message, "the slot is known, its round is not"
+    assert f"{lost.removesuffix('0')}* (gone without a trace)" in message, "the slot is known, the round is not"
     assert any(pod.slot == 1 and pod.round == 1 for pod in sim.pods.values())
     sim.start_pods()
     sim.report("RUNNING")
@@ -319,7 +321,7 @@ def test_a_lost_worker_is_replaced_in_the_same_attempt_under_a_new_name() -> Non
     assert sim.count_created("pods") == 4
 
 
-def test_pods_that_were_never_made_are_made_by_the_same_name() -> None:
+def test_uncreated_pods_are_created_under_the_same_names() -> None:
     sim = Simulation()
     sim.reconcile()
     names = set(sim.pods)
@@ -330,6 +332,6 @@ def test_pods_that_were_never_made_are_made_by_the_same_name() -> None:
     assert sim.status["round"] == 0 and sim.status["attempt"] == 1
 
 
-def test_somebody_elses_job_is_left_alone() -> None:
+def test_a_job_managed_by_another_controller_is_left_alone() -> None:
     sim = Simulation(managedBy="example.com/other")
     assert is_empty(sim.reconcile())

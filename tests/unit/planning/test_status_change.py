@@ -1,4 +1,4 @@
-"""A status change has the fields of the status, with their types, and says nothing of the others."""
+"""A status change has the fields of the status, with their types; unset ones stay as they are."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from railhead.planning.status_change import GUARD, STATUS_FIELDS, Requirement, S
 from railhead.planning.status_write import build_fields, build_status_write, changes_anything
 from tests.unit.builders import RUNNING_STATUS, make_observed
 
-# `_changed` sets these two by itself.
-BY_ITSELF = {"observed_generation", "conditions"}
+# Set by the status write itself.
+AUTOMATIC = {"observed_generation", "conditions"}
 
 
 def test_it_can_change_every_field_of_the_status() -> None:
-    assert {*STATUS_FIELDS, *BY_ITSELF} == set(JobStatus.model_fields)
+    assert {*STATUS_FIELDS, *AUTOMATIC} == set(JobStatus.model_fields)
 
 
 @pytest.mark.parametrize("name", STATUS_FIELDS)
-def test_a_field_has_the_type_that_it_has_in_the_status(name: str) -> None:
+def test_a_field_has_the_same_type_as_in_the_status(name: str) -> None:
     here = set(get_args(get_type_hints(StatusChange)[name])) - {Unset}
     there = get_type_hints(JobStatus)[name]
     allowed = set(get_args(there)) or {there}
@@ -29,14 +29,14 @@ def test_a_field_has_the_type_that_it_has_in_the_status(name: str) -> None:
     assert here <= allowed, f"{here} is not in {allowed}"
 
 
-def test_what_is_as_it_was_is_not_written() -> None:
+def test_unchanged_fields_are_not_written() -> None:
     status = make_observed(status=RUNNING_STATUS).status
     same = StatusChange(phase="Running", workers=WorkersStatus(desired=2, ready=2, joined=2))
     assert build_fields(status, same) == {}
     assert build_fields(status, StatusChange(waiting=None, resize=None)) == {}
 
 
-def test_no_write_without_a_change_but_a_guard_is_compared() -> None:
+def test_without_a_change_only_a_guard_is_compared() -> None:
     observed = make_observed(status=RUNNING_STATUS)
     assert build_status_write(observed, StatusChange()) is None
     assert not changes_anything(observed, StatusChange())

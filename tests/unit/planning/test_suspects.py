@@ -13,7 +13,7 @@ def find_worker(sim: Simulation) -> str:
     return next(name for name in sim.pods if not name.endswith("-head"))
 
 
-def test_the_suspect_of_the_termination_message() -> None:
+def test_the_suspect_comes_from_the_termination_message() -> None:
     sim = Simulation()
     sim.run_until_training()
     suspect = find_worker(sim)
@@ -22,10 +22,10 @@ def test_the_suspect_of_the_termination_message() -> None:
     failure = sim.status["failure"]
     assert (failure["class"], failure["reason"]) == ("Hardware", "GPUFailed")
     assert (failure["suspectPod"], failure["suspectNode"]) == (suspect, NODE)
-    assert failure["pod"].endswith("-head"), "where it was observed"
+    assert failure["pod"].endswith("-head"), "where the failure was observed"
 
 
-def test_the_suspect_of_the_last_report_of_a_head_that_is_gone() -> None:
+def test_the_suspect_comes_from_the_last_report_if_the_head_is_gone() -> None:
     sim = Simulation()
     sim.run_until_training()
     suspect = find_worker(sim)

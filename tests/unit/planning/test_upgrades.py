@@ -1,4 +1,4 @@
-"""An upgrade of the operator in mid-run: all pods of an attempt run the driver that it started with."""
+"""An upgrade of the operator mid-run: all pods of an attempt run the driver that it started with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def observe(*pods: PodView, **status: Any) -> Observed:
 
 
 def find_drivers(wanted: Plan) -> set[str]:
-    """That the created pods mount."""
+    """Drivers that the created pods mount."""
     return {driver_of(create.body) for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"}
 
 
@@ -37,19 +37,19 @@ def test_a_replaced_worker_runs_the_driver_of_its_attempt() -> None:
     assert not creates_driver(wanted), "this operator has another one"
 
 
-def test_missing_pods_are_created_with_it() -> None:
+def test_missing_pods_are_created_with_the_driver_of_their_attempt() -> None:
     wanted = plan(observe(make_worker(0), phase="Pending", head={}, progress={}))
     assert find_drivers(wanted) == {OLD}
 
 
-def test_the_next_attempt_runs_the_new_one() -> None:
+def test_the_next_attempt_runs_the_new_driver() -> None:
     failure = {"class": "Infrastructure", "attempt": 1, "time": "2026-01-01T11:00:00Z"}
     wanted = plan(observe(phase="Restarting", failure=failure))
     assert wanted.status is not None and wanted.status.fields["driver"] == SETTINGS.bundle_name
     assert find_drivers(wanted) == {SETTINGS.bundle_name} and creates_driver(wanted)
 
 
-def test_a_status_without_it_is_of_an_operator_that_had_none() -> None:
+def test_a_status_without_a_driver_gets_this_operators() -> None:
     wanted = plan(observe(make_head(), make_worker(0), LOST, driver=""))
     assert find_drivers(wanted) == {SETTINGS.bundle_name} and creates_driver(wanted)
 
@@ -62,7 +62,7 @@ def lose_driver(name: str, *, known: str = OLD) -> Plan:
     return plan(observe(make_head(), make_worker(0), waits, round=1, phase="Restarting", driver=known))
 
 
-def test_an_attempt_whose_driver_is_gone_and_is_not_this_operators_ends() -> None:
+def test_an_attempt_ends_when_its_driver_is_gone_and_is_not_this_operators() -> None:
     wanted = lose_driver(OLD)
     assert wanted.status is not None
     failure = wanted.status.fields["failure"]
@@ -70,7 +70,7 @@ def test_an_attempt_whose_driver_is_gone_and_is_not_this_operators_ends() -> Non
     assert f"ConfigMap {OLD} with the driver of attempt 1 is gone" in failure["message"]
 
 
-def test_other_missing_config_maps_are_waited_for() -> None:
+def test_pods_keep_waiting_for_other_missing_config_maps() -> None:
     wanted = lose_driver("keys")
     assert wanted.status is None or "failure" not in wanted.status.fields
     own = lose_driver(SETTINGS.bundle_name, known=SETTINGS.bundle_name)
@@ -83,7 +83,7 @@ def test_the_same_operator_creates_its_driver_again() -> None:
     assert not creates_driver(plan(replace(observed, settings=replace(SETTINGS, bundle_name="railhead-driver-newer"))))
 
 
-def test_the_job_is_not_at_fault_for_its_missing_driver() -> None:
+def test_a_missing_driver_spends_no_budget() -> None:
     observed = observe(make_head(), make_worker(0), make_worker(1, is_running=False, problem=missing("configmap", OLD)))
     wanted = plan(replace(observed, spec=make_spec(backoffLimit=0, noProgressLimit=0)))
     assert wanted.status is not None and wanted.status.fields["phase"] == "Restarting"
@@ -96,7 +96,7 @@ def missing(kind: str, name: str) -> Problem:
     return Problem("FailedMount", f'MountVolume.SetUp failed for volume "v" : {kind} "{name}" not found')
 
 
-def test_a_secret_that_is_deleted_while_its_token_is_in_use_is_not_created_again() -> None:
+def test_a_deleted_secret_is_not_recreated_while_its_token_is_in_use() -> None:
     """Its token is random: a worker with another one could never join the head."""
     kinds = [create.kind for create in plan(observe(make_head(), make_worker(0), LOST)).creates]
     assert "Secret" not in kinds and "Service" in kinds and "ConfigMap" in kinds
@@ -104,7 +104,7 @@ def test_a_secret_that_is_deleted_while_its_token_is_in_use_is_not_created_again
     assert "Secret" in [create.kind for create in not_started.creates]
 
 
-def test_an_attempt_whose_secret_is_gone_ends_when_a_pod_needs_it() -> None:
+def test_an_attempt_ends_when_a_pod_needs_its_deleted_secret() -> None:
     waits = make_worker(1, round_=1, is_running=False, problem=missing("secret", SECRET))
     observed = observe(make_head(), make_worker(0), waits, round=1, phase="Restarting", workers={"desired": 2})
     wanted = plan(replace(observed, spec=make_spec(backoffLimit=0, noProgressLimit=0)))
@@ -124,7 +124,7 @@ ENDED = {"type": "Complete", "status": "True", "reason": "Succeeded", "lastTrans
 FINISHED = {"phase": "Succeeded", "completionTime": "2026-01-01T11:00:00Z", "conditions": [ENDED]}
 
 
-def test_the_last_job_with_an_old_driver_removes_it_with_its_next_attempt_or_after_its_end() -> None:
+def test_the_last_job_with_an_old_driver_removes_it_at_its_next_attempt_or_end() -> None:
     next_attempt = observe(phase="Restarting", failure=FAILURE)
     assert find_removed_drivers(plan(next_attempt)) == [OLD]
     for field in ("keepPodsSeconds", "ttlSecondsAfterFinished"):
@@ -133,7 +133,7 @@ def test_the_last_job_with_an_old_driver_removes_it_with_its_next_attempt_or_aft
     assert find_removed_drivers(plan(observe(make_head(), make_worker(0), LOST))) == [], "the attempt needs it"
 
 
-def test_a_driver_that_another_job_runs_or_that_is_this_operators_stays() -> None:
+def test_a_driver_stays_if_another_job_runs_it_or_it_is_this_operators() -> None:
     shared = replace(observe(phase="Restarting", failure=FAILURE), is_driver_shared=True)
     assert find_removed_drivers(plan(shared)) == []
     own = observe(phase="Restarting", failure=FAILURE, driver=SETTINGS.bundle_name)

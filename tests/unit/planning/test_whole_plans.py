@@ -1,4 +1,4 @@
-"""Core decisions as whole plans: what they want, and that they want nothing else."""
+"""The complete plans of the core decisions, with nothing missing and nothing extra."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def condition(type_: str, status: str, reason: str, message: str) -> dict[str, A
 
 
 def all_of(*stated: dict[str, Any], since: str = RUNNING_STATUS["startTime"]) -> list[dict[str, Any]]:
-    """With those that are always present."""
+    """Plus those that are always present."""
     conditions = {each["type"]: each for each in (*make_absent(since), *stated)}
     return sorted(conditions.values(), key=lambda each: ORDER.index(each["type"]))
 
@@ -263,7 +263,7 @@ def test_the_next_attempt() -> None:
     assert [kind for kind, _ in creates] == [*(kind for kind, _ in PARENTS), "Pod", "Pod", "Pod"]
 
 
-def test_a_suspension_tells_the_head_alone() -> None:
+def test_a_suspension_deletes_only_the_head() -> None:
     message = "The driver ends after one more committed checkpoint, within 60 s; then the pods are deleted"
     assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS, suspend=True, suspendGraceSeconds=60) == (
         Plan(
@@ -283,7 +283,7 @@ def test_a_suspension_tells_the_head_alone() -> None:
     )
 
 
-def test_workers_beyond_the_desired_number_go_those_first_that_do_not_run() -> None:
+def test_surplus_workers_are_deleted_idle_ones_first() -> None:
     scaling = {"minWorkers": 1, "maxWorkers": 3, "desiredWorkers": 2}
     idle = make_worker(0, is_running=False, phase="Pending")
     assert decide(HEAD, idle, SECOND, make_worker(2), status=RUNNING_STATUS, scaling=scaling) == (
@@ -292,11 +292,11 @@ def test_workers_beyond_the_desired_number_go_those_first_that_do_not_run() -> N
     )
 
 
-def test_a_job_that_trains_as_its_status_says_wants_nothing() -> None:
+def test_a_job_that_matches_its_status_has_an_empty_plan() -> None:
     assert decide(HEAD, FIRST, SECOND, status=RUNNING_STATUS) == (Plan(), [])
 
 
-def test_conditions_of_other_controllers_are_kept_behind_ours() -> None:
+def test_conditions_of_other_controllers_are_kept_after_ours() -> None:
     theirs = condition("example.com/Billed", "True", "Paid", "in full")
     status = {**RUNNING_STATUS, "conditions": [theirs, *RUNNING_STATUS["conditions"]]}
     wanted, _ = decide(ended(HEAD, "Succeeded"), FIRST, SECOND, status=status)

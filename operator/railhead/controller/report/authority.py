@@ -8,6 +8,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.status import JobStatus
+from railhead.contract.failure_rules import FailureRule
 from railhead.contract.report import AUDIENCE, Report
 from railhead.planning.pod_view import PodView
 
@@ -31,10 +32,12 @@ class Limits:
     Attributes:
         progress_deadline: spec.progressDeadlineSeconds as it is now.
         restarts: how many charged restarts in place its attempt may have in all.
+        rules: of spec.failurePolicy.
     """
 
     progress_deadline: int | None = None
     restarts: int = 0
+    rules: tuple[FailureRule, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, RESTARTS
+from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, RESTARTS, RULES
 from railhead.controller.config import split_address
 from railhead.controller.report.authority import JobFacts, Limits, refusal
 from railhead.controller.report.certificate import Certificates
@@ -27,8 +28,14 @@ END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver 
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
 
 
-def _answer(status: int, message: str, **more: int | None) -> web.Response:
-    return web.json_response({"message": message, **more}, status=status)
+def _answer(status: int, message: str) -> web.Response:
+    return web.json_response({"message": message}, status=status)
+
+
+def _accept(limits: Limits) -> web.Response:
+    rules = [asdict(rule) for rule in limits.rules]
+    values = {DEADLINE: limits.progress_deadline, RESTARTS: limits.restarts, RULES: rules}
+    return web.json_response({"message": "accepted", **values}, status=202)
 
 
 class ReportHandler:
@@ -63,8 +70,7 @@ class ReportHandler:
         if rejection is not None:
             return _answer(*rejection)
         self._writer.put(report)
-        limits = facts.limits if facts else Limits()
-        return _answer(202, "accepted", **{DEADLINE: limits.progress_deadline, RESTARTS: limits.restarts})
+        return _accept(facts.limits if facts else Limits())
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.report import DEADLINE, PATH, RESTARTS, SILENCE_SECONDS, Report, ResumedFrom
+from railhead.contract.report import DEADLINE, PATH, RESTARTS, RULES, SILENCE_SECONDS, Report, ResumedFrom
 from railhead.contract.times import now_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
@@ -164,7 +164,7 @@ class Publisher:
         if seconds is None or (isinstance(seconds, int) and seconds > 0):
             self._spool.write_deadline(seconds)
         if isinstance(restarts, int):
-            self._spool.write_allowed_restarts(restarts)
+            self._spool.write_allowed_restarts(restarts, limits.get(RULES) or [])
 
     def _request(self, body: bytes, endpoint: Endpoint) -> tuple[int, bytes]:
         headers = {"Content-Type": "application/json"}

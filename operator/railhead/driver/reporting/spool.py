@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.failure_rules import RESTART, find_rule, read_rules
 from railhead.contract.report import RestartInPlace, RunWarning
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
@@ -115,14 +116,19 @@ class Spool:
         values = self._read("restart.json")
         return RestartInPlace(**values) if values else None
 
-    def write_allowed_restarts(self, number: int) -> None:
-        """How many charged restarts in place this attempt may have in all."""
-        self._replace("allowed-restarts.json", {"number": number})
+    def write_allowed_restarts(self, number: int, rules: list[dict[str, Any]]) -> None:
+        """How many charged restarts in place this attempt may have in all, and the rules of its failure policy."""
+        self._replace("allowed-restarts.json", {"number": number, "rules": rules})
 
-    def read_allowed_restarts(self) -> Optional[int]:
-        """None until the operator has answered a report."""
+    def read_allowed_restarts(self, failure: Failure) -> Optional[int]:
+        """0 after a failure that ends the attempt by a rule. None until the operator has answered a report."""
         values = self._read("allowed-restarts.json")
-        return int(values["number"]) if values else None
+        if values is None:
+            return None
+        rules = read_rules(values["rules"])
+        number = find_rule(rules, failure.class_.value, failure.reason, failure.process_exit_code)
+        is_ended = number is not None and rules[number].action != RESTART
+        return 0 if is_ended else int(values["number"])
 
     def write_deadline(self, seconds: Optional[float]) -> None:
         """The current spec.progressDeadlineSeconds."""

@@ -104,7 +104,7 @@ class RetryDecider:
         found = failure.classify_failure(facts)
         handle(error, found, spool)
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
-        self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts())
+        self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts(found))
         is_ending = spool.read_end() is not None
         is_retry = not is_ending and failure.decide_retry(facts, found, self._history)
         if not is_retry:

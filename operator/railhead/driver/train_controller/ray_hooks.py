@@ -19,7 +19,10 @@ _EXECUTION = "ray.train.v2._internal.execution"
 
 @dataclass(frozen=True)
 class Hook:
-    """`module`, `name`: what must exist; `without`: what follows if an optional one is missing; `since`: its Ray."""
+    """`module`, `name`: what must exist; `without`: what follows if an optional one is missing; `since`: its Ray.
+
+    The last part of a name may be an attribute that the class sets in its `__init__`.
+    """
 
     module: str
     name: str
@@ -28,16 +31,23 @@ class Hook:
 
     @property
     def is_there(self) -> bool:
+        *owners, last = self.name.split(".")
         try:
-            found: Any = importlib.import_module(self.module)
-            for part in self.name.split("."):
-                found = getattr(found, part)
+            owner: Any = importlib.import_module(self.module)
+            for part in owners:
+                owner = getattr(owner, part)
         except (ImportError, AttributeError):
             return False
-        return True
+        return hasattr(owner, last) or last in _find_attributes(owner)
 
     def __str__(self) -> str:
         return f"{self.module}.{self.name}"
+
+
+def _find_attributes(owner: Any) -> set[str]:
+    """What a class and its bases set in their `__init__`; a few names too many do no harm."""
+    found = [getattr(each.__init__, "__code__", None) for each in getattr(owner, "__mro__", ())]
+    return {name for code in found if code for name in code.co_names}
 
 
 REQUIRED = (
@@ -53,10 +63,20 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.after_worker_group_poll_status"),
     Hook(f"{_EXECUTION}.callback", "ReportCallback.after_report"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._write_state_to_storage"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_config"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_results"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._storage_context"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager.latest_checkpoint_result"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "_CheckpointManagerState"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "delete_fs_path"),
-    Hook(f"{_EXECUTION}.storage", "StorageContext"),
+    Hook(f"{_EXECUTION}.context", "get_train_context"),
+    Hook(f"{_EXECUTION}.storage", "StorageContext.extract_checkpoint_dir_name_from_path"),
+    Hook(f"{_EXECUTION}.storage", "get_fs_and_path"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.execute_single_async"),
     Hook(f"{_EXECUTION}.worker_group", "WorkerGroup.get_workers"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._callbacks"),
+    Hook(f"{_EXECUTION}.worker_group", "WorkerGroup._storage_context"),
+    Hook("ray.train", "ScalingConfig._resources_per_worker_not_none"),
 )
 ELASTIC = (
     Hook("ray.train.v2.api.data_parallel_trainer", "create_scaling_policy"),

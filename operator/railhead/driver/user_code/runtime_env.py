@@ -90,10 +90,10 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
     """
     if not values:
         return
-    from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
-    from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
-
     try:
+        from ray._private.runtime_env.py_modules import upload_py_modules_if_needed
+        from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
+
         for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
             values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
     except Exception as error:

@@ -12,8 +12,8 @@ from railhead.api import conditions as types
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus
 from railhead.contract.failure import FailureClass, Payer
+from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
-from railhead.planning.facts.failure_rules import RESTART, RESTART_AND_IGNORE
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
@@ -63,12 +63,7 @@ def count_failures(job: Job, *, committed: int) -> int:
 
 
 def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus) -> int:
-    """How many charged restarts in place the current attempt may have in all, those that it has had included.
-
-    0 for a job with a failurePolicy: the driver does not know its rules.
-    """
-    if spec.failure_policy is not None:
-        return 0
+    """How many charged restarts in place the current attempt may have in all, those that it has had included."""
     counted = status.counted_restarts.charged if status.counted_restarts else 0
     return counted + max(spec.backoff_limit - (status.budget.failures if status.budget else 0), 0)
 

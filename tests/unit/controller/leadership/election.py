@@ -1,4 +1,4 @@
-"""Candidates on one Lease of the model's API server, which may be slow, lose requests or hang."""
+"""Candidates for one Lease of the model's API server, which may be slow, lose requests or hang."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = (1e6, 0.0)
 
 
 class SlowClient(ModelClient):
-    """Each request takes time to the API server and back. One that its sender cancels is still executed.
+    """Each request takes some time to the API server and back. One that its sender cancels is executed nevertheless.
 
     Attributes:
         delay: these two times for the next request.
@@ -46,7 +46,7 @@ class SlowClient(ModelClient):
 
 
 class Election:
-    """Candidates and their API server; for use in a `VirtualLoop`.
+    """Use inside a `VirtualLoop`.
 
     Attributes:
         delay: the next request's times to the API server and back.
@@ -69,7 +69,7 @@ class Election:
         self.delay = lambda: (there, back)
 
     def serve_only(self, is_up: Callable[[float], bool]) -> None:
-        """Requests at other times wait until the API server is up again, to the hundredth of a second."""
+        """Requests at other times wait until the API server works again, to a hundredth of a second."""
 
         def delay() -> tuple[float, float]:
             wait = 0
@@ -80,7 +80,7 @@ class Election:
         self.delay = delay
 
     def fail(self, *faults: Fault | None) -> None:
-        """Faults of the next requests."""
+        """The fate of the next requests."""
         left = list(faults)
         self.faults.choose = lambda call: left.pop(0) if left else None
 
@@ -116,7 +116,7 @@ class Election:
             await self.kill(elector)
 
     async def watch(self, elector: Elector, seconds: float) -> float:
-        """How many of the next seconds it leads, in steps of a twentieth."""
+        """How many of the next seconds it leads, to a twentieth of a second."""
         led = 0
         for _ in range(round(seconds * 20)):
             await asyncio.sleep(0.05)

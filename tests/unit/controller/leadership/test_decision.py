@@ -1,4 +1,4 @@
-"""What a candidate does with the Lease, as a table. Clocks of two machines are never compared."""
+"""What a candidate does about the Lease: a table, without comparing the clocks of two machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TIMING = Timing(15)
 
 
 def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int = 15) -> dict[str, Any]:
-    # The Lease's own times expired years ago; they must be ignored.
+    # By its times it expired years ago: they must not count.
     spec = {"renewTime": "2020-01-01T00:00:00.000000Z", "leaseDurationSeconds": seconds, "leaseTransitions": 3}
     return {"metadata": {"resourceVersion": version}, "spec": spec | ({"holderIdentity": holder} if holder else {})}
 
@@ -34,20 +34,20 @@ def make_lease(holder: str | None = OTHER, *, version: str = "7", seconds: int =
         (Sighting(OTHER, 0, "7", since=100.0), 101.0, Choice.WAIT),
     ],
 )
-def test_a_candidate_takes_only_a_free_or_expired_lease_or_its_predecessors(
+def test_a_candidate_takes_only_a_free_an_expired_or_a_dead_predecessors_lease(
     seen: Sighting | None, now: float, choice: Choice
 ) -> None:
     assert decide_lease(CANDIDATE, seen, now=now, timing=TIMING) is choice
 
 
-def test_expiry_counts_from_when_a_version_is_first_seen() -> None:
+def test_the_lease_duration_counts_from_when_a_version_is_first_seen() -> None:
     first = read_lease(make_lease(), None, now=100.0)
     assert first == Sighting(OTHER, 15, "7", since=100.0, transitions=3)
     assert read_lease(make_lease(), first, now=110.0).since == 100.0
     assert read_lease(make_lease(version="8"), first, now=110.0).since == 110.0
 
 
-def test_without_known_predecessors_a_held_lease_is_not_taken() -> None:
+def test_without_known_predecessors_no_holder_counts_as_dead() -> None:
     seen = read_lease(make_lease("a_u_0"), None, now=100.0)
     assert decide_lease(Candidate(ME), seen, now=100.0, timing=TIMING) is Choice.WAIT
 
@@ -58,7 +58,7 @@ def test_a_lease_without_a_holder_is_free() -> None:
 
 
 @pytest.mark.parametrize("seconds", [3, 15, 60])
-def test_a_leader_stops_before_others_may_take_the_lease(seconds: int) -> None:
+def test_a_leader_stops_before_another_may_take_the_lease(seconds: int) -> None:
     timing = Timing(seconds)
     assert timing.lead_seconds + timing.period_seconds < seconds
     assert timing.period_seconds * 3 < timing.lead_seconds  # more than one renewal may fail

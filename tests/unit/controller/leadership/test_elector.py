@@ -1,4 +1,4 @@
-"""Electors on one Lease of the model's API server, in virtual time."""
+"""Electors for one Lease of the model's API server, in virtual time."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_released_lease_is_taken_within_a_period() -> None:
     run(scenario)
 
 
-def test_a_renewal_in_flight_does_not_prevent_the_release_of_the_lease() -> None:
+def test_a_renewal_in_flight_does_not_prevent_the_release() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await lead(election, leader)
@@ -80,7 +80,7 @@ def test_a_renewal_in_flight_does_not_prevent_the_release_of_the_lease() -> None
     run(scenario)
 
 
-def test_the_lease_of_a_dead_leader_is_taken_when_it_expires() -> None:
+def test_a_dead_holders_lease_is_taken_when_it_expires() -> None:
     async def scenario(election: Election) -> None:
         first, second = election.candidate("first"), election.candidate("second")
         await lead(election, first)
@@ -94,7 +94,7 @@ def test_the_lease_of_a_dead_leader_is_taken_when_it_expires() -> None:
 
 
 @pytest.mark.parametrize(("there", "back"), [(2.1, 0), (0, 2.1), (5, 0), (0, 5), (2.5, 2.5), (4, 3.5)])
-def test_a_slow_api_server_never_costs_the_lead(there: float, back: float) -> None:
+def test_a_slow_api_server_does_not_cost_the_lead(there: float, back: float) -> None:
     async def scenario(election: Election) -> None:
         leader, other = election.candidate("first"), election.candidate("other")
         await lead(election, leader)
@@ -107,7 +107,7 @@ def test_a_slow_api_server_never_costs_the_lead(there: float, back: float) -> No
 
 
 @pytest.mark.parametrize("stall", [4.0, 7.0])
-def test_an_api_server_that_works_only_briefly_never_costs_the_lead(stall: float) -> None:
+def test_an_api_server_that_works_only_for_moments_does_not_cost_the_lead(stall: float) -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await lead(election, leader)
@@ -117,7 +117,7 @@ def test_an_api_server_that_works_only_briefly_never_costs_the_lead(stall: float
     run(scenario)
 
 
-def test_requests_that_are_never_answered_do_not_delay_others() -> None:
+def test_unanswered_requests_do_not_delay_others() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await lead(election, leader)
@@ -128,7 +128,7 @@ def test_requests_that_are_never_answered_do_not_delay_others() -> None:
     run(scenario)
 
 
-def test_a_leader_without_answers_stops_in_time_and_leads_again_when_they_return() -> None:
+def test_a_leader_without_responses_stops_in_time_and_leads_again_when_they_arrive() -> None:
     async def scenario(election: Election) -> None:
         leader, other = election.candidate("first"), election.candidate("other")
         await lead(election, leader)
@@ -146,7 +146,7 @@ def test_a_leader_without_answers_stops_in_time_and_leads_again_when_they_return
     run(scenario)
 
 
-def test_a_lead_regained_in_the_meantime_still_counts_as_lost() -> None:
+def test_a_lead_that_was_lost_and_regained_meanwhile_counts_as_lost() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await leader.step()
@@ -162,7 +162,7 @@ def test_a_lead_regained_in_the_meantime_still_counts_as_lost() -> None:
     run(scenario)
 
 
-def test_a_leader_survives_lost_answers() -> None:
+def test_a_leader_survives_lost_responses() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await lead(election, leader)
@@ -172,7 +172,7 @@ def test_a_leader_survives_lost_answers() -> None:
     run(scenario)
 
 
-def test_a_lease_taken_without_an_answer_is_recognized() -> None:
+def test_a_candidate_recognizes_the_lease_that_it_took_without_a_response() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         election.fail(None, LOST_ANSWER)
@@ -183,11 +183,11 @@ def test_a_lease_taken_without_an_answer_is_recognized() -> None:
     run(scenario)
 
 
-def test_a_leader_paused_for_long_knows_that_it_lost_releases_nothing_and_waits_its_turn() -> None:
+def test_a_process_paused_for_long_notices_at_once_releases_nothing_and_waits_its_turn() -> None:
     async def scenario(election: Election) -> None:
         paused, other = election.candidate("paused", pod="pod_"), election.candidate("other")
         await lead(election, paused)
-        await election.kill(paused)  # paused: it does nothing until its next step
+        await election.kill(paused)  # stopped: it does nothing until its next step
         await lead(election, other)
         assert not paused.is_leading()
         election.start(paused)
@@ -216,7 +216,7 @@ def test_a_deleted_lease_is_lost_and_created_again() -> None:
     run(scenario)
 
 
-def test_a_label_added_to_the_lease_does_not_cost_the_lead() -> None:
+def test_a_label_added_by_a_user_costs_nothing() -> None:
     async def scenario(election: Election) -> None:
         leader = election.candidate("first")
         await lead(election, leader)
@@ -239,7 +239,7 @@ def test_the_next_process_of_a_pod_takes_over_at_once() -> None:
     run(scenario)
 
 
-def test_of_two_processes_with_the_same_pod_the_later_leads() -> None:
+def test_of_two_processes_in_one_pod_the_later_one_leads() -> None:
     async def scenario(election: Election) -> None:
         first, second = election.candidate("1", pod="host_uid_"), election.candidate("2", pod="host_uid_")
         await lead(election, first)
@@ -251,7 +251,7 @@ def test_of_two_processes_with_the_same_pod_the_later_leads() -> None:
     run(scenario)
 
 
-def test_identities_differ_and_only_the_pod_uid_marks_predecessors() -> None:
+def test_identities_are_unique_and_only_the_uid_relates_processes_of_a_pod() -> None:
     one, two = make_candidate(""), make_candidate("")
     assert one.identity != two.identity
     assert one.predecessors == ""
@@ -262,7 +262,7 @@ def test_identities_differ_and_only_the_pod_uid_marks_predecessors() -> None:
     assert not one.identity.startswith(new.predecessors)
 
 
-async def test_without_an_election_the_only_process_leads() -> None:
+async def test_without_election_the_operator_leads() -> None:
     alone = Alone()
     assert alone.is_leading()
     await alone.wait_lead()
@@ -291,7 +291,7 @@ SPEEDS = st.sampled_from([(0.0, 0.0)] * 4 + [(1.0, 0.0), (0.0, 4.0), (9.0, 0.0),
 def test_there_is_never_a_second_leader(
     events: list[tuple[str, str, str | None, tuple[float, float], float]],
 ) -> None:
-    """Three pods lose and regain the API server; their processes crash or exit, and start again."""
+    """Three pods that lose and regain the API server, and whose processes die or exit and start again."""
 
     async def scenario(election: Election) -> None:
         living = {pod: election.candidate("0", pod=pod) for pod in "abc"}

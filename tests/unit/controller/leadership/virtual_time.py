@@ -1,4 +1,4 @@
-"""An event loop whose clock moves only when all tasks wait, and then jumps to the next wake-up."""
+"""An event loop whose clock moves only when all tasks wait, and then straight to the next wake-up."""
 
 from __future__ import annotations
 

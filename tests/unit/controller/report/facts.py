@@ -1,4 +1,4 @@
-"""A job, its head and the head's reports, for tests of the report endpoint."""
+"""A job, its head and a report, for tests of the report endpoint."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SPEAKER = Speaker(namespace="default", pod=HEAD.name, pod_uid=HEAD.uid)
 
 
 def make_report(**changes: Any) -> Report:
-    """A valid report from the head of the first attempt."""
+    """A valid report of the head of the first attempt."""
     job = {"namespace": "default", "name": "digits", "uid": UID}
     values = {**job, "attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, **changes}
     return parse_report(json.dumps(values).encode())
 
 
 def make_facts(*pods: PodView, uid: str = UID, **status: Any) -> JobFacts:
-    """A running job, with a head and a worker unless pods are given."""
+    """A running job, by default with a head and a worker."""
     return JobFacts(uid, parse_status({**RUNNING_STATUS, **status}), pods or (HEAD, make_worker(0)))

@@ -83,13 +83,13 @@ def test_nothing_else_may_report(speaker: Speaker, report: Any, job: JobFacts | 
     assert refused[1]
 
 
-def test_a_refusal_reveals_nothing_about_the_job_to_other_namespaces() -> None:
-    """Whether a job exists is known only in its own namespace."""
+def test_a_rejection_reveals_nothing_about_the_job() -> None:
+    """Whether a job exists is visible only in its own namespace."""
     stranger = replace(SPEAKER, namespace="other")
     assert refusal(stranger, make_report(), None) == refusal(stranger, make_report(), make_facts())
 
 
-def test_a_pod_is_a_head_only_by_its_role() -> None:
+def test_only_the_role_label_makes_a_head() -> None:
     assert refusal(SPEAKER, make_report(), make_facts(replace(HEAD, role=""))) is not None
     assert HEAD.role == names.HEAD
 
@@ -130,5 +130,5 @@ def test_a_valid_token_identifies_the_pod_it_is_bound_to() -> None:
         pytest.param(with_user(extra={POD_NAME: ["p", "q"], POD_UID: ["u"]}), id="two pods"),
     ],
 )
-def test_any_other_review_identifies_no_pod(review: dict[str, Any]) -> None:
+def test_any_other_review_identifies_nobody(review: dict[str, Any]) -> None:
     assert read_review(review) is None

@@ -1,4 +1,4 @@
-"""The endpoint's certificate: valid for its names, renewed in time, always issued by the CA that drivers trust."""
+"""The endpoint's certificate: valid for its names, renewed in time, and always issued by the CA that drivers trust."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_no_other_name_and_no_other_ca_is_accepted() -> None:
         shake_hands(context, ca=make_ca("railhead-report-ca", now=NOW, days=1).certificate, name=NAMES[0])
 
 
-async def test_a_stored_certificate_is_reused_and_not_rewritten() -> None:
+async def test_a_stored_certificate_is_used_and_not_written_again() -> None:
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     assert [r.verb for r in client.asked] == ["get", "create"]
@@ -72,7 +72,7 @@ async def test_a_stored_certificate_is_reused_and_not_rewritten() -> None:
     assert list(client.api.objects) == [PLACE]
 
 
-async def test_two_operators_agree_on_the_certificate_stored_first() -> None:
+async def test_two_operators_use_the_certificate_that_was_stored_first() -> None:
     other = make_client()
     theirs = await ensure_certificates(other, "railhead", NAMES)
     client = make_client()
@@ -83,7 +83,7 @@ async def test_two_operators_agree_on_the_certificate_stored_first() -> None:
     assert client.api.objects[PLACE]["data"] == stored["data"]
 
 
-async def test_a_new_name_leads_to_a_new_certificate_from_the_same_ca() -> None:
+async def test_a_new_name_leads_to_a_new_certificate_of_the_same_ca() -> None:
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     second = await ensure_certificates(client, "railhead", ["reports.example", "10.0.0.7"])
@@ -101,21 +101,21 @@ def test_a_certificate_is_renewed_before_it_expires(days: int, is_near: bool) ->
     assert needs_renewal(certificate, NAMES, now=NOW + timedelta(days=365 - days)) == is_near
 
 
-def test_a_certificate_without_all_names_is_renewed() -> None:
+def test_a_certificate_must_have_all_names() -> None:
     ca = make_ca("ca", now=NOW, days=3650)
     certificate = issue(ca, "server", now=NOW, days=365, names=NAMES).certificate
     assert not needs_renewal(certificate, NAMES[1:], now=NOW)
     assert needs_renewal(certificate, [*NAMES, "127.0.0.2"], now=NOW)
 
 
-async def test_no_file_with_the_key_is_left_behind(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_file_with_the_key_remains(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     build_ssl_context(await ensure_certificates(make_client(), "railhead", NAMES))
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_running_operator_presents_a_certificate_renewed_by_another() -> None:
-    """It checks daily; a day without an answer does no harm."""
+async def test_a_running_operator_presents_a_certificate_that_another_renewed() -> None:
+    """It checks daily; a day without a response does no harm."""
     client = make_client()
     first = await ensure_certificates(client, "railhead", NAMES)
     context = build_ssl_context(first)
@@ -123,7 +123,7 @@ async def test_a_running_operator_presents_a_certificate_renewed_by_another() ->
     second = ["reports.example"]  # another replica, started with another name, has stored this
 
     async def pass_day(seconds: float) -> None:
-        """Prepare the next day's check; after the last one the operator ends."""
+        """What each daily check finds; the operator ends after the last one."""
         assert seconds == 24 * 3600
         if not days:
             raise EndOfTest

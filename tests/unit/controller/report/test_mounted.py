@@ -1,4 +1,4 @@
-"""A certificate managed elsewhere: the operator presents the folder's content and reports what is wrong with it."""
+"""A mounted certificate: the folder's content is presented, and what is wrong with it is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def fill(folder: Path, pair: Pair, *, authority: Pair = AUTHORITY) -> None:
         (folder / name).write_text(text)
 
 
-def test_the_folder_is_read(tmp_path: Path) -> None:
+def test_a_folder_with_a_certificate_is_read(tmp_path: Path) -> None:
     pair = make_pair()
     fill(tmp_path, pair)
     found = read_certificates(tmp_path)
@@ -76,7 +76,7 @@ async def test_a_renewed_certificate_is_presented_once_and_a_bad_one_never(
     assert "keeps its certificate" in caplog.text
 
 
-async def test_logs_a_change_of_the_ca(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_of_the_ca_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fill(tmp_path, make_pair())
     known = read_certificates(tmp_path)
     other = make_ca("somebody else", now=NOW, days=30)

@@ -1,4 +1,4 @@
-"""From a report to the status: hostile values never exceed the CRD's limits, honest ones arrive unchanged."""
+"""From a report to the status: hostile values never exceed the CRD's limits, honest ones arrive."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ REPORT = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 @given(REPORT)
-def test_any_report_leads_to_a_valid_status(values: dict[str, Any]) -> None:
+def test_any_report_results_in_a_valid_status(values: dict[str, Any]) -> None:
     try:
         report = parse_report(json.dumps(values).encode())
     except ValueError as refused:
@@ -99,7 +99,7 @@ INVALID_TIMES = (
 
 
 @pytest.mark.parametrize("text", INVALID_TIMES)
-def test_an_invalid_time_is_left_out(text: str) -> None:
+def test_an_invalid_time_is_dropped(text: str) -> None:
     """The API server would reject the entire write."""
     reported = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
     fields = status_fields(make_report(time=text, checkpoint=reported, best_checkpoint=reported), RUNNING)
@@ -113,7 +113,7 @@ def test_other_valid_formats_of_time_are_kept(text: str) -> None:
 
 
 @pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": "A" * 65}])
-def test_an_invalid_warning_is_left_out(warning: Any) -> None:
+def test_an_invalid_warning_is_dropped(warning: Any) -> None:
     assert "warning" not in status_fields(make_report(warning=warning), RUNNING)["progress"]
 
 
@@ -124,7 +124,7 @@ def test_a_warning_arrives_and_is_written_once() -> None:
     assert status_fields(report, make_facts(**fields).status) == {}
 
 
-def test_the_last_report_sets_the_outcome_within_bounds() -> None:
+def test_the_last_report_has_the_outcome_within_the_limits() -> None:
     long = {"reason": "R" * 999, "message": "m" * 9999, "suspect_pod": "p" * 999, "process_exit_code": 10**9}
     report = make_report(outcome={"outcome": "Application", **long, "more": 1})
     short = {"reason": "R" * 128, "message": "m" * MESSAGE_CHARS, "suspectPod": "p" * 253}
@@ -138,7 +138,7 @@ def test_only_changed_fields_are_written() -> None:
     assert status_fields(report, status).keys() == {"progress"}
 
 
-def test_a_report_with_only_a_new_time_writes_nothing() -> None:
+def test_a_report_without_news_writes_nothing() -> None:
     reported = status_fields(make_report(time=FIRST), RUNNING)["progress"]
     status = make_facts(progress=reported).status
     assert status_fields(make_report(time=SECOND), status) == {}
@@ -146,7 +146,7 @@ def test_a_report_with_only_a_new_time_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize("index", [True, False, 1.0, "6", None, [6]])
-def test_a_checkpoint_without_a_valid_index_is_rejected_naming_the_field(index: Any) -> None:
+def test_a_report_whose_checkpoint_has_no_index_is_rejected_with_the_field(index: Any) -> None:
     with pytest.raises(ValueError, match=r"report\.checkpoint\.index"):
         make_report(checkpoint={"uri": "/runs/c", "index": index})
 
@@ -157,13 +157,13 @@ def test_a_checkpoint_with_an_index_out_of_bounds_is_ignored(index: int) -> None
 
 
 @pytest.mark.parametrize(("index", "is_taken"), [(4, False), (5, False), (6, True), (MAX_INDEX, True)])
-def test_a_checkpoint_never_goes_back(index: int, is_taken: bool) -> None:
+def test_the_checkpoint_index_never_decreases(index: int, is_taken: bool) -> None:
     status = make_facts(checkpoint=KNOWN).status
     fields = status_fields(make_report(checkpoint={"uri": "/runs/c", "index": index}), status)
     assert ("checkpoint" in fields) == is_taken
 
 
-def test_the_best_checkpoint_may_come_from_an_earlier_attempt() -> None:
+def test_the_best_checkpoint_may_be_of_an_earlier_attempt() -> None:
     status = make_facts(checkpoint=KNOWN, attempt=2).status
     best = {**KNOWN, "uri": "/runs/c3", "index": 3, "metrics": {"loss": "0.1"}}
     fields = status_fields(make_report(attempt=2, best_checkpoint=best), status)
@@ -181,7 +181,7 @@ def test_the_best_checkpoint_may_come_from_an_earlier_attempt() -> None:
         ({**KNOWN, "index": 4, "uri": "/runs/c4"}, {**KNOWN, "index": 4, "uri": "/runs/c4", "metrics": {}}),
     ],
 )
-def test_the_best_checkpoint_changes_and_is_removed_as_the_driver_reports(reported: Any, becomes: Any) -> None:
+def test_the_best_checkpoint_follows_the_driver(reported: Any, becomes: Any) -> None:
     known = {**KNOWN, "metrics": {"loss": "1"}}
     reported = known if reported is KNOWN else reported
     fields = status_fields(make_report(best_checkpoint=reported), make_facts(bestCheckpoint=known).status)
@@ -195,7 +195,7 @@ def test_a_termination_message_without_metrics_removes_none() -> None:
 
 
 @pytest.mark.parametrize("uri", ["", "x" * (MAX_URI + 1)])
-def test_a_uri_that_is_too_long_is_left_out_and_never_truncated(uri: Any) -> None:
+def test_a_uri_that_is_too_long_is_dropped_and_never_cut(uri: Any) -> None:
     report = make_report(run_uri=uri, resumed_from={"uri": uri}, checkpoint={"uri": uri, "index": 6})
     assert status_fields(report, RUNNING).keys() == {"progress"}
 
@@ -216,6 +216,6 @@ def test_metrics_are_truncated() -> None:
 
 
 @pytest.mark.parametrize(("reported", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
-def test_counts_are_clamped(reported: int, kept: int) -> None:
+def test_counts_are_clamped_to_their_bounds(reported: int, kept: int) -> None:
     progress = status_fields(make_report(reports=reported, joined=reported), RUNNING)["progress"]
     assert (progress["reports"], progress["joined"]) == (kept, kept)

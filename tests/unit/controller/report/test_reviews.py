@@ -1,4 +1,4 @@
-"""Which pod a token identifies: cached for a while if the token is valid, reviewed again if not."""
+"""TokenReviews: the result is cached for a while for a valid token, and never for an invalid one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.model.faults import NEVER_SENT
 
 
 class Tokens:
-    """An API server whose pods have tokens: `of[pod]`. `client` reviews them."""
+    """A server whose pods have tokens. `of[pod]` is the pod's, `client` reviews it."""
 
     def __init__(self, *pods: str) -> None:
         self.client = make_client()
@@ -35,12 +35,12 @@ class Tokens:
 
     @property
     def reviewed(self) -> list[str]:
-        """The tokens reviewed, in order."""
+        """The reviewed tokens, in order."""
         return [r.body["spec"]["token"] for r in self.client.asked]
 
 
 class Clock:
-    """Monotonic time that the test sets."""
+    """Monotonic time, set by the test."""
 
     now = 1000.0
 
@@ -53,7 +53,7 @@ def clock() -> Clock:
     return Clock()
 
 
-async def test_a_valid_token_is_reviewed_once_per_caching_time(clock: Clock) -> None:
+async def test_a_valid_token_is_reviewed_once_for_a_while(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
     for _ in range(3):
@@ -67,7 +67,7 @@ async def test_a_valid_token_is_reviewed_once_per_caching_time(clock: Clock) -> 
     assert tokens.reviewed == [good, good]
 
 
-async def test_a_token_no_longer_valid_is_refused_after_the_caching_time(clock: Clock) -> None:
+async def test_a_revoked_token_is_rejected_once_the_cache_expires(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
     await reviews.speaker(good)
@@ -77,13 +77,13 @@ async def test_a_token_no_longer_valid_is_refused_after_the_caching_time(clock: 
     assert await reviews.speaker(good) is None
 
 
-async def test_a_token_for_another_audience_is_refused(clock: Clock) -> None:
+async def test_a_token_for_another_audience_is_rejected(clock: Clock) -> None:
     tokens = Tokens()
     assert await TokenReviews(tokens.client, clock).speaker(tokens.issue("pod", "https://kubernetes")) is None
 
 
-async def test_a_refusal_is_not_cached(clock: Clock) -> None:
-    """The API server may accept the token a moment later."""
+async def test_a_rejection_is_not_cached(clock: Clock) -> None:
+    """The API server may know the token a moment later."""
     tokens = Tokens("young")
     reviews, young = TokenReviews(tokens.client, clock), tokens.of["young"]
     known = tokens.client.api.tokens.pop(young)
@@ -100,7 +100,7 @@ async def test_tokens_are_compared_in_full(clock: Clock) -> None:
     assert await reviews.speaker(tokens.of["good"][:-1]) is None
 
 
-async def test_a_failed_review_raises_and_is_not_cached(clock: Clock) -> None:
+async def test_a_missing_response_is_raised_and_nothing_is_cached(clock: Clock) -> None:
     tokens = Tokens("good")
     reviews = TokenReviews(tokens.client, clock)
     tokens.client.faults.script["create", ""] = [NEVER_SENT]
@@ -109,7 +109,7 @@ async def test_a_failed_review_raises_and_is_not_cached(clock: Clock) -> None:
     assert await reviews.speaker(tokens.of["good"]) is not None
 
 
-async def test_the_oldest_tokens_are_evicted_first(clock: Clock) -> None:
+async def test_the_cache_drops_its_oldest_entries(clock: Clock) -> None:
     tokens = Tokens(*(f"t{number}" for number in range(KEEP_AT_MOST + 1)))
     reviews, known = TokenReviews(tokens.client, clock), list(tokens.of.values())
     for token in known:

@@ -11,6 +11,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from railhead.api.job import JobKey
+from railhead.contract.failure_rules import FailureRule
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
 from railhead.controller.report.reviews import TokenReviews
@@ -80,14 +81,16 @@ def body_of(**changes: Any) -> dict[str, Any]:
     return {**make_report().to_dict(), **changes}
 
 
-async def test_the_answer_carries_the_drivers_limits(endpoint: Endpoint) -> None:
-    key = JobKey("default", "digits")
+async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
+    key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
     for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2))
+        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2, rules=rules))
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
-            answer = {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
-            assert await response.json() == answer
+            answer = await response.json()
+        [rule] = answer.pop("failureRules")
+        assert rule == {"action": "Fail", "classes": [], "reasons": ["A"], "exit_codes": [], "is_not_in": False}
+        assert answer == {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
 
 
 async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
@@ -106,17 +109,17 @@ async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
         {"Authorization": "Bearer gööd"},
     ],
 )
-async def test_without_a_valid_token_the_answer_is_401(endpoint: Endpoint, headers: dict[str, str]) -> None:
+async def test_a_request_without_a_valid_token_is_rejected(endpoint: Endpoint, headers: dict[str, str]) -> None:
     assert await endpoint.post(body_of(), headers=headers) == 401
     assert endpoint.writer.reports == []
 
 
-async def test_the_authorization_scheme_is_parsed_leniently(endpoint: Endpoint) -> None:
+async def test_the_scheme_is_case_insensitive(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
     assert endpoint.reviews.reviewed == ["good"]
 
 
-async def test_a_refused_client_gets_the_code_of_the_refusal(endpoint: Endpoint) -> None:
+async def test_a_rejected_sender_gets_the_code_of_the_rejection(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
     assert await endpoint.post(body_of(attempt=2)) == 409
     assert await endpoint.post(body_of(name="other")) == 404
@@ -147,7 +150,7 @@ INVALID_REPORTS: list[Any] = [
 
 
 @pytest.mark.parametrize("body", INVALID_REPORTS, ids=lambda body: str(body)[:20])
-async def test_an_invalid_report_is_rejected_before_the_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
+async def test_a_malformed_report_is_rejected_before_its_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
     assert await endpoint.post(body) == 400
     assert endpoint.reviews.reviewed == []
     assert endpoint.writer.reports == []
@@ -159,7 +162,7 @@ async def test_a_body_over_the_limit_is_rejected(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
 
 
-async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> None:
+async def test_a_body_without_a_length_is_limited_too(endpoint: Endpoint) -> None:
     async def pour() -> AsyncIterator[bytes]:
         for _ in range(100):
             yield b" " * 1024
@@ -168,8 +171,8 @@ async def test_a_body_without_a_length_is_bounded_too(endpoint: Endpoint) -> Non
         assert response.status == 413
 
 
-async def test_without_an_answer_from_the_api_server_the_driver_may_retry(endpoint: Endpoint) -> None:
-    """On 401 the driver gives up; on 503 it retries."""
+async def test_an_api_server_that_does_not_answer_is_no_rejection(endpoint: Endpoint) -> None:
+    """With 401 the driver would give up; after 503 it tries again."""
     endpoint.reviews.error = RetryAfter(0, "NoAnswer", "reset")
     assert await endpoint.post(body_of()) == 503
     endpoint.reviews.error = None
@@ -179,12 +182,12 @@ async def test_without_an_answer_from_the_api_server_the_driver_may_retry(endpoi
 @pytest.mark.parametrize(
     ("method", "path", "code"), [("GET", PATH, 405), ("POST", "/", 404), ("POST", PATH + "/x", 404)]
 )
-async def test_other_paths_and_methods_are_rejected(endpoint: Endpoint, method: str, path: str, code: int) -> None:
+async def test_only_one_path_and_one_method_exist(endpoint: Endpoint, method: str, path: str, code: int) -> None:
     async with endpoint.client.request(method, path, headers=GOOD) as response:
         assert response.status == code
 
 
-async def test_every_answer_is_counted(endpoint: Endpoint) -> None:
+async def test_every_response_is_counted(endpoint: Endpoint) -> None:
     body = json.dumps(make_report().to_dict())
     for headers, data in ((GOOD, body), ({}, body), (GOOD, "no json"), (GOOD, "x" * (LIMIT_BYTES + 1))):
         await endpoint.client.post(PATH, data=data, headers=headers)

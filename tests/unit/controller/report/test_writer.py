@@ -1,4 +1,4 @@
-"""The writer: the newest report per job, at most one write per period, and failed writes."""
+"""The writer: the newest report per job, one write per period, and what follows a failed write."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "messag
 
 
 class Harness:
-    """A writer whose periods the test ends."""
+    """A writer whose periods end when the test ends them."""
 
     def __init__(self) -> None:
         self.client = make_client()
@@ -46,7 +46,7 @@ class Harness:
         await self._ring.wait()
 
     def add(self, name: str, **status: Any) -> None:
-        """A job that exists and is in the cache."""
+        """An existing, known job."""
         self.jobs[JobKey("default", name)] = facts = make_facts(**status)
         self.client.api.put(make_job(name=name, status={"attempt": facts.status.attempt}))
 
@@ -62,7 +62,7 @@ class Harness:
         await self.settle()
 
     def fail(self, *errors: KubeError) -> None:
-        """Errors of the next writes."""
+        """The results of the next writes."""
         self.client.faults.script["patch/status", "digits"] = list(errors)
 
     @property
@@ -82,7 +82,7 @@ async def harness() -> AsyncIterator[Harness]:
     await harness.writer.close()
 
 
-async def test_a_report_is_written_at_once_with_preconditions(harness: Harness) -> None:
+async def test_a_report_is_written_at_once_as_a_compare_and_set(harness: Harness) -> None:
     checkpoint = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "1"}}
     harness.writer.put(make_report(checkpoint=checkpoint, run_uri="/runs", resumed_from={"uri": "/runs/c1"}))
     await harness.settle()
@@ -119,7 +119,7 @@ async def test_each_period_has_at_most_one_write_and_the_newest_wins(harness: Ha
     assert set(harness.periods) == {PERIOD_SECONDS}
 
 
-async def test_after_a_quiet_period_a_report_is_written_at_once_again(harness: Harness) -> None:
+async def test_a_report_after_a_quiet_period_is_written_at_once(harness: Harness) -> None:
     harness.writer.put(make_report(reports=1))
     await harness.pass_period()
     harness.writer.put(make_report(reports=2))
@@ -127,7 +127,7 @@ async def test_after_a_quiet_period_a_report_is_written_at_once_again(harness: H
     assert harness.written == [1, 2]
 
 
-async def test_a_report_without_news_is_not_written(harness: Harness) -> None:
+async def test_a_report_without_changes_is_not_written(harness: Harness) -> None:
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {}, "updateTime": "t"}
     harness.add("digits", progress=progress)
     harness.writer.put(make_report(time="t"))
@@ -140,7 +140,7 @@ async def test_a_report_without_news_is_not_written(harness: Harness) -> None:
     [None, make_facts(uid="successor"), make_facts(conditions=[COMPLETE])],
     ids=["gone", "another job of the same name", "finished"],
 )
-async def test_a_job_known_to_be_over_is_not_written_to(harness: Harness, facts: JobFacts | None) -> None:
+async def test_a_finished_job_is_not_written(harness: Harness, facts: JobFacts | None) -> None:
     harness.writer.put(make_report())
     harness.jobs.clear()
     harness.jobs.update({KEY: facts} if facts else {})
@@ -149,7 +149,7 @@ async def test_a_job_known_to_be_over_is_not_written_to(harness: Harness, facts:
 
 
 @pytest.mark.parametrize("error", [FAILED_TEST, Gone(404, "NotFound", "not found")])
-async def test_an_outdated_report_is_dropped(harness: Harness, error: KubeError) -> None:
+async def test_a_report_of_another_attempt_is_dropped(harness: Harness, error: KubeError) -> None:
     harness.fail(error)
     harness.writer.put(make_report())
     await harness.pass_period()
@@ -159,7 +159,7 @@ async def test_an_outdated_report_is_dropped(harness: Harness, error: KubeError)
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
-async def test_a_failed_write_is_retried_a_period_later(harness: Harness, error: KubeError) -> None:
+async def test_an_unanswered_write_is_repeated_a_period_later(harness: Harness, error: KubeError) -> None:
     harness.fail(error, error)
     harness.writer.put(make_report(reports=7))
     await harness.settle()
@@ -171,7 +171,7 @@ async def test_a_failed_write_is_retried_a_period_later(harness: Harness, error:
     assert len(harness.recorded) == 1
 
 
-async def test_a_newer_report_replaces_one_waiting_for_its_retry(harness: Harness) -> None:
+async def test_a_newer_report_replaces_one_that_waits_for_its_retry(harness: Harness) -> None:
     harness.fail(NO_ANSWER)
     harness.writer.put(make_report(reports=1))
     await asyncio.sleep(0)  # the first is in flight
@@ -180,7 +180,7 @@ async def test_a_newer_report_replaces_one_waiting_for_its_retry(harness: Harnes
     assert harness.written == [1, 2]
 
 
-async def test_one_jobs_failed_writes_do_not_delay_another(harness: Harness) -> None:
+async def test_an_error_of_one_job_does_not_delay_another(harness: Harness) -> None:
     harness.add("other")
     harness.fail(*[NO_ANSWER] * 50)
     harness.writer.put(make_report())
@@ -190,7 +190,7 @@ async def test_one_jobs_failed_writes_do_not_delay_another(harness: Harness) -> 
     assert len(harness.recorded) == 1
 
 
-async def test_many_jobs_are_written_a_few_at_a_time(harness: Harness) -> None:
+async def test_many_jobs_are_written_a_few_at_once(harness: Harness) -> None:
     for number in range(40):
         harness.add(f"j{number}")
         harness.writer.put(make_report(name=f"j{number}"))
@@ -200,7 +200,7 @@ async def test_many_jobs_are_written_a_few_at_a_time(harness: Harness) -> None:
     assert harness.client.most_at_once == WRITES_AT_A_TIME
 
 
-async def test_closing_writes_the_remaining_reports(harness: Harness) -> None:
+async def test_closing_writes_the_pending_reports(harness: Harness) -> None:
     harness.writer.put(make_report(reports=1))
     await harness.settle()
     harness.writer.put(make_report(reports=2))  # waits for the period's end
@@ -212,8 +212,8 @@ async def test_closing_writes_the_remaining_reports(harness: Harness) -> None:
     assert len(harness.written) == 3
 
 
-async def test_closing_repeats_a_write_in_flight(harness: Harness) -> None:
-    """It may or may not have arrived; repeating it does no harm."""
+async def test_closing_repeats_writes_in_flight(harness: Harness) -> None:
+    """It may not have arrived; writing it twice does no harm."""
     harness.writer.put(make_report(reports=5))
     await asyncio.sleep(0)
     assert harness.client.at_once == 1
@@ -222,7 +222,7 @@ async def test_closing_repeats_a_write_in_flight(harness: Harness) -> None:
     assert len(harness.recorded) == 1
 
 
-async def test_closing_continues_after_a_failed_write(harness: Harness) -> None:
+async def test_closing_continues_after_a_report_that_cannot_be_written(harness: Harness) -> None:
     harness.add("other")
     harness.fail(NO_ANSWER)
     harness.writer.put(make_report())
@@ -231,10 +231,10 @@ async def test_closing_continues_after_a_failed_write(harness: Harness) -> None:
     assert len(harness.recorded) == 1
 
 
-BROKEN = replace(make_report(), run_uri=cast(str, 7))  # no handler accepts this
+BROKEN = replace(make_report(), run_uri=cast(str, 7))  # the handler would reject it
 
 
-async def test_a_bug_in_one_report_does_not_stop_its_jobs_later_reports(harness: Harness) -> None:
+async def test_a_report_that_raises_does_not_stop_later_ones_of_its_job(harness: Harness) -> None:
     harness.writer.put(BROKEN)
     await harness.settle()
     harness.writer.put(make_report(reports=8))
@@ -242,7 +242,7 @@ async def test_a_bug_in_one_report_does_not_stop_its_jobs_later_reports(harness:
     assert harness.written == [8]
 
 
-async def test_closing_after_a_bug_writes_the_others(harness: Harness) -> None:
+async def test_closing_after_an_exception_writes_the_others(harness: Harness) -> None:
     harness.add("other")
     harness.writer.put(BROKEN)
     harness.writer.put(make_report(name="other", reports=8))
@@ -251,10 +251,10 @@ async def test_closing_after_a_bug_writes_the_others(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(("attempt", "is_written"), [(1, False), (2, True)])
-async def test_an_older_report_never_replaces_one_from_another_replica(
+async def test_an_older_report_never_replaces_one_that_another_replica_wrote(
     harness: Harness, attempt: int, is_written: bool
 ) -> None:
-    """The driver reconnected: the newer report is in the status already. Each attempt counts from scratch."""
+    """The driver has changed its connection: the newer report is in the status already. Attempts count from zero."""
     known = {"attempt": 1, "state": "RUNNING", "reports": 9}
     harness.add("digits", progress=known, attempt=attempt)
     harness.writer.put(make_report(reports=8, attempt=attempt))

@@ -10,6 +10,7 @@ import errno
 import inspect
 import pickle
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,6 +33,7 @@ from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGr
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.failure_rules import FAIL, RESTART, RESTART_AND_IGNORE, FailureRule
 from railhead.contract.report import RestartInPlace
 from railhead.driver.errors import (
     CheckpointNotWritten,
@@ -255,7 +257,7 @@ def raises(text: str) -> WorkerGroupError:
 def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budget_lasts(tmp_path: Path) -> None:
     decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
     assert not decider.decide(raises("ValueError: a")), "nobody has told what is left"
-    spool.write_allowed_restarts(2)
+    spool.write_allowed_restarts(2, [])
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
     assert decider.decide(killed)
     assert spool.read_restart() == RestartInPlace(
@@ -264,14 +266,14 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
     assert decider.decide(raises("ValueError: c"))
     assert (spool.read_restart() or RestartInPlace(0, 0)).charged == 2
     assert not decider.decide(killed), "the budget is spent"
-    spool.write_allowed_restarts(9)
+    spool.write_allowed_restarts(9, [])
     assert decider.decide(raises("ValueError: d")), "it has been refilled, or raised"
 
 
 def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_in_between(
     tmp_path: Path,
 ) -> None:
-    Spool(tmp_path).write_allowed_restarts(100)
+    Spool(tmp_path).write_allowed_restarts(100, [])
     decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     for _ in range(5):
         assert decider.decide(raises("ValueError: once a day"))
@@ -281,7 +283,7 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
 
 def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> None:
     spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
-    spool.write_allowed_restarts(1)
+    spool.write_allowed_restarts(1, [])
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
     assert spool.read_restart() == RestartInPlace(
@@ -292,6 +294,27 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> No
     assert found is not None and found.class_ is FailureClass.HANG
     group.CURRENT.commits += 1
     assert decider.decide(stuck), "a checkpoint was committed: it is another hang"
+
+
+@pytest.mark.parametrize(
+    ("rules", "restarts"),
+    [
+        ([FailureRule(FAIL, exit_codes=(3,))], False),
+        ([FailureRule(RESTART_AND_IGNORE, reasons=("TrainFunctionRaised",))], False),
+        ([FailureRule(FAIL, exit_codes=(3,), is_not_in=True)], True),
+        ([FailureRule(FAIL, classes=("Hang",))], True),
+        ([FailureRule(RESTART, exit_codes=(3,)), FailureRule(FAIL, classes=("Application",))], True),
+    ],
+)
+def test_a_rule_that_fails_or_ignores_the_failure_ends_the_attempt(
+    tmp_path: Path, rules: list[FailureRule], restarts: bool
+) -> None:
+    """The operator then does what the rule says."""
+    decider, spool = RetryDecider(max_failures=None, spool_folder=str(tmp_path)), Spool(tmp_path)
+    spool.write_allowed_restarts(5, [{**asdict(rule), "of a newer operator": 1} for rule in rules])
+    error = WorkerGroupError("text", {1: TrainFunctionRaised(1, RAISED.text, exit_code=3)})
+    assert decider.decide(error) == restarts
+    assert (spool.read_failure() is None) == restarts
 
 
 def test_the_first_error_is_found_by_the_ranks_own_clocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +436,7 @@ def test_broken_hardware_is_tried_once_more_and_names_the_pod(tmp_path: Path, mo
     monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
     judge = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
-    Spool(tmp_path).write_allowed_restarts(3)
+    Spool(tmp_path).write_allowed_restarts(3, [])
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
     assert [judge.decide(error) for _ in range(2)] == [True, False]
     found = Spool(tmp_path).read_failure()

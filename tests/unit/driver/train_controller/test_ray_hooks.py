@@ -17,12 +17,18 @@ from railhead.driver.train_controller.ray_hooks import ELASTIC, OPTIONAL, REQUIR
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in (*REQUIRED, *ELASTIC, *OPTIONAL):
+        importlib.import_module(each.module)  # Ray's own modules need the name when they are imported
     owner: Any = importlib.import_module(hook.module)
     *parents, last = hook.name.split(".")
-    for each in parents:
-        owner = getattr(owner, each)
+    for parent in parents:
+        owner = getattr(owner, parent)
     if not hasattr(owner, "__mro__"):
         monkeypatch.delattr(owner, last)
+        return
+    if not hasattr(owner, last):  # set by __init__
+        for kind in owner.__mro__[:-1]:
+            monkeypatch.setattr(kind, "__init__", lambda self: None)
         return
     for kind in owner.__mro__:  # a base class may have it too, and an enum allows no removal
         if last in vars(kind) and kind is not object and last not in getattr(kind, "__members__", ()):

@@ -114,3 +114,13 @@ def test_contract_ray_uploads_by_these_functions_and_knows_these_keys() -> None:
     assert set(KEYS) <= RuntimeEnv.known_fields
     held = {"env_vars": {"A": "1"}}
     assert RunConfig(worker_runtime_env=held).worker_runtime_env is held, "it is filled in after it was handed over"
+
+
+def test_a_ray_that_uploads_elsewhere_is_refused_with_the_missing_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from ray._private.runtime_env import py_modules
+
+    monkeypatch.delattr(py_modules, "upload_py_modules_if_needed")
+    with pytest.raises(JobRefused, match=r"spec\.runtimeEnv: Ray cannot upload it: .*upload_py_modules_if_needed"):
+        upload_local_folders({"working_dir": str(tmp_path)}, scratch=str(tmp_path))

@@ -1,4 +1,4 @@
-"""CheckpointCommitted: the first at once, then one a minute at most, and the last one of a job that ends."""
+"""CheckpointCommitted: the first at once, then at most one a minute, and the last one when the job ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def commit(sim: Simulation, index: int) -> None:
     sim.settle()
 
 
-def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
+def test_at_most_one_event_a_minute_reports_the_newest_commit() -> None:
     sim = Simulation()
     sim.run_until_training()
     assert REASON not in sim.events
@@ -28,10 +28,10 @@ def test_at_most_one_a_minute_and_the_newest_of_it() -> None:
     assert sim.events.count(REASON) == 2
     sim.later(3600)
     sim.settle()
-    assert sim.events.count(REASON) == 2, "nothing is new"
+    assert sim.events.count(REASON) == 2, "there is nothing new"
 
 
-def test_the_last_one_is_told_with_the_end() -> None:
+def test_the_last_commit_is_reported_when_the_job_ends() -> None:
     sim = Simulation()
     sim.run_until_training()
     commit(sim, 0)
@@ -41,7 +41,7 @@ def test_the_last_one_is_told_with_the_end() -> None:
     assert sim.announced is not None and sim.announced.index == 7
 
 
-def test_the_last_one_before_a_rest_is_told() -> None:
+def test_the_last_commit_is_reported_before_suspension() -> None:
     sim = Simulation()
     sim.run_until_training()
     commit(sim, 0)
@@ -51,7 +51,7 @@ def test_the_last_one_before_a_rest_is_told() -> None:
     assert sim.status["phase"] == "Suspended" and sim.events.count(REASON) == 2
 
 
-def test_what_an_operator_finds_at_its_start_was_told() -> None:
+def test_commits_from_before_the_operators_start_are_not_reported() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=3)

@@ -1,4 +1,4 @@
-"""Pods that neither run nor say why: their events are asked for, seldom, and what they say is said."""
+"""Pods that do not run and give no reason: their events are looked up, with backoff, and reported."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PENDING = {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "round": 0
 MOUNT = Problem("FailedMount", 'MountVolume.SetUp failed for volume "keys" : secret "keys" not found')
 
 
-def creating(pod: PodView, *, age: float, asked: float | None = None, problem: Problem | None = None) -> PodView:
-    """On a node for so many seconds without a word; asked about when it was so old."""
+def creating(pod: PodView, *, age: float, looked_up: float | None = None, problem: Problem | None = None) -> PodView:
+    """A pod on a node without a reason for that many seconds, whose events were last looked up at that age."""
     began = NOW - timedelta(seconds=age)
     pod = replace(pod, phase="Pending", is_running=False, created_at=began)
-    return pod if asked is None else pod.explain(PodEvents(problem, began + timedelta(seconds=asked)))
+    return pod if looked_up is None else pod.explain(PodEvents(problem, began + timedelta(seconds=looked_up)))
 
 
-def look(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
+def decide(*pods: PodView, status: dict[str, Any] = PENDING, **spec: Any) -> Plan:
     return plan(make_observed(*pods, status=status, spec=make_spec(**spec)))
 
 
@@ -34,7 +34,7 @@ def wait_of(decided: Plan) -> float | None:
 
 
 @pytest.mark.parametrize(
-    ("age", "asked", "wait"),
+    ("age", "looked_up", "wait"),
     [
         (0, None, 15),
         (14, None, 1),
@@ -46,17 +46,17 @@ def wait_of(decided: Plan) -> float | None:
         (4000, 3900, 200),
     ],
 )
-def test_it_is_asked_about_after_a_while_and_ever_more_seldom(age: float, asked: float | None, wait: float) -> None:
-    head = creating(make_head(), age=age, asked=asked)
-    decided = look(head, make_worker(0), make_worker(1))
+def test_events_are_looked_up_after_a_while_with_backoff(age: float, looked_up: float | None, wait: float) -> None:
+    head = creating(make_head(), age=age, looked_up=looked_up)
+    decided = decide(head, make_worker(0), make_worker(1))
     assert wait_of(decided) == wait
     assert decided.look_up_events_of == (head if wait is None else None)
 
 
-def test_one_pod_of_a_job_is_asked_about_the_head_before_the_workers() -> None:
+def test_events_of_one_pod_are_looked_up_at_a_time_the_heads_first() -> None:
     head, workers = creating(make_head(), age=60), [creating(make_worker(n), age=60) for n in (1, 0)]
-    assert look(head, *workers).look_up_events_of == head
-    assert look(make_head(), *workers).look_up_events_of == workers[1]
+    assert decide(head, *workers).look_up_events_of == head
+    assert decide(make_head(), *workers).look_up_events_of == workers[1]
 
 
 @pytest.mark.parametrize(
@@ -70,46 +70,46 @@ def test_one_pod_of_a_job_is_asked_about_the_head_before_the_workers() -> None:
     ],
     ids=str,
 )
-def test_nobody_is_asked_about_a_pod_that_runs_or_says_why_it_does_not(changes: dict[str, Any]) -> None:
+def test_events_are_not_looked_up_for_pods_that_run_or_give_a_reason(changes: dict[str, Any]) -> None:
     worker = replace(creating(make_worker(0), age=60), **changes)
-    assert look(make_head(), worker, make_worker(1)).look_up_events_of is None
+    assert decide(make_head(), worker, make_worker(1)).look_up_events_of is None
 
 
-def test_what_its_events_say_is_said_and_is_past_when_it_runs() -> None:
-    told = creating(make_head(), age=20, asked=15, problem=MOUNT)
-    decided = look(told, make_worker(0), make_worker(1))
+def test_the_events_problem_is_reported_until_the_pod_runs() -> None:
+    stuck = creating(make_head(), age=20, looked_up=15, problem=MOUNT)
+    decided = decide(stuck, make_worker(0), make_worker(1))
     assert decided.status is not None
     [reconciling] = [c for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert (reconciling["reason"], reconciling["message"]) == (
         "FailedMount",
-        f"Pod {told.name} cannot start: {MOUNT.message}",
+        f"Pod {stuck.name} cannot start: {MOUNT.message}",
     )
     [event] = decided.events
     assert (event.type, event.reason, event.is_series) == ("Warning", "FailedMount", True)
-    assert wait_of(decided) == 10, "it is asked about again, for the cause may be another one by then"
-    told_status = {**PENDING, "conditions": decided.status.fields["conditions"]}
-    runs = replace(told, phase="Running", is_running=True, problem=None).explain(PodEvents(MOUNT, NOW))
-    late = creating(make_worker(0), age=0)
-    after = look(runs, late, make_worker(1), status=told_status)
+    assert wait_of(decided) == 10, "they are looked up again, for the cause may have changed"
+    status = {**PENDING, "conditions": decided.status.fields["conditions"]}
+    runs = replace(stuck, phase="Running", is_running=True, problem=None).explain(PodEvents(MOUNT, NOW))
+    young = creating(make_worker(0), age=0)
+    after = decide(runs, young, make_worker(1), status=status)
     assert after.status is not None
     [reconciling] = [c for c in after.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert reconciling["reason"] == "Pending" and after.events == ()
 
 
-def test_a_group_that_trains_with_fewer_says_what_the_others_wait_for() -> None:
+def test_a_smaller_group_that_trains_reports_what_the_others_wait_for() -> None:
     elastic = {"scaling": {"minWorkers": 1, "maxWorkers": 2}}
-    told = creating(make_worker(1), age=20, asked=15, problem=MOUNT)
-    decided = look(make_head(), make_worker(0), told, status=RUNNING_STATUS, **elastic)
+    stuck = creating(make_worker(1), age=20, looked_up=15, problem=MOUNT)
+    decided = decide(make_head(), make_worker(0), stuck, status=RUNNING_STATUS, **elastic)
     assert decided.status is not None
     messages = [c["message"] for c in decided.status.fields["conditions"] if c["type"] == "Reconciling"]
     assert messages == [
-        f"Waiting for 1 worker pods: pod {told.name} cannot start: FailedMount; "
+        f"Waiting for 1 worker pods: pod {stuck.name} cannot start: FailedMount; "
         "they join right after a committed checkpoint"
     ]
     assert wait_of(decided) == 10
 
 
-def test_the_newest_event_that_tells_is_the_word() -> None:
+def test_the_newest_relevant_event_is_reported() -> None:
     events: list[dict[str, Any]] = [
         {"reason": "FailedMount", "message": "old", "lastTimestamp": "2026-01-01T12:00:00Z"},
         {"reason": "FailedAttachVolume", "message": "newer", "eventTime": "2026-01-01T12:00:01.5Z"},
@@ -127,7 +127,7 @@ def test_the_newest_event_that_tells_is_the_word() -> None:
 
 @pytest.mark.parametrize(("time", "is_past"), [("12:00:05", True), ("12:00:04", True), ("12:00:03", False)])
 def test_a_pod_that_pulls_its_image_has_mounted_its_volumes(time: str, is_past: bool) -> None:
-    """A slow pull must not look like the mount that failed once before it."""
+    """A slow pull must not be reported as the failed mount before it."""
     failed = {"reason": "FailedMount", "message": MOUNT.message, "lastTimestamp": "2026-01-01T12:00:04Z"}
     pulling = {"reason": "Pulling", "message": "Pulling image", "lastTimestamp": f"2026-01-01T{time}Z"}
     assert find_problem([pulling, failed]) == (None if is_past else MOUNT)

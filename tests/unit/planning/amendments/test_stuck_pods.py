@@ -33,7 +33,7 @@ def describe(pod: PodView) -> dict[str, Any]:
 
 
 def decide(*stuck: PodView, listed: list[dict[str, Any]] | None = None) -> Plan:
-    """For a job that trains beside them."""
+    """For a job that trains despite them."""
     live = (make_head(), make_worker(0, round_=1), make_worker(1, round_=1))
     return plan(make_observed(*live, *stuck, status={**RUNNING_STATUS, "round": 1, "stuckPods": listed}))
 
@@ -78,7 +78,7 @@ def test_the_event_names_pod_node_and_time_and_what_to_do() -> None:
     assert "kubectl delete pod NAME --force" in message
 
 
-def test_also_beside_a_job_at_rest() -> None:
+def test_pods_of_suspended_and_finished_jobs_are_listed_too() -> None:
     sim = Simulation()
     sim.run_until_training()
     worker = next(name for name, pod in sim.pods.items() if pod.slot == 1)
@@ -103,7 +103,7 @@ def test_also_beside_a_job_at_rest() -> None:
     assert "stuckPods" not in sim.status
 
 
-def test_pods_of_one_moment_cost_one_write_and_one_event() -> None:
+def test_pods_due_at_the_same_time_cost_one_write_and_one_event() -> None:
     pods = [make_stuck(slot) for slot in range(512)]
     wanted = decide(*pods)
     assert wanted.status is not None
@@ -115,7 +115,7 @@ def test_pods_of_one_moment_cost_one_write_and_one_event() -> None:
 
 
 @pytest.mark.parametrize("order", ["as listed", "random"])
-def test_many_pods_that_go_one_by_one_cost_few_writes_and_no_event(order: str) -> None:
+def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: str) -> None:
     pods = sorted((make_stuck(slot) for slot in range(512)), key=lambda pod: pod.name)
     if order == "random":
         random.Random(1).shuffle(pods)
@@ -133,7 +133,7 @@ def test_many_pods_that_go_one_by_one_cost_few_writes_and_no_event(order: str) -
     assert writes <= 2 * 512 / LIMIT + LIMIT
 
 
-def test_a_pod_that_becomes_due_later_has_its_own_event() -> None:
+def test_a_pod_due_later_gets_its_own_event() -> None:
     first, second = make_stuck(0, SINCE - timedelta(seconds=1)), make_stuck(1)
     assert decide(first, make_stuck(1, SINCE + timedelta(seconds=1))).wake_at == NOW + timedelta(seconds=1)
     wanted = decide(second, first, listed=[describe(first)])
@@ -150,7 +150,7 @@ def test_it_joins_the_write_of_a_decision() -> None:
     assert {event.reason for event in wanted.events} == {"Restarting", REASON}
 
 
-def test_a_guard_becomes_the_write_and_still_guards() -> None:
+def test_a_guard_that_becomes_the_write_still_guards() -> None:
     status = {**RUNNING_STATUS, "phase": "Pending", "attempt": 2, "head": {}, "workers": {}, "progress": {}}
     wanted = plan(make_observed(make_head(2), make_stuck(0), status=status))
     assert len([create for create in wanted.creates if create.kind == "Pod"]) == 2
@@ -158,7 +158,7 @@ def test_a_guard_becomes_the_write_and_still_guards() -> None:
     assert wanted.status.tests["/status/attempt"] == 2
 
 
-def test_a_job_that_is_deleted_is_not_written_before() -> None:
+def test_the_status_is_not_written_before_the_job_is_deleted() -> None:
     complete = {**RUNNING_STATUS["conditions"][0], "type": "Complete"}
     status = {**RUNNING_STATUS, "phase": "Succeeded", "conditions": [complete]}
     spec = make_spec(ttlSecondsAfterFinished=0)
@@ -166,7 +166,7 @@ def test_a_job_that_is_deleted_is_not_written_before() -> None:
     assert wanted.delete_job is not None and wanted.status is None
 
 
-def test_also_beside_a_spec_that_cannot_be_read() -> None:
+def test_pods_of_a_job_with_an_invalid_spec_are_listed_too() -> None:
     observed = make_observed(make_stuck(0), status=RUNNING_STATUS)
     wanted = plan(replace(observed, spec=InvalidSpec("spec.image", "missing")))
     assert wanted.status is not None and wanted.status.fields["stuckPods"] == [describe(make_stuck(0))]

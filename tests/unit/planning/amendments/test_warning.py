@@ -1,4 +1,4 @@
-"""A driver's warning becomes a condition, which stays as long as it is so, and one event."""
+"""A driver's warning becomes a condition, which stays while the warning does, and one event."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ def warn(sim: Simulation, state: State = "RUNNING") -> None:
     sim.settle()
 
 
-def told(sim: Simulation) -> list[tuple[str, str, str]]:
+def find_resumable(sim: Simulation) -> list[tuple[str, str, str]]:
     return [(c["status"], c["reason"], c["message"]) for c in sim.status["conditions"] if c["type"] == "Resumable"]
 
 
-SAID = [("False", WARNING.reason, WARNING.message)]
+REPORTED = [("False", WARNING.reason, WARNING.message)]
 
 
 def test_a_warning_is_a_condition_and_one_event() -> None:
     sim = Simulation()
     sim.run_until_training()
-    assert told(sim) == []
+    assert find_resumable(sim) == []
     before = len(sim.events)
     warn(sim)
-    assert told(sim) == SAID
+    assert find_resumable(sim) == REPORTED
     assert len(sim.events) == before + 1
     warn(sim)
     assert len(sim.events) == before + 1
     assert sim.status["phase"] == "Running" and sim.check_condition("Running")
 
 
-def test_it_stays_over_a_new_attempt_until_that_one_says_otherwise() -> None:
+def test_it_survives_a_new_attempt_until_its_driver_reports_otherwise() -> None:
     sim = Simulation()
     sim.run_until_training()
     warn(sim)
@@ -44,40 +44,40 @@ def test_it_stays_over_a_new_attempt_until_that_one_says_otherwise() -> None:
     sim.settle()
     sim.start_pods()
     sim.settle()
-    assert sim.status["attempt"] == 2 and told(sim) == SAID
+    assert sim.status["attempt"] == 2 and find_resumable(sim) == REPORTED
     before = len(sim.events)
     sim.report("STARTING")
     sim.settle()
-    assert told(sim) == SAID
+    assert find_resumable(sim) == REPORTED
     sim.report()
     sim.settle()
-    assert sim.status["phase"] == "Running" and told(sim) == []
-    assert len(sim.events) == before + 1  # that it runs again
+    assert sim.status["phase"] == "Running" and find_resumable(sim) == []
+    assert len(sim.events) == before + 1  # it runs again
 
 
-def test_the_end_keeps_it_and_says_it_when_nobody_has() -> None:
+def test_the_end_keeps_the_condition_and_records_a_missing_event() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(warning=WARNING)
     before = len(sim.events)
     sim.end_head("Succeeded")
     sim.settle()
-    assert sim.status["phase"] == "Succeeded" and told(sim) == SAID
+    assert sim.status["phase"] == "Succeeded" and find_resumable(sim) == REPORTED
     assert len(sim.events) == before + 2
     assert sim.status["progress"]["warning"] == asdict(WARNING)
 
 
-def test_it_is_said_also_by_a_write_for_something_else() -> None:
+def test_an_unrelated_status_write_records_it_too() -> None:
     sim = Simulation()
     sim.settle()
     sim.start_pods()
     before = len(sim.events)
     warn(sim, "SCHEDULING")
-    assert sim.status["phase"] == "Starting" and told(sim) == SAID
+    assert sim.status["phase"] == "Starting" and find_resumable(sim) == REPORTED
     assert len(sim.events) == before + 1
 
 
-def test_a_ray_that_cannot_ask_for_a_last_checkpoint_has_a_condition_of_its_own() -> None:
+def test_a_ray_that_cannot_request_a_last_checkpoint_has_its_own_condition() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(warning=RunWarning("EndNotAnnounced", "Ray 2.57 cannot"))
@@ -86,10 +86,10 @@ def test_a_ray_that_cannot_ask_for_a_last_checkpoint_has_a_condition_of_its_own(
     assert [(c["status"], c["reason"], c["message"]) for c in found] == [
         ("False", "EndNotAnnounced", "Ray 2.57 cannot")
     ]
-    assert told(sim) == [] and sim.events[-1] == "EndNotAnnounced"
+    assert find_resumable(sim) == [] and sim.events[-1] == "EndNotAnnounced"
 
 
-def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
+def test_lost_checkpoints_have_their_own_condition() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=3, warning=RunWarning("CheckpointMissing", "c2 is gone; it goes on from c1"))
@@ -98,12 +98,12 @@ def test_lost_checkpoints_have_a_condition_of_their_own() -> None:
     assert [(c["status"], c["reason"], c["message"]) for c in found] == [
         ("True", "CheckpointMissing", "c2 is gone; it goes on from c1")
     ]
-    assert told(sim) == [] and sim.events[-1] == "CheckpointMissing"
+    assert find_resumable(sim) == [] and sim.events[-1] == "CheckpointMissing"
     sim.settle()
     assert sim.events.count("CheckpointMissing") == 1
 
 
-def test_a_storage_that_takes_no_checkpoint_is_a_condition_until_it_does() -> None:
+def test_failing_storage_is_a_condition_until_a_checkpoint_commits() -> None:
     sim = Simulation()
     sim.run_until_training()
     for reason in ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared"):
@@ -113,7 +113,7 @@ def test_a_storage_that_takes_no_checkpoint_is_a_condition_until_it_does() -> No
         assert [(c["status"], c["reason"], c["message"]) for c in found] == [
             ("True", reason, "rank 3: /runs/digits: No space left on device")
         ]
-        assert told(sim) == [] and sim.events.count(reason) == 1
+        assert find_resumable(sim) == [] and sim.events.count(reason) == 1
     sim.report(checkpoint=0)
     sim.settle()
     assert "StorageUnavailable" not in {c["type"] for c in sim.status["conditions"]}

@@ -30,14 +30,14 @@ def finished(outcome: str = "Succeeded", **spec: Any) -> Simulation:
 
 
 def clean(sim: Simulation) -> Plan:
-    """One pass, with its last write."""
+    """One pass that ends with its last write."""
     wanted = sim.reconcile()
     assert wanted.last is not None
     return wanted
 
 
 @pytest.mark.parametrize("outcome", ["Succeeded", "Configuration"])
-def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
+def test_the_children_are_removed_by_one_wake_up_when_the_time_is_over(outcome: str) -> None:
     sim = finished(outcome, keepPodsSeconds=3600)
     ended = parse_time(sim.status["completionTime"])
     assert ended is not None
@@ -57,11 +57,11 @@ def test_the_children_go_after_the_time_by_one_alarm(outcome: str) -> None:
     }
     assert wanted.status is None and not wanted.events
     assert {key for key in sim.status if sim.status[key] != before.get(key)} == {"cleanUpTime"}
-    assert sim.reconcile() == Plan(), "once"
+    assert sim.reconcile() == Plan(), "only once"
     assert plan(replace(sim.observe(), generation=7)).status is not None, "a later change is acknowledged"
 
 
-def test_the_head_pod_is_kept_for_a_day_and_the_job_for_good() -> None:
+def test_by_default_the_head_pod_is_kept_for_a_day_and_the_job_forever() -> None:
     sim = finished()
     ended = parse_time(sim.status["completionTime"])
     assert ended is not None
@@ -75,7 +75,7 @@ def test_the_head_pod_is_kept_for_a_day_and_the_job_for_good() -> None:
 
 @pytest.mark.parametrize("outcome", ["Succeeded", "Configuration"])
 @pytest.mark.parametrize("kept", [600, 3600, 7200])
-def test_the_job_itself_goes_after_its_ttl_and_takes_its_children_with_it(outcome: str, kept: int) -> None:
+def test_the_job_is_deleted_after_its_ttl_with_its_children(outcome: str, kept: int) -> None:
     sim = finished(outcome, ttlSecondsAfterFinished=3600, keepPodsSeconds=kept)
     ended = parse_time(sim.status["completionTime"])
     assert ended is not None
@@ -91,7 +91,7 @@ def test_the_job_itself_goes_after_its_ttl_and_takes_its_children_with_it(outcom
     assert not [place for place, obj in sim.api.objects.items() if obj["metadata"].get("ownerReferences")]
 
 
-def test_a_node_with_a_slow_clock_does_not_shorten_the_times() -> None:
+def test_a_slow_node_clock_does_not_shorten_the_times() -> None:
     sim = Simulation(ttlSecondsAfterFinished=3600, keepPodsSeconds=1800)
     sim.run_until_training()
     head, now = sim.head.name, sim.now
@@ -109,7 +109,7 @@ def test_a_suspended_or_restarting_job_has_no_ttl() -> None:
     assert sim.reconcile() == Plan() and sim.status["phase"] == "Suspended"
 
 
-def test_a_ttl_that_comes_later_is_acknowledged_by_the_deletion() -> None:
+def test_an_expired_ttl_that_is_set_later_deletes_the_job_without_a_status_write() -> None:
     sim = finished()
     sim.later(7200)
     sim.apply(ttlSecondsAfterFinished=3600)
@@ -118,7 +118,7 @@ def test_a_ttl_that_comes_later_is_acknowledged_by_the_deletion() -> None:
     assert JOB not in sim.api.objects
 
 
-def test_a_job_whose_ttl_was_extended_meanwhile_stays() -> None:
+def test_a_job_stays_if_its_ttl_is_extended_meanwhile() -> None:
     sim = finished(ttlSecondsAfterFinished=3600)
     sim.later(3600)
     wanted = plan(sim.observe())
@@ -128,7 +128,7 @@ def test_a_job_whose_ttl_was_extended_meanwhile_stays() -> None:
     assert JOB in sim.api.objects
 
 
-def test_a_job_that_goes_on_is_neither_cleaned_up_nor_deleted() -> None:
+def test_a_restarting_job_is_neither_cleaned_up_nor_deleted() -> None:
     sim = Simulation(keepPodsSeconds=0, ttlSecondsAfterFinished=0)
     sim.run_until_training()
     sim.end_head("Application")
@@ -141,8 +141,8 @@ def test_a_job_that_goes_on_is_neither_cleaned_up_nor_deleted() -> None:
 
 
 @pytest.mark.parametrize("has_network_policies", [True, False])
-def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_network_policies: bool) -> None:
-    """Policies also after `--job-network-policies` was switched off: an operator before this one may have made them."""
+def test_a_time_set_later_applies_and_copies_and_policies_are_removed_too(has_network_policies: bool) -> None:
+    """Policies even with `--job-network-policies` off: an earlier operator may have created them."""
     sim = finished(source={"configMap": {"name": "code"}})
     sim.later(7200)
     sim.apply(source={"configMap": {"name": "code"}}, keepPodsSeconds=3600)
@@ -152,7 +152,7 @@ def test_a_time_that_comes_later_is_taken_up_and_copies_and_policies_go_too(has_
     assert [r.kind for r in wanted.removes] == ["Secret", "Service", "ConfigMap", "ConfigMap", "NetworkPolicy"]
 
 
-def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None:
+def test_clean_up_waits_for_a_driver_that_ends_for_a_deadline() -> None:
     sim = Simulation(activeDeadlineSeconds=600, keepPodsSeconds=0)
     sim.run_until_training()
     sim.later(600)
@@ -168,8 +168,8 @@ def test_a_driver_that_was_told_of_a_deadline_says_its_last_word_first() -> None
     assert clean(sim).removes
 
 
-def test_the_checkpoint_of_a_terminated_head_is_written_before_the_job_goes() -> None:
-    """Whoever watches the job, or looks at the audit log, finds it in its last version."""
+def test_the_checkpoint_of_a_terminated_head_is_written_before_the_job_is_deleted() -> None:
+    """So that watchers of the job and the audit log have it in the last version."""
     sim = Simulation(activeDeadlineSeconds=600, ttlSecondsAfterFinished=0)
     sim.run_until_training()
     sim.later(600)
@@ -177,8 +177,8 @@ def test_the_checkpoint_of_a_terminated_head_is_written_before_the_job_goes() ->
     sim.stuck.add(head)
     sim.settle()
     assert JOB in sim.api.objects, "its workers are needed for one more checkpoint"
-    told = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T12:00:00Z"}
-    sim.end_pod(head, "Preemption", checkpoint=told)
+    last = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T12:00:00Z"}
+    sim.end_pod(head, "Preemption", checkpoint=last)
     wanted = sim.reconcile()
     assert wanted.delete_job is None and sim.status["checkpoint"]["index"] == 7
     assert sim.reconcile().delete_job is not None

@@ -1,4 +1,4 @@
-"""activeDeadlineSeconds, startDeadlineSeconds, restartDeadlineSeconds: what ends, what is given back, what counts."""
+"""activeDeadlineSeconds, startDeadlineSeconds, restartDeadlineSeconds: what ends, what is released, what counts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.planning.simulation import Simulation
 ALL = (make_head(), make_worker(0), make_worker(1))
 
 
-def test_a_job_whose_time_is_over_fails_and_its_head_is_told_first() -> None:
+def test_a_job_past_its_active_deadline_fails_and_its_head_is_deleted_first() -> None:
     observed = make_observed(*ALL, status=RUNNING_STATUS, spec=make_spec(activeDeadlineSeconds=3600))
     wanted = plan(observed)
     assert wanted.status is not None and wanted.status.fields["phase"] == "Failed"
@@ -29,14 +29,14 @@ def test_a_job_whose_time_is_over_fails_and_its_head_is_told_first() -> None:
     assert [delete.name for delete in wanted.deletes] == [ALL[0].name]
 
 
-def test_before_that_it_is_looked_at_again_in_time() -> None:
+def test_the_job_is_reconciled_when_the_deadline_is_due() -> None:
     observed = make_observed(*ALL, status=RUNNING_STATUS, spec=make_spec(activeDeadlineSeconds=3700))
     wanted = plan(observed)
     assert is_empty(wanted)
     assert wanted.wake_at == NOW + timedelta(seconds=100)
 
 
-def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended() -> None:
+def test_the_workers_of_a_job_past_its_active_deadline_stay_until_its_head_has_ended() -> None:
     sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     sim.stuck.add(sim.head.name)
@@ -44,14 +44,14 @@ def test_the_workers_of_a_job_whose_time_is_over_stay_until_its_head_has_ended()
     sim.later(600)
     sim.settle()
     assert sim.status["phase"] == "Failed" and len(sim.pods) == 3
-    told = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "metrics": {}}
-    sim.end_pod(head, "Preemption", checkpoint=told)
+    last = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "metrics": {}}
+    sim.end_pod(head, "Preemption", checkpoint=last)
     sim.settle()
-    assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is told"
+    assert sim.status["checkpoint"]["index"] == 7, "the last checkpoint is in the status"
     assert [pod.role for pod in sim.pods.values()] == [names.HEAD]
 
 
-def test_a_head_that_does_not_end_keeps_no_worker_of_a_job_whose_time_is_over() -> None:
+def test_the_workers_of_a_job_past_its_active_deadline_do_not_wait_for_a_stuck_head() -> None:
     sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     head = sim.head.name
@@ -86,7 +86,7 @@ def test_suspended_time_does_not_count() -> None:
     assert sim.status["phase"] == "Failed"
 
 
-def test_a_driver_that_has_finished_in_the_last_second_has_succeeded() -> None:
+def test_a_driver_that_finishes_in_the_last_second_has_succeeded() -> None:
     sim = Simulation(activeDeadlineSeconds=600)
     sim.run_until_training()
     sim.end_head("Succeeded")
@@ -95,7 +95,7 @@ def test_a_driver_that_has_finished_in_the_last_second_has_succeeded() -> None:
     assert sim.status["phase"] == "Succeeded"
 
 
-def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again_ever_later() -> None:
+def test_a_job_that_misses_its_start_deadline_releases_all_pods_and_retries_with_backoff() -> None:
     sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
     sim.settle()
     waits = []
@@ -112,7 +112,7 @@ def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again
         assert failure["pod"] == lost
         assert f"pod {lost} cannot start (Unschedulable: 0/3 nodes have a GPU)" in failure["message"]
         sim.reconcile()
-        assert not [pod for pod in sim.pods.values() if pod.is_live], "it holds nothing meanwhile"
+        assert not [pod for pod in sim.pods.values() if pod.is_live], "it holds no pods meanwhile"
         assert sim.last.wake_at is not None
         waits.append((sim.last.wake_at - sim.now).total_seconds())
         sim.now = sim.last.wake_at
@@ -127,7 +127,7 @@ def test_a_job_that_does_not_start_in_time_gives_everything_back_and_tries_again
     }
 
 
-def test_a_start_that_was_tried_again_is_still_a_start() -> None:
+def test_a_retried_start_is_still_a_start() -> None:
     sim = Simulation(startDeadlineSeconds=60)
     sim.settle()
     sim.later(60)
@@ -148,7 +148,7 @@ def test_training_in_time_ends_the_wait() -> None:
     assert sim.status["phase"] == "Running" and sim.status["attempt"] == 1
 
 
-def test_a_lost_worker_that_nothing_replaces_is_a_restart_with_a_limit_of_its_own() -> None:
+def test_a_lost_worker_without_a_replacement_is_a_restart_with_its_own_deadline() -> None:
     sim = Simulation(startDeadlineSeconds=5, restartDeadlineSeconds=300)
     sim.settle()
     sim.start_pods()
@@ -172,7 +172,7 @@ def test_a_lost_worker_that_nothing_replaces_is_a_restart_with_a_limit_of_its_ow
     assert sim.status["waiting"]["again"], "the next attempt has the limit of a restart too"
 
 
-def test_a_resumed_job_starts() -> None:
+def test_the_start_deadline_applies_to_a_resumed_job() -> None:
     sim = Simulation(startDeadlineSeconds=60)
     sim.run_until_training()
     sim.apply(startDeadlineSeconds=60, suspend=True)
@@ -187,7 +187,7 @@ def test_a_resumed_job_starts() -> None:
 
 
 @pytest.mark.parametrize("field", ["activeDeadlineSeconds", "startDeadlineSeconds", "restartDeadlineSeconds"])
-def test_a_limit_that_is_set_while_the_job_runs_counts_from_the_same_begin(field: str) -> None:
+def test_a_deadline_set_while_the_job_runs_counts_from_the_same_start(field: str) -> None:
     sim = Simulation()
     sim.settle()
     sim.later(500)
@@ -211,7 +211,7 @@ def phase_of(observed: Observed) -> str | None:
     return wanted.status.fields.get("phase") if wanted.status else None
 
 
-def test_a_run_that_has_reported_running_is_not_given_up_for_its_start_deadline() -> None:
+def test_the_start_deadline_does_not_end_a_run_that_has_reported_running() -> None:
     spec = make_spec(startDeadlineSeconds=120)
     assert phase_of(make_observed(*ALL, status=STARTING, spec=spec)) == "Running"
     silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
@@ -225,7 +225,7 @@ def test_a_report_of_running_does_not_count_while_a_worker_is_missing() -> None:
     assert wanted.status.fields["failure"]["reason"] == "StartDeadlineExceeded"
 
 
-def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report() -> None:
+def test_a_deadline_due_while_there_was_no_leader_waits_for_the_drivers_report() -> None:
     silent = {**STARTING, "progress": {"attempt": 1, "state": "SCHEDULING"}}
     observed = make_observed(*ALL, status=silent, spec=make_spec(startDeadlineSeconds=120))
     just_leads = replace(observed, led_since=NOW - timedelta(seconds=5))
@@ -235,7 +235,7 @@ def test_a_deadline_that_fell_due_while_nobody_led_waits_for_the_drivers_report(
 
 
 @pytest.mark.parametrize("attempt", [9_999, 999_999])
-def test_a_job_waits_for_its_pods_through_any_number_of_attempts(attempt: int) -> None:
+def test_startup_failures_never_exhaust_the_attempts(attempt: int) -> None:
     sim = Simulation(startDeadlineSeconds=120, backoffLimit=0)
     sim.settle()
     sim.edit_status(attempt=attempt)

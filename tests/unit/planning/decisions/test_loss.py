@@ -1,4 +1,4 @@
-"""When lost worker pods end the attempt: OOM-killed again and again, or too many rounds without a new checkpoint."""
+"""When lost worker pods end the attempt: repeated OOM kills, or too many rounds without a new checkpoint."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fields_of(wanted: Plan) -> dict[str, Any]:
     return dict(wanted.status.fields)
 
 
-def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_at_the_users_cost() -> None:
+def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_as_out_of_memory() -> None:
     counts = []
     losses: dict[str, int] | None = None
     for round_ in (0, 1):
@@ -51,15 +51,15 @@ def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_at_th
 
 
 @pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "ownFault": 1, "checkpoint": -1}, 20)])
-def test_a_pod_that_was_oom_killed_is_replaced_later_each_time(losses: dict[str, int] | None, delay: int) -> None:
+def test_an_oom_killed_pod_is_replaced_with_backoff(losses: dict[str, int] | None, delay: int) -> None:
     wanted = run(make_killed(1, seconds_ago=delay - 1), losses)
     assert (wanted.creates, wanted.wake_at) == ((), NOW + timedelta(seconds=1))
     assert fields_of(run(make_killed(1, seconds_ago=delay), losses))["round"] == 2
 
 
 @pytest.mark.parametrize(("age", "is_due"), [(5, False), (10, True)])
-def test_a_node_whose_clock_is_fast_delays_a_replacement_by_its_backoff_only(age: int, is_due: bool) -> None:
-    """Not until the operator's time has come to the end of the pod by the node's clock."""
+def test_a_fast_node_clock_delays_a_replacement_only_by_its_backoff(age: int, is_due: bool) -> None:
+    """Not until the operator's clock reaches the pod's finish time on the node's clock."""
     lost = replace(make_killed(1, seconds_ago=-3600), created_at=NOW - timedelta(seconds=age))
     wanted = run(lost, None)
     if is_due:
@@ -68,7 +68,7 @@ def test_a_node_whose_clock_is_fast_delays_a_replacement_by_its_backoff_only(age
         assert (wanted.creates, wanted.wake_at) == ((), NOW + timedelta(seconds=10 - age))
 
 
-def test_an_oom_kill_without_a_time_delays_nothing() -> None:
+def test_an_oom_kill_without_a_finish_time_causes_no_delay() -> None:
     lost = replace(make_killed(1), finished_at=None)
     assert fields_of(run(lost, None))["round"] == 2
 
@@ -80,7 +80,7 @@ def test_a_new_checkpoint_resets_the_counts() -> None:
     assert fields["round"] == 21, "a job that makes progress keeps its attempt"
 
 
-def test_another_loss_between_two_oom_kills_breaks_the_row() -> None:
+def test_another_loss_between_two_oom_kills_resets_the_count() -> None:
     deleted = make_worker(1, round_=2, is_deleting=True)
     fields = fields_of(run(deleted, {"rounds": 2, "ownFault": 2, "checkpoint": -1}))
     assert fields["workerLosses"] == {"rounds": 3, "ownFault": 0, "checkpoint": -1}

@@ -1,4 +1,4 @@
-"""Half of an attempt, the other half refused: nobody's GPUs are held for it for long, and no budget pays."""
+"""A gang half of which is rejected: it does not hold its GPUs for long, and no budget is charged."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from datetime import timedelta
 
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from tests.unit.planning.simulation import Simulation
-from tests.unit.planning.test_rejections import QUOTA, refuse_slot
+from tests.unit.planning.test_rejections import QUOTA, reject_slot
 
 
 def wait_until_released(sim: Simulation) -> float:
-    """As long as something is to be looked at again; the seconds."""
+    """Follow `wake_at` until no pod is left; returns the seconds."""
     began = sim.now
     while sim.pods and sim.now - began < timedelta(seconds=300):
         sim.settle()
@@ -20,8 +20,8 @@ def wait_until_released(sim: Simulation) -> float:
     return (sim.now - began).total_seconds()
 
 
-def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     sim.settle()
     assert len(sim.pods) == 2
     assert wait_until_released(sim) == HOLD_SECONDS
@@ -29,7 +29,7 @@ def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() 
     assert (failure["class"], failure["reason"], failure["attempt"]) == ("Startup", "QuotaExceeded", 1)
     assert failure["message"].endswith(f"{QUOTA}; the 2 pods that exist were released after 30 s")
     assert sim.status["phase"] == "Restarting"
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.later(5)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.pods) == 3
@@ -44,8 +44,8 @@ def test_all_pods_are_given_back_after_the_bound_and_the_next_attempt_follows() 
     assert sim.status["phase"] == "Running"
 
 
-def test_the_next_attempts_come_later_and_hold_no_longer() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_the_next_attempts_back_off_and_hold_their_pods_no_longer() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     waits = []
     for attempt in range(1, 6):
         sim.settle()
@@ -58,8 +58,8 @@ def test_the_next_attempts_come_later_and_hold_no_longer() -> None:
     assert sim.status["phase"] == "Restarting", "no budget ends it"
 
 
-def test_a_driver_that_has_spoken_changes_nothing() -> None:
-    sim = Simulation(refuses=refuse_slot(1))
+def test_a_driver_that_has_reported_does_not_prevent_the_release() -> None:
+    sim = Simulation(rejects=reject_slot(1))
     sim.settle()
     sim.start_pods()
     sim.report("STARTING")
@@ -67,51 +67,51 @@ def test_a_driver_that_has_spoken_changes_nothing() -> None:
     assert sim.status["failure"]["class"] == "Startup"
 
 
-def test_a_group_whose_replacement_is_refused_goes_on_from_its_checkpoint_later() -> None:
+def test_a_group_whose_replacement_is_rejected_resumes_from_its_checkpoint_later() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=3)
     sim.later(3600)
-    sim.refuses = refuse_slot(1)
+    sim.rejects = reject_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     assert wait_until_released(sim) == HOLD_SECONDS
     assert sim.status["restarts"]["infrastructure"] == 1
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.later(60)
     sim.settle()
     assert sim.status["attempt"] == 2 and sim.status["restarts"]["startup"] == 1
     assert sim.status["restarts"]["infrastructure"] == 1 and sim.status["restarts"]["withoutProgress"] == 0
 
 
-def test_a_short_refusal_after_a_long_wait_for_nodes_releases_nothing() -> None:
+def test_a_short_rejection_after_a_long_wait_for_nodes_releases_nothing() -> None:
     """An hour without training is no reason: only the rejection counts."""
     sim = Simulation()
     sim.settle()
     sim.later(3600)
-    sim.refuses = refuse_slot(1)
+    sim.rejects = reject_slot(1)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
     sim.settle()
     assert len(sim.pods) == 2 and sim.last.wake_at is not None
-    sim.refuses = lambda body: ""
+    sim.rejects = lambda body: ""
     sim.now = sim.last.wake_at
     sim.settle()
     assert (sim.status["attempt"], len(sim.pods)) == (1, 3)
 
 
-def test_where_nothing_is_held_nothing_is_given_back() -> None:
-    sim = Simulation(refuses=lambda body: QUOTA)
+def test_the_hold_time_counts_from_the_first_pod() -> None:
+    sim = Simulation(rejects=lambda body: QUOTA)
     for _ in range(20):
         sim.settle()
         assert sim.last.wake_at is not None
         sim.now = sim.last.wake_at
-    sim.refuses = refuse_slot(1)
+    sim.rejects = reject_slot(1)
     sim.settle()
     assert sim.status["attempt"] == 1 and len(sim.pods) == 2
     assert wait_until_released(sim) == HOLD_SECONDS, "counted from the first pod"
 
 
 def test_an_elastic_job_with_enough_pods_keeps_them() -> None:
-    sim = Simulation(scaling={"minWorkers": 1, "maxWorkers": 2}, refuses=refuse_slot(1))
+    sim = Simulation(scaling={"minWorkers": 1, "maxWorkers": 2}, rejects=reject_slot(1))
     sim.settle()
     for _ in range(10):
         sim.later(60)

@@ -1,4 +1,4 @@
-"""The number of ready worker pods while an attempt starts: shown when it is slow, in few writes when it is large."""
+"""The number of ready worker pods while an attempt starts: shown for slow starts, in few writes for large gangs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def run(status: dict[str, Any], *, up: int, workers: int) -> Plan:
     return plan(make_observed(make_head(), *pods, status=status, spec=spec))
 
 
-def test_a_quick_start_costs_no_write_for_it() -> None:
+def test_a_quick_start_does_not_write_the_number() -> None:
     wanted = run(pending(14, workers=4), up=3, workers=4)
     assert (wanted.status, wanted.wake_at) == (None, NOW + timedelta(seconds=1))
 
 
-def test_a_slow_start_shows_it() -> None:
+def test_a_slow_start_shows_the_number() -> None:
     wanted = run(pending(15, workers=4), up=3, workers=4)
     assert wanted.status is not None
     assert wanted.status.fields == {"workers": {"desired": 4, "ready": 3, "joined": 0}}
@@ -48,6 +48,6 @@ def test_a_large_gang_whose_nodes_come_one_by_one_costs_a_few_writes() -> None:
     assert shown == [0, 64, 96, 112, 120, 124, 126, 127]
 
 
-def test_pods_that_are_not_ready_any_more_are_shown() -> None:
+def test_pods_that_become_unready_are_shown() -> None:
     assert run(pending(3600, ready=511, workers=512), up=510, workers=512).status is not None
     assert run(pending(3600, ready=256, workers=512), up=250, workers=512).status is None

@@ -1,4 +1,4 @@
-"""A worker pod that does not answer its driver is replaced long before Kubernetes gives up its node."""
+"""A worker pod that does not answer its driver is replaced long before Kubernetes evicts it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_it_is_deleted_and_replaced_at_once() -> None:
         assert f"{SILENT.name} (it does not answer the driver; node node-1)" in event.message
 
 
-def test_names_of_pods_that_are_gone_or_of_another_attempt_mean_nothing() -> None:
+def test_reported_pods_that_are_gone_or_of_another_attempt_are_ignored() -> None:
     assert run(make_worker(1, round_=7).name).deletes == ()
     assert run(SILENT.name, attempt=2).deletes == ()
 

@@ -1,4 +1,4 @@
-"""Elastic jobs: training with fewer workers, and a number of them that the user changes while it runs."""
+"""Elastic jobs: training with fewer workers, and with a number that the user changes meanwhile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def worker_slots(sim: Simulation) -> list[int]:
 
 
 def start(sim: Simulation, *, but: int = 0) -> None:
-    """All pods run, but for the last `but` workers."""
+    """All pods run except the last `but` workers."""
     sim.start_pods(but=[name for name, _ in _workers(sim)[::-1][:but]])
 
 
@@ -27,7 +27,7 @@ def _workers(sim: Simulation) -> list[tuple[str, int]]:
     return sorted(((n, p.slot) for n, p in sim.pods.items() if p.role == names.WORKER), key=lambda pair: pair[1])
 
 
-def test_without_a_wish_there_are_as_many_workers_as_there_may_be() -> None:
+def test_desired_workers_default_to_the_maximum() -> None:
     sim = Simulation(**elastic())
     sim.settle()
     assert worker_slots(sim) == [0, 1, 2, 3, 4, 5]
@@ -40,32 +40,32 @@ def test_pods_of_several_workers_are_counted_as_pods() -> None:
     assert to_job(sim.observe()).least_workers == 1
 
 
-def test_training_runs_while_a_pod_is_still_awaited_and_the_status_says_which() -> None:
+def test_training_starts_without_all_pods_and_the_status_names_the_missing_one() -> None:
     sim = Simulation(**elastic(4))
     sim.settle()
     start(sim, but=1)
     sim.settle()
     assert sim.status["phase"] == "Starting"
-    told = {c["type"]: c["message"] for c in sim.status["conditions"]}
-    assert "3 of 4 worker pods are up" in told["Reconciling"]
-    assert "after 120 s with at least 2" in told["Reconciling"]
+    messages = {c["type"]: c["message"] for c in sim.status["conditions"]}
+    assert "3 of 4 worker pods are up" in messages["Reconciling"]
+    assert "after 120 s with at least 2" in messages["Reconciling"]
     sim.report(joined=3)
     last = _workers(sim)[-1][0]
     sim.cannot_schedule(last, "no")
     sim.settle()
     assert sim.status["phase"] == "Running"
     assert sim.status["workers"] == {"desired": 4, "ready": 3, "joined": 3}
-    told = {c["type"]: c["message"] for c in sim.status["conditions"]}
-    assert told["Running"] == "Training runs on 3 of 4 worker pods (attempt 1)"
-    assert f"Waiting for 1 worker pods: pod {last} cannot start: Unschedulable" in told["Reconciling"]
+    messages = {c["type"]: c["message"] for c in sim.status["conditions"]}
+    assert messages["Running"] == "Training runs on 3 of 4 worker pods (attempt 1)"
+    assert f"Waiting for 1 worker pods: pod {last} cannot start: Unschedulable" in messages["Reconciling"]
 
 
-def test_a_lost_worker_is_replaced_while_training_goes_on() -> None:
+def test_a_lost_worker_is_replaced_while_training_continues() -> None:
     sim = Simulation(**elastic(3))
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
     sim.settle()
-    assert sim.status["phase"] == "Running", "the driver says when the group is formed again"
+    assert sim.status["phase"] == "Running", "the driver reports when the group restarts"
     assert (sim.status["round"], sim.status["restarts"]["infrastructure"]) == (1, 1)
     assert worker_slots(sim) == [0, 1, 2]
     sim.report("RESTARTING")
@@ -82,7 +82,7 @@ def test_a_lost_worker_is_replaced_while_training_goes_on() -> None:
     assert not sim.check_condition("Reconciling")
 
 
-def test_with_fewer_than_the_least_there_is_no_training() -> None:
+def test_training_needs_the_minimum_number_of_workers() -> None:
     sim = Simulation(**elastic(2))
     sim.run_until_training()
     sim.lose(_workers(sim)[0][0])
@@ -91,21 +91,21 @@ def test_with_fewer_than_the_least_there_is_no_training() -> None:
     assert not to_job(sim.observe()).are_enough_up
 
 
-def test_more_workers_are_made_at_once() -> None:
+def test_additional_workers_are_created_at_once() -> None:
     sim = Simulation(**elastic(2))
     sim.run_until_training()
     before = set(sim.pods)
     sim.apply(**elastic(5))
     sim.settle()
     assert worker_slots(sim) == [0, 1, 2, 3, 4]
-    assert before <= set(sim.pods), "nothing that runs is touched"
+    assert before <= set(sim.pods), "running pods stay"
     assert sim.status["workers"]["desired"] == 5
     assert "restarts" not in sim.status, "nothing was lost"
     assert "Resized" in sim.events
     assert sim.status["phase"] == "Running"
 
 
-def test_fewer_workers_go_only_after_the_next_commit() -> None:
+def test_surplus_workers_leave_only_after_the_next_commit() -> None:
     sim = Simulation(**elastic(5))
     sim.run_until_training()
     sim.report(checkpoint=3)
@@ -114,8 +114,8 @@ def test_fewer_workers_go_only_after_the_next_commit() -> None:
     sim.settle()
     assert sim.status["resize"] == {"workerPods": 2, "afterCheckpoint": 3}
     assert worker_slots(sim) == [0, 1, 2, 3, 4]
-    told = {c["type"]: c["message"] for c in sim.status["conditions"]}
-    assert "3 worker pods leave right after the next committed checkpoint" in told["Reconciling"]
+    messages = {c["type"]: c["message"] for c in sim.status["conditions"]}
+    assert "3 worker pods leave right after the next committed checkpoint" in messages["Reconciling"]
     sim.report(checkpoint=4)
     sim.settle()
     assert worker_slots(sim) == [0, 1]
@@ -124,7 +124,7 @@ def test_fewer_workers_go_only_after_the_next_commit() -> None:
     assert sim.status["workers"]["desired"] == 2
 
 
-def test_a_changed_mind_costs_nothing() -> None:
+def test_a_reverted_resize_costs_nothing() -> None:
     sim = Simulation(**elastic(4))
     sim.run_until_training()
     sim.apply(**elastic(2))
@@ -138,7 +138,7 @@ def test_a_changed_mind_costs_nothing() -> None:
     assert sim.count_deleted() == 0
 
 
-def test_pods_that_do_not_run_go_first_and_before_training_at_once() -> None:
+def test_before_training_surplus_pods_leave_at_once_idle_ones_first() -> None:
     sim = Simulation(**elastic(4))
     sim.settle()
     sim.start_pods(but=[name for name, slot in _workers(sim) if slot == 1])
@@ -147,7 +147,7 @@ def test_pods_that_do_not_run_go_first_and_before_training_at_once() -> None:
     assert worker_slots(sim) == [0, 2, 3]
 
 
-def test_the_next_attempt_has_what_is_wanted_then() -> None:
+def test_the_next_attempt_starts_with_the_newly_desired_number() -> None:
     sim = Simulation(**elastic(2))
     sim.run_until_training()
     sim.apply(**elastic(4))
@@ -160,14 +160,14 @@ def test_the_next_attempt_has_what_is_wanted_then() -> None:
 
 
 def lose_head(sim: Simulation) -> None:
-    """And wait for the next attempt."""
+    """And waits for the next attempt."""
     sim.lose(sim.head.name)
     for _ in range(2):
         sim.later(400)
         sim.settle()
 
 
-def test_a_head_that_is_gone_while_workers_are_awaited_is_lost_and_not_made_again() -> None:
+def test_a_head_that_vanishes_while_workers_are_missing_is_lost_rather_than_recreated() -> None:
     sim = Simulation(**elastic(4))
     sim.settle()
     start(sim, but=1)

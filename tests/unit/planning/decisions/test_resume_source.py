@@ -1,4 +1,4 @@
-"""spec.resumeFrom: a job begins when there is something to begin from; its attempts mean the same checkpoint."""
+"""spec.resumeFrom: a job starts once its source has a checkpoint; all its attempts use the same one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEST = {"uri": "/runs/other/c3", "index": 3, "attempt": 1}
 ENDED = {"conditions": [{"type": "Complete", "status": "True", "reason": "Succeeded"}]}
 
 
-def look(source: dict[str, Any] | None, **resume_from: Any) -> Any:
+def decide(source: dict[str, Any] | None, **resume_from: Any) -> Any:
     spec = make_spec(resumeFrom={"trainJob": "other", **resume_from})
     return plan(make_observed(spec=spec, source=parse_status(source) if source is not None else None))
 
@@ -28,7 +28,7 @@ def env_of(wanted: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "reason", "words"),
+    ("source", "options", "reason", "message"),
     [
         (None, {}, "SourceNotFound", "spec.resumeFrom.trainJob other does not exist; name another TrainJob in"),
         (ENDED, {"trainJob": "digits"}, "SourceNotFound", "spec.resumeFrom.trainJob digits is this job itself"),
@@ -42,36 +42,36 @@ def env_of(wanted: Any) -> dict[str, str]:
         ),
     ],
 )
-def test_a_job_without_a_source_makes_no_pods_and_says_why(
-    source: dict[str, Any] | None, options: dict[str, Any], reason: str, words: str
+def test_a_job_without_a_source_creates_no_pods_and_reports_why(
+    source: dict[str, Any] | None, options: dict[str, Any], reason: str, message: str
 ) -> None:
-    wanted = look(source, **options)
+    wanted = decide(source, **options)
     assert not wanted.creates and wanted.wake_at is not None and wanted.status is not None
     [condition] = [c for c in wanted.status.fields["conditions"] if c["status"] == "True"]
     assert (condition["type"], condition["reason"]) == ("Stalled", reason)
-    assert words in condition["message"]
+    assert message in condition["message"]
     assert [event.reason for event in wanted.events] == [reason]
     again = make_observed(
         status=wanted.status.fields, spec=make_spec(resumeFrom={"trainJob": "other", **options}),
         source=parse_status(source) if source is not None else None,
     )  # fmt: skip
-    assert (plan(again).status, plan(again).events) == (None, ()), "said once"
+    assert (plan(again).status, plan(again).events) == (None, ()), "reported once"
 
 
 @pytest.mark.parametrize(("options", "uri"), [({}, CHECKPOINT["uri"]), ({"best": True}, BEST["uri"])])
-def test_a_source_that_has_ended_gives_its_checkpoint(options: dict[str, Any], uri: str) -> None:
-    wanted = look({**ENDED, "checkpoint": CHECKPOINT, "bestCheckpoint": BEST}, **options)
+def test_an_ended_source_provides_its_checkpoint(options: dict[str, Any], uri: str) -> None:
+    wanted = decide({**ENDED, "checkpoint": CHECKPOINT, "bestCheckpoint": BEST}, **options)
     assert wanted.status.fields["initialCheckpoint"] == {"uri": uri, "trainJob": "other"}
     assert env_of(wanted)["RAILHEAD_RESUME_FROM"] == uri
     assert not [c for c in wanted.status.fields["conditions"] if c["type"] == "Stalled"]
 
 
-def test_a_failed_source_is_as_good() -> None:
+def test_a_failed_source_provides_its_checkpoint_too() -> None:
     failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "X"}], "checkpoint": CHECKPOINT}
-    assert look(failed).creates
+    assert decide(failed).creates
 
 
-def test_later_attempts_mean_the_same_whatever_becomes_of_the_source() -> None:
+def test_later_attempts_keep_the_first_source() -> None:
     sim = Simulation(resumeFrom={"checkpoint": "s3://b/other/c7"})
     sim.run_until_training()
     assert sim.status["initialCheckpoint"] == {"uri": "s3://b/other/c7", "trainJob": ""}
@@ -84,14 +84,14 @@ def test_later_attempts_mean_the_same_whatever_becomes_of_the_source() -> None:
     assert env_of(sim.last)["RAILHEAD_RESUME_FROM"] == "s3://b/other/c7"
 
 
-def test_a_job_without_it_has_no_such_field_and_no_such_variable() -> None:
+def test_a_job_without_resume_from_has_neither_field_nor_variable() -> None:
     wanted = plan(make_observed())
     assert wanted.status is not None
     assert "initialCheckpoint" not in wanted.status.fields and "RAILHEAD_RESUME_FROM" not in env_of(wanted)
 
 
-def test_a_job_that_was_stalled_begins_when_the_source_has_ended() -> None:
-    first = look({"checkpoint": CHECKPOINT})
+def test_a_stalled_job_starts_once_the_source_has_ended() -> None:
+    first = decide({"checkpoint": CHECKPOINT})
     observed = make_observed(
         status=first.status.fields, spec=make_spec(resumeFrom={"trainJob": "other"}),
         source=parse_status({**ENDED, "checkpoint": CHECKPOINT}),
@@ -101,13 +101,13 @@ def test_a_job_that_was_stalled_begins_when_the_source_has_ended() -> None:
     assert "Stalled" not in [c["type"] for c in wanted.status.fields["conditions"]]
 
 
-def test_a_job_that_was_created_suspended_begins_from_there_too() -> None:
+def test_a_job_created_suspended_starts_from_the_source_too() -> None:
     status = {"phase": "Suspended", "attempt": 0, "round": 0}
     spec = make_spec(resumeFrom={"trainJob": "other"})
-    refused = plan(make_observed(spec=spec, status=status, source=parse_status({"checkpoint": CHECKPOINT})))
-    assert not refused.creates and refused.status is not None
-    reasons = [c["reason"] for c in refused.status.fields["conditions"] if c["status"] == "True"]
+    stalled = plan(make_observed(spec=spec, status=status, source=parse_status({"checkpoint": CHECKPOINT})))
+    assert not stalled.creates and stalled.status is not None
+    reasons = [c["reason"] for c in stalled.status.fields["conditions"] if c["status"] == "True"]
     assert reasons == ["SourceStillRuns"]
-    begun = plan(make_observed(spec=spec, status=status, source=parse_status({**ENDED, "checkpoint": CHECKPOINT})))
-    assert begun.status is not None and env_of(begun)["RAILHEAD_RESUME_FROM"] == CHECKPOINT["uri"]
-    assert begun.status.fields["initialCheckpoint"] == {"uri": CHECKPOINT["uri"], "trainJob": "other"}
+    started = plan(make_observed(spec=spec, status=status, source=parse_status({**ENDED, "checkpoint": CHECKPOINT})))
+    assert started.status is not None and env_of(started)["RAILHEAD_RESUME_FROM"] == CHECKPOINT["uri"]
+    assert started.status.fields["initialCheckpoint"] == {"uri": CHECKPOINT["uri"], "trainJob": "other"}

@@ -57,7 +57,7 @@ def test_the_last_report_stays_in_the_status() -> None:
         pytest.param(make_head(is_deleting=True, deletion_timestamp=NOW + timedelta(seconds=9)), id="is being deleted"),
     ],
 )
-def test_a_head_that_can_still_write_its_termination_message_is_waited_for(head: PodView) -> None:
+def test_a_head_that_can_still_write_its_termination_message_is_not_ended(head: PodView) -> None:
     assert find_phase(head, status=after_report("Succeeded")) != "Succeeded"
 
 

@@ -1,4 +1,4 @@
-"""spec.suspend: the order of an end, what stays, and going on."""
+"""spec.suspend: the order of the shutdown, what stays, and the resumption."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SUSPEND = make_spec(suspend=True)
 NO_RESTARTS = {"application": 0, "infrastructure": 0, "withoutProgress": 0}
 
 
-def test_the_status_comes_first_and_the_head_alone_is_told() -> None:
+def test_the_status_is_written_first_and_only_the_head_is_deleted() -> None:
     wanted = plan(make_observed(make_head(), make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND))
     assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
     assert [delete.name for delete in wanted.deletes] == [make_head().name]
-    assert wanted.status.tests["/metadata/generation"] == 1, "an old spec suspends nothing"
+    assert wanted.status.tests["/metadata/generation"] == 1, "a stale spec suspends nothing"
 
 
 def test_the_workers_stay_until_the_head_has_ended() -> None:
@@ -31,21 +31,21 @@ def test_the_workers_stay_until_the_head_has_ended() -> None:
     workers = (make_worker(0), make_worker(1))
     wanted = plan(make_observed(head, *workers, status=status, spec=SUSPEND))
     assert not wanted.deletes and wanted.wake_at == by
-    told = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
-    last = ended(head, "Preemption", checkpoint=told)
+    newest = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
+    last = ended(head, "Preemption", checkpoint=newest)
     wanted = plan(make_observed(last, *workers, status=status, spec=SUSPEND))
     assert {delete.name for delete in wanted.deletes} == {pod.name for pod in workers}
     assert wanted.status is not None and wanted.status.fields["checkpoint"]["index"] == 9
 
 
-def test_a_head_that_does_not_end_in_its_time_keeps_no_worker() -> None:
+def test_workers_do_not_wait_for_a_head_beyond_its_grace_period() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     head = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))
     wanted = plan(make_observed(head, make_worker(0), status=status, spec=SUSPEND))
     assert [delete.name for delete in wanted.deletes] == [make_worker(0).name]
 
 
-def test_a_job_rests_without_pods_and_goes_on_in_a_new_attempt_that_no_budget_counts() -> None:
+def test_a_suspended_job_has_no_pods_and_resumes_in_a_new_attempt_without_spending_budget() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.report(checkpoint=3)
@@ -70,7 +70,7 @@ def test_a_job_rests_without_pods_and_goes_on_in_a_new_attempt_that_no_budget_co
     assert [e for e in sim.events if e in ("Suspended", "Resumed", "Restarting")] == ["Suspended", "Resumed"]
 
 
-def test_a_job_that_is_created_suspended_makes_no_pods() -> None:
+def test_a_job_created_suspended_creates_no_pods() -> None:
     sim = Simulation(suspend=True)
     sim.settle()
     assert sim.status["phase"] == "Suspended" and sim.status["attempt"] == 0
@@ -80,7 +80,7 @@ def test_a_job_that_is_created_suspended_makes_no_pods() -> None:
     assert sim.status["attempt"] == 1 and len(sim.pods) == 3
 
 
-def test_a_suspension_that_has_begun_is_finished_before_the_job_goes_on() -> None:
+def test_a_suspension_is_completed_before_the_job_resumes() -> None:
     sim = Simulation()
     sim.run_until_training()
     head = sim.head.name
@@ -94,7 +94,7 @@ def test_a_suspension_that_has_begun_is_finished_before_the_job_goes_on() -> Non
     assert sim.status["phase"] == "Suspending" and list(sim.pods) == [head]
     sim.apply()
     sim.settle()
-    assert sim.status["phase"] == "Suspending", "the head was told already"
+    assert sim.status["phase"] == "Suspending", "the head was already deleted"
     sim.lose(head)
     sim.settle()
     assert sim.status["attempt"] == 2 and len(sim.live_heads) == 1
@@ -124,7 +124,7 @@ def test_a_job_can_be_suspended_at_any_time(state: str) -> None:
     assert sim.status["attempt"] == attempt + 1 and len(sim.live_heads) == 1
 
 
-def test_a_job_that_ends_well_while_it_is_to_be_suspended_has_succeeded() -> None:
+def test_a_job_that_finishes_while_suspending_has_succeeded() -> None:
     sim = Simulation()
     sim.run_until_training()
     sim.apply(suspend=True)
@@ -157,7 +157,7 @@ def test_a_drained_head_keeps_its_workers_until_it_has_ended() -> None:
 
 
 def test_a_changed_spec_is_acknowledged_in_every_phase() -> None:
-    """Generic tools take a job whose generation was not observed for one that is still on its way."""
+    """Generic tools treat a job with an unobserved generation as still in progress."""
     sim = Simulation()
     sim.run_until_training()
     sim.end_head("Succeeded")

@@ -1,0 +1,1 @@
+"""`make bench-scale`: operators and many jobs, on a real API server without a scheduler and kubelets."""

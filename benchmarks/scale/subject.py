@@ -1,0 +1,63 @@
+"""The operator under test: how it is installed and started, and what its jobs look like.
+
+A YAML file describes one, so that any operator can take its turn in the same run; `railhead.yaml` is
+this tree's. Strings may have the placeholders of `string.Template`:
+
+    install:  manifests, relative to the file
+    command:  the program and its arguments; ${kubeconfig}, ${probe_port}, ${report_port}, ${python}
+    ready:    a URL that answers 200 when the operator has seen all jobs; ${probe_port}
+    jobs:     path of the collection that the jobs are created in; ${namespace}
+    job:      one job; ${name}, ${namespace}, ${workers}
+    pods_per_job: beside the workers
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import yaml
+
+OURS = Path(__file__).with_name("railhead.yaml")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One operator. `packages`: a folder that comes first on its PYTHONPATH, such as an older checkout's operator/."""
+
+    name: str
+    install: tuple[Path, ...]
+    command: tuple[str, ...]
+    ready: str
+    jobs: str
+    job: str
+    pods_per_job: int
+    packages: str = ""
+
+    def build_command(self, **values: str) -> list[str]:
+        return [Template(argument).substitute(values) for argument in self.command]
+
+    def build_job(self, name: str, *, namespace: str, workers: int, is_suspended: bool = False) -> bytes:
+        text = Template(self.job).substitute(name=name, namespace=namespace, workers=workers)
+        job = yaml.safe_load(text)
+        if is_suspended:
+            job["spec"]["suspend"] = True
+        return json.dumps(job).encode()
+
+
+def load_subject(path: Path = OURS, *, name: str = "", packages: str = "") -> Subject:
+    """Raises OSError, KeyError or yaml.YAMLError for a file that is not one."""
+    values: dict[str, Any] = yaml.safe_load(path.read_text())
+    return Subject(
+        name=name or str(values["name"]),
+        install=tuple(path.parent / each for each in values["install"]),
+        command=tuple(values["command"]),
+        ready=str(values["ready"]),
+        jobs=str(values["jobs"]),
+        job=str(values["job"]),
+        pods_per_job=int(values["pods_per_job"]),
+        packages=packages,
+    )
