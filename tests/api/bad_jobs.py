@@ -1,4 +1,4 @@
-"""Jobs that must be refused at `kubectl apply`: what a user could get wrong, and the words that must come back."""
+"""Jobs that `kubectl apply` must reject: what a user could get wrong, and the expected message."""
 
 from __future__ import annotations
 
@@ -15,72 +15,72 @@ class Bad:
     """A job that is wrong in one way.
 
     Attributes:
-        field: the path that the refusal must name.
-        words: a part of what it must say.
-        changes: made to the smallest good job.
+        field: the path that the error must name.
+        message: a part of the error's text.
+        changes: to the smallest valid job.
     """
 
     field: str
-    words: str
+    message: str
     changes: dict[str, Any]
 
 
-def _one(path: str, value: Any, words: str, *, at: str = "") -> Bad:
-    return Bad(at or path, words, {path: value})
+def _one(path: str, value: Any, message: str, *, at: str = "") -> Bad:
+    return Bad(at or path, message, {path: value})
 
 
 def _unknown(path: str, value: Any) -> Bad:
     return Bad(path, "unknown field", {path: value})
 
 
-def _worker(resources: dict[str, Any], words: str, *, at: str = "") -> Bad:
-    return _one("spec.scaling.resourcesPerWorker", resources, words, at=at)
+def _worker(resources: dict[str, Any], message: str, *, at: str = "") -> Bad:
+    return _one("spec.scaling.resourcesPerWorker", resources, message, at=at)
 
 
 def _gpu(path: str, value: Any) -> Bad:
     return Bad(path, "should", {"spec.scaling.useGPU": True, path: value})
 
 
-def _template(spec: dict[str, Any], words: str, *, at: str) -> Bad:
-    return _one("spec.podTemplate", {"spec": spec}, words, at=at)
+def _template(spec: dict[str, Any], message: str, *, at: str) -> Bad:
+    return _one("spec.podTemplate", {"spec": spec}, message, at=at)
 
 
 def _limit(cpu: str) -> dict[str, Any]:
     return {"spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": cpu}}}]}}
 
 
-def _resources(resources: dict[str, Any], words: str, *, at: str = f"{RAY}[0]") -> Bad:
-    return _template({"containers": [{"name": "ray", "resources": resources}]}, words, at=at)
+def _resources(resources: dict[str, Any], message: str, *, at: str = f"{RAY}[0]") -> Bad:
+    return _template({"containers": [{"name": "ray", "resources": resources}]}, message, at=at)
 
 
-def _env(variable: dict[str, Any], words: str, *, at: str = "spec.env[0]") -> Bad:
-    return _one("spec.env", [variable], words, at=at)
+def _env(variable: dict[str, Any], message: str, *, at: str = "spec.env[0]") -> Bad:
+    return _one("spec.env", [variable], message, at=at)
 
 
-def _rule(rule: dict[str, Any], words: str, *, at: str = "") -> Bad:
-    return _one("spec.failurePolicy", {"rules": [rule]}, words, at=f"spec.failurePolicy.rules[0]{at}")
+def _rule(rule: dict[str, Any], message: str, *, at: str = "") -> Bad:
+    return _one("spec.failurePolicy", {"rules": [rule]}, message, at=f"spec.failurePolicy.rules[0]{at}")
 
 
-def _git(words: str, *, at: str = "", **changes: Any) -> Bad:
-    good = {"repository": "https://git.example/a.git", "revision": "0a" * 20}
-    git = {name: value for name, value in {**good, **changes}.items() if value is not None}
-    return _one("spec.source", {"git": git}, words, at=f"spec.source.git{at}")
+def _git(message: str, *, at: str = "", **changes: Any) -> Bad:
+    valid = {"repository": "https://git.example/a.git", "revision": "0a" * 20}
+    git = {name: value for name, value in {**valid, **changes}.items() if value is not None}
+    return _one("spec.source", {"git": git}, message, at=f"spec.source.git{at}")
 
 
-def _backend(framework: str, options: dict[str, Any], words: str) -> Bad:
+def _backend(framework: str, options: dict[str, Any], message: str) -> Bad:
     [option] = options
     trainer = {"trainFunc": "m:f", "framework": framework, "backend": options}
-    return _one("spec.trainer", trainer, words, at=f"spec.trainer.backend.{option}")
+    return _one("spec.trainer", trainer, message, at=f"spec.trainer.backend.{option}")
 
 
-def _items(items: list[dict[str, Any]], words: str, *, at: str = "") -> Bad:
+def _items(items: list[dict[str, Any]], message: str, *, at: str = "") -> Bad:
     source = {"configMap": {"name": "code", "items": items}}
-    return _one("spec.source", source, words, at=f"spec.source.configMap.items{at}")
+    return _one("spec.source", source, message, at=f"spec.source.configMap.items{at}")
 
 
-def _script(change: dict[str, Any], words: str) -> Bad:
+def _script(change: dict[str, Any], message: str) -> Bad:
     [(path, value)] = change.items()
-    return Bad(f"spec.{path}", words, {"spec.trainer": {"entrypoint": ["python", "train.py"]}, f"spec.{path}": value})
+    return Bad(f"spec.{path}", message, {"spec.trainer": {"entrypoint": ["python", "train.py"]}, f"spec.{path}": value})
 
 
 NAMES = [
@@ -238,8 +238,8 @@ SOURCE = [
 ELASTIC = {"minWorkers": 2, "maxWorkers": 4}
 
 
-def _elastic(field: str, words: str, **scaling: Any) -> Bad:
-    return Bad(f"spec.scaling.{field}", words, {"spec.scaling": {**ELASTIC, **scaling}})
+def _elastic(field: str, message: str, **scaling: Any) -> Bad:
+    return Bad(f"spec.scaling.{field}", message, {"spec.scaling": {**ELASTIC, **scaling}})
 
 
 SCALING = [
@@ -471,12 +471,12 @@ PODS = [
 FILES = {"train": {"format": "csv", "uri": "/data"}}
 
 
-def _dataset(dataset: dict[str, Any], words: str, *, at: str = "") -> Bad:
-    return _one("spec.datasets", {"train": dataset}, words, at=f"spec.datasets{at}")
+def _dataset(dataset: dict[str, Any], message: str, *, at: str = "") -> Bad:
+    return _one("spec.datasets", {"train": dataset}, message, at=f"spec.datasets{at}")
 
 
 def _no_cpu(extra: str, **scaling: Any) -> Bad:
-    """Ray Data would wait without end for a whole CPU."""
+    """Ray Data would wait forever for one full CPU."""
     changes = {"spec.datasets": FILES, "spec.worker.extraResources": {"cpu": extra}, "spec.scaling": scaling}
     return Bad("spec.worker.extraResources", "leaves no CPU for Ray Data", changes)
 
@@ -509,7 +509,7 @@ DATASETS = [
         "spec.worker.podTemplate",
         "less than the CPUs that the pod requests",
         {
-            "spec.datasets": FILES,  # which take a CPU more
+            "spec.datasets": FILES,  # which need one more CPU
             "spec.worker.podTemplate": {
                 "spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": "1"}}}]},
             },
@@ -525,7 +525,6 @@ DATASETS = [
     _no_cpu("500m", resourcesPerWorker={"cpu": "500m"}),
     _no_cpu("500m", workersPerPod=5, numWorkers=5, resourcesPerWorker={"cpu": "1.3"}),
 ]
-# Known to the models, but nothing acts on them so far: refused rather than accepted and ignored.
 RUNTIME_ENV = [
     _unknown("spec.runtimeEnv.envVars", {"A": "1"}),
     _unknown("spec.runtimeEnv.container", {"image": "a"}),
@@ -577,6 +576,7 @@ RESUME_FROM = [
     ),
     _unknown("spec.resumeFrom.namespace", "other"),
 ]
+# Fields that are not implemented yet: rejected rather than accepted and ignored.
 PLANNED = [
     _unknown("spec.scheduling", {}),
 ]

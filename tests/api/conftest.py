@@ -1,4 +1,4 @@
-"""What the tests against a real API server share."""
+"""Fixtures for tests against a real API server."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SERVED_SECONDS = 20
 
 @pytest.fixture(scope="session")
 def api_server(control_plane: ControlPlane) -> Iterator[ApiServer]:
-    """The API server with the TrainJob's CRD in it."""
+    """The API server with the CRD of TrainJobs."""
     server = ApiServer(control_plane)
-    made = server.request("POST", CRDS, crd.build_crd(), fieldValidation="Strict")
-    assert made.status in (201, 409), made.message
+    created = server.request("POST", CRDS, crd.build_crd(), fieldValidation="Strict")
+    assert created.status in (201, 409), created.message
     deadline = time.monotonic() + SERVED_SECONDS
-    # The kind is served a moment after its definition was stored, and nothing tells when.
+    # The kind is served a moment after its CRD is stored, and nothing reports when.
     while server.request("GET", PATH).status != 200:
         assert time.monotonic() < deadline, "the API server does not serve TrainJobs"
         time.sleep(0.05)
@@ -36,10 +36,10 @@ def api_server(control_plane: ControlPlane) -> Iterator[ApiServer]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The control plane as a user with kubectl has it.
+    """The control plane as seen by a user of kubectl.
 
     Attributes:
-        kubeconfig: of an administrator.
+        kubeconfig: an administrator's.
         binaries: the folder with kubectl.
     """
 
@@ -47,7 +47,7 @@ class Cluster:
     binaries: Path
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
-        """What kubectl prints. Raises AssertionError with its words when it fails."""
+        """The output of kubectl. Raises AssertionError with its error message if it fails."""
         command = [str(self.binaries / "kubectl"), "--kubeconfig", str(self.kubeconfig), *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -56,5 +56,5 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def cluster(control_plane: ControlPlane, api_server: ApiServer) -> Cluster:
-    """kubectl for the API server that knows TrainJobs."""
+    """kubectl for the API server with the CRD."""
     return Cluster(control_plane.kubeconfig, control_plane.binaries)

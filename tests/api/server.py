@@ -1,4 +1,4 @@
-"""Talks to the API server of the test's control plane in plain HTTP, as fast as tests by the hundred need it."""
+"""A minimal HTTP client for the API server of the test's control plane, fast enough for hundreds of tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railhead.local.control_plane import ControlPlane
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
-IDLE_SECONDS = 30  # an API server closes a connection that was idle for 90 s, and the next request finds out
+IDLE_SECONDS = 30  # an API server closes a connection idle for 90 s, and the next request fails
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Answer:
 
 
 class ApiServer:
-    """One kept connection, as the administrator."""
+    """One persistent connection, as the administrator."""
 
     def __init__(self, plane: ControlPlane) -> None:
         context = ssl.create_default_context(cafile=str(plane.pki / "ca.crt"))
@@ -45,11 +45,11 @@ class ApiServer:
     ) -> Answer:
         target = f"{path}?{urlencode(query)}" if query else path
         headers = {"Content-Type": content_type, "Accept": accept}
-        response, text = self._ask(method, target, json.dumps(body) if body is not None else None, headers)
+        response, text = self._send(method, target, json.dumps(body) if body is not None else None, headers)
         is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
         return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
 
-    def _ask(
+    def _send(
         self, method: str, target: str, body: str | None, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
         if time.monotonic() - self._used > IDLE_SECONDS:
@@ -65,16 +65,16 @@ class ApiServer:
         return response, text
 
     def list(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """The items of a list. Raises AssertionError when it is refused."""
+        """The items of a list. Raises AssertionError if the request is rejected."""
         answer = self.request("GET", path, **query)
         assert answer.status == 200, answer.message
         found: list[dict[str, Any]] = answer.body["items"]
         return found
 
     def watch(self, path: str, *, since: str, seconds: int) -> Sequence[dict[str, Any]]:
-        """What the API server tells of changes after this version, until it ends the watch by itself."""
+        """The events after this version, until the API server ends the watch."""
         query = urlencode({"watch": "1", "resourceVersion": since, "timeoutSeconds": str(seconds)})
-        response, text = self._ask("GET", f"{path}?{query}", None, {})
+        response, text = self._send("GET", f"{path}?{query}", None, {})
         assert response.status == 200, text
         return [json.loads(line) for line in text.splitlines()]
 

@@ -1,4 +1,4 @@
-"""Good jobs pass as they are written, and get their defaults."""
+"""Valid jobs are accepted as written, and get their defaults."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def limited(limits: dict[str, Any]) -> dict[str, Any]:
 
 
 CLAIM = {"persistentVolumeClaim": {"claimName": "runs"}}
-GOOD: dict[str, dict[str, Any]] = {
+VALID: dict[str, dict[str, Any]] = {
     "smallest": {},
     "longest name": {"metadata.name": "a" * 38},
-    "as much inline code as may be": {"spec.source": {"inline": {"a.py": "x" * 16_384, "b.py": "é" * 8_192}}},
+    "as much inline code as allowed": {"spec.source": {"inline": {"a.py": "x" * 16_384, "b.py": "é" * 8_192}}},
     "inline code": {"spec.source": {"inline": {"digits.py": "def train_func(config): ..."}}},
     "from another job": {"spec.resumeFrom": {"trainJob": "digits-1"}},
     "from the best of another job": {"spec.resumeFrom": {"trainJob": "digits-1", "best": True}},
@@ -39,7 +39,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "code in a repository": {
         "spec.source": {"git": {"repository": "https://git.example/a/b.git", "revision": "0a" * 20}}
     },
-    "code of a server inside, by a token": {
+    "code from an internal server, with a token": {
         "spec.source": {
             "git": {
                 "repository": "https://git.example:8443/~me/a%20b",
@@ -64,7 +64,7 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "nested module": {"spec.trainer.trainFunc": "pkg.sub.digits:train_func"},
     "a framework": {"spec.trainer.framework": "Torch"},
-    "a trainer of one's own": {"spec.trainer": {"build": "digits:make_trainer", "trainLoopConfig": {"lr": 0.1}}},
+    "a custom trainer": {"spec.trainer": {"build": "digits:make_trainer", "trainLoopConfig": {"lr": 0.1}}},
     "a script": {"spec.trainer": {"entrypoint": ["python", "-u", "train.py", "--lr", "0.1"]}},
     "config of any shape": {
         "spec.trainer.trainLoopConfig": {"lr": 0.001, "layers": [1, {"a": None}], "x": {"y": True}}
@@ -80,16 +80,16 @@ GOOD: dict[str, dict[str, Any]] = {
         "spec.trainer.backend": {"name": "nccl", "timeoutSeconds": 600},
     },
     "one pod": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "placementStrategy": "STRICT_PACK"}},
-    "one node each": {"spec.scaling": {"numWorkers": 4, "placementStrategy": "STRICT_SPREAD"}},
+    "one node per worker": {"spec.scaling": {"numWorkers": 4, "placementStrategy": "STRICT_SPREAD"}},
     "spread": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "SPREAD"}},
-    "chosen nodes": {
+    "selected nodes": {
         "spec.scaling": {
             "useGPU": True,
             "acceleratorType": "AMD-Instinct-MI250X-MI250",
             "rayLabelSelector": {"example.com/pool": "gpu-1", "zone": "in(a, b)", "spot": "!true", "x.y": "!in(a,b.c)"},
         }
     },
-    "a limit of CPU": {
+    "a CPU limit": {
         "spec.scaling": {"numWorkers": 3, "workersPerPod": 3, "resourcesPerWorker": {"cpu": "100m"}},
         "spec.worker": {"overhead": {"cpu": "50m"}, "podTemplate": limited({"cpu": "350m", "hugepages-2Mi": "1Gi"})},
         "spec.podTemplate": limited({"cpu": 2}),
@@ -100,12 +100,12 @@ GOOD: dict[str, dict[str, Any]] = {
         f"{name} without options": {"spec.trainer.framework": name, "spec.trainer.backend": {}}
         for name in get_args(Framework)
     },
-    "parts and bytes": {"spec.scaling.resourcesPerWorker": {"cpu": "0.5", "memory": 1073741824}},
-    "parts of a unit": {"spec.scaling.resourcesPerWorker": {"memory": "1.5Gi"}},
-    "an image of one's own": {"spec.imagePullPolicy": "Always", "spec.imagePullSecrets": [{"name": "registry"}]},
+    "fractions and bytes": {"spec.scaling.resourcesPerWorker": {"cpu": "0.5", "memory": 1073741824}},
+    "fractions of a unit": {"spec.scaling.resourcesPerWorker": {"memory": "1.5Gi"}},
+    "a private image": {"spec.imagePullPolicy": "Always", "spec.imagePullSecrets": [{"name": "registry"}]},
     "a digest": {"spec.image": "registry.example:5000/a/b@sha256:" + "0" * 64},
     "created suspended": {"spec.suspend": True, "spec.suspendGraceSeconds": 0},
-    "limited": {
+    "limits": {
         "spec.activeDeadlineSeconds": 86400,
         "spec.startDeadlineSeconds": 600,
         "spec.restartDeadlineSeconds": 600,
@@ -116,15 +116,15 @@ GOOD: dict[str, dict[str, Any]] = {
     "no second attempt": {"spec.backoffLimit": 0},
     "a claim": {"spec.run": {"storagePath": "/runs", "storageVolume": CLAIM}},
     "an object store": {"spec.run.storagePath": "s3://bucket/experiments?region=eu-central-1"},
-    "an object store of one's own": {
+    "a self-hosted object store": {
         "spec.run.storagePath": "s3://bucket/runs?endpoint_override=minio.storage:9000&scheme=http"
     },
-    "a mark in a path": {"spec.run.storagePath": "s3://bucket/people/me@example.com/runs"},
+    "an at sign in a path": {"spec.run.storagePath": "s3://bucket/people/me@example.com/runs"},
     "Google": {"spec.run.storagePath": "gs://bucket/runs"},
     "Azure": {"spec.run.storagePath": "abfss://container@account.dfs.core.windows.net/runs"},
     "Hadoop": {"spec.run.storagePath": "hdfs://user@namenode:8020/runs@today"},
     "callbacks": {"spec.run.callbacks": ["mine:Notify", "pkg.sub:Stop"]},
-    "a run of an own name": {"spec.run.name": "Digits_v1.2"},
+    "a run name": {"spec.run.name": "Digits_v1.2"},
     "quiet": {"spec.run.logLevel": "WARNING"},
     "checkpoints": {"spec.run.checkpoint": {"numToKeep": 3, "scoreAttribute": "loss", "scoreOrder": "min"}},
     "environment": {
@@ -136,7 +136,7 @@ GOOD: dict[str, dict[str, Any]] = {
         ],
         "spec.envFrom": [{"prefix": "S3_", "secretRef": {"name": "s3"}}, {"configMapRef": {"name": "settings"}}],
     },
-    "an environment of Ray's": {
+    "a runtime environment": {
         "spec.runtimeEnv": {
             "env_vars": {"A": "1", "PYTHONPATH": "/opt/lib"},
             "pip": {"packages": ["a==1"], "pip_check": True, "pip_install_options": ["--index-url=https://i.example"]},
@@ -147,8 +147,8 @@ GOOD: dict[str, dict[str, Any]] = {
         }
     },
     "packages as a list": {"spec.runtimeEnv": {"uv": ["a", "b==2"]}},
-    "packages of a file": {"spec.runtimeEnv": {"pip": "requirements.txt"}},
-    "packages of conda": {"spec.runtimeEnv": {"conda": {"dependencies": ["pip", {"pip": ["a"]}]}}},
+    "packages from a file": {"spec.runtimeEnv": {"pip": "requirements.txt"}},
+    "packages from conda": {"spec.runtimeEnv": {"conda": {"dependencies": ["pip", {"pip": ["a"]}]}}},
     "templates": {
         "spec.podTemplate": {
             "metadata": {"labels": {"team": "vision"}, "annotations": {"example.com/a": "b"}},
@@ -186,27 +186,27 @@ GOOD: dict[str, dict[str, Any]] = {
         },
         "spec.worker.extraResources": {"memory": "1Gi"},
     },
-    "a little more than a whole CPU for the data": {
+    "a little more than one CPU for the data": {
         "spec.datasets": {"train": {"format": "text", "uri": "/data"}},
         "spec.scaling": {"numWorkers": 2, "workersPerPod": 2, "resourcesPerWorker": {"cpu": "700m"}},
         "spec.worker.extraResources": {"cpu": "601m"},
     },
     "no datasets, no CPU for them": {"spec.worker.extraResources": {"cpu": "0"}},
-    "somebody else's": {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
+    "managed by another controller": {"spec.managedBy": "kueue.x-k8s.io/multikueue"},
 }
 
 
-@pytest.mark.parametrize("changes", GOOD.values(), ids=GOOD.keys())
-def test_a_good_job_is_accepted_and_understood(api_server: ApiServer, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changes", VALID.values(), ids=VALID.keys())
+def test_a_valid_job_is_accepted_and_parsed(api_server: ApiServer, changes: dict[str, Any]) -> None:
     job = make_job(changes)
     answer = api_server.request("POST", PATH, job, dryRun="All", fieldValidation="Strict")
     assert answer.status == 201, answer.message
     spec = parse_spec(answer.body["spec"], name=answer.body["metadata"]["name"])
-    # What the API server stored and what the models make of the file are the same job.
+    # The stored job and the file lead to the same spec.
     assert spec == parse_spec(job["spec"])
 
 
-def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
+def test_defaults_are_stored(api_server: ApiServer) -> None:
     stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
     assert stored["spec"]["scaling"] == {"useGPU": False, "workersPerPod": 1, "placementStrategy": "PACK"}
     assert stored["spec"]["worker"] == {"sharedMemory": "512Mi"}
@@ -217,8 +217,8 @@ def test_defaults_show_in_what_is_stored(api_server: ApiServer) -> None:
     assert stored["spec"]["managedBy"] == "railhead.dev/operator"
 
 
-def test_a_job_that_nobody_has_seen_says_so(api_server: ApiServer) -> None:
-    """Generic tools take a status without observedGeneration for a finished one."""
+def test_a_new_job_has_an_observed_generation_of_minus_one(api_server: ApiServer) -> None:
+    """Generic tools treat a status without observedGeneration as final."""
     stored = api_server.request("POST", PATH, make_job(), dryRun="All").body
     assert stored["status"] == {"observedGeneration": -1, "attempt": 0, "round": 0}
     assert parse_status(stored["status"]).observed_generation == -1

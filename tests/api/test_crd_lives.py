@@ -1,4 +1,4 @@
-"""A stored TrainJob: what may change of it, how it is found, and what `kubectl get` shows."""
+"""A stored TrainJob: its mutable fields, its lookup, and the output of `kubectl get`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL: dict[str, Any] = {
     "spec.podTemplate": {"spec": {"nodeSelector": {"a": "b"}}},
     "spec.trainer.trainLoopConfig": {"lr": 0.1, "nested": {"a": 1}},
 }
-# Path, new value; None takes the field away.
+# Field, new value; None removes the field.
 CHANGES: list[tuple[str, Any]] = [
     ("image", "other:2"),
     ("imagePullPolicy", "Always"),
@@ -110,7 +110,7 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         "disruptionLimit",
     ],
 )
-def test_a_limit_may_come_change_and_go_while_the_job_runs(api_server: ApiServer, field: str) -> None:
+def test_a_limit_may_be_added_changed_and_removed_while_the_job_runs(api_server: ApiServer, field: str) -> None:
     path = f"{PATH}/limited"
     assert api_server.request("POST", PATH, make_job({"metadata.name": "limited"})).status == 201
     for value, status in ((60, 200), (30, 200), (-1, 422), (None, 200), (90, 200)):
@@ -119,7 +119,7 @@ def test_a_limit_may_come_change_and_go_while_the_job_runs(api_server: ApiServer
     api_server.request("DELETE", path)
 
 
-def test_the_failure_policy_may_come_change_and_go_while_the_job_runs(api_server: ApiServer) -> None:
+def test_the_failure_policy_may_be_added_changed_and_removed_while_the_job_runs(api_server: ApiServer) -> None:
     path = f"{PATH}/ruled"
     assert api_server.request("POST", PATH, make_job({"metadata.name": "ruled"})).status == 201
     for action, status in (("Fail", 200), ("RestartAndIgnore", 200), ("Retry", 422)):
@@ -131,7 +131,7 @@ def test_the_failure_policy_may_come_change_and_go_while_the_job_runs(api_server
     api_server.request("DELETE", path)
 
 
-def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer) -> None:
+def test_an_elastic_job_may_change_its_desired_workers(api_server: ApiServer) -> None:
     path = f"{PATH}/elastic"
     job = make_job({"metadata.name": "elastic", "spec.scaling": {"minWorkers": 2, "maxWorkers": 4}})
     assert api_server.request("POST", PATH, job).status == 201
@@ -150,7 +150,7 @@ def test_an_elastic_job_may_want_another_number_of_workers(api_server: ApiServer
     api_server.request("DELETE", path)
 
 
-def test_metadata_may_change_and_applying_again_is_no_change(api_server: ApiServer, stored: str) -> None:
+def test_metadata_may_change_and_applying_again_changes_nothing(api_server: ApiServer, stored: str) -> None:
     labels = {"metadata": {"labels": {"team": "vision"}}}
     assert api_server.request("PATCH", stored, labels, content_type=MERGE_PATCH).status == 200
     again = {"spec": make_job(FULL)["spec"]}
@@ -161,7 +161,7 @@ def test_metadata_may_change_and_applying_again_is_no_change(api_server: ApiServ
 
 @pytest.fixture
 def running(api_server: ApiServer) -> Iterator[str]:
-    """Path of a job whose status says that it runs."""
+    """Path of a job whose status is Running."""
     job = make_job({"metadata.name": "running"})
     path = f"{PATH}/running"
     assert api_server.request("POST", PATH, job).status == 201
@@ -185,7 +185,7 @@ def running(api_server: ApiServer) -> Iterator[str]:
     "text",
     [SOME_TIME, "2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00-08:00", "0001-01-01T00:00:00+23:59", "", "now"],
 )
-def test_the_api_server_takes_the_times_that_the_operator_takes_from_a_driver(
+def test_the_api_server_accepts_the_times_that_the_operator_accepts_from_a_driver(
     api_server: ApiServer, running: str, text: str
 ) -> None:
     """Otherwise one report would make every status write fail."""
@@ -194,12 +194,12 @@ def test_the_api_server_takes_the_times_that_the_operator_takes_from_a_driver(
     assert answer.status == (422 if keep_time(text) is None else 200), answer.message
 
 
-def test_jobs_are_found_by_their_phase(api_server: ApiServer, running: str, stored: str) -> None:
+def test_jobs_are_selected_by_phase(api_server: ApiServer, running: str, stored: str) -> None:
     found = api_server.request("GET", PATH, fieldSelector="status.phase=Running").body["items"]
     assert [job["metadata"]["name"] for job in found] == ["running"]
 
 
-def test_the_columns_show_what_a_user_asks_first(api_server: ApiServer, running: str) -> None:
+def test_kubectl_get_has_the_expected_columns(api_server: ApiServer, running: str) -> None:
     table = api_server.request("GET", running, accept=TABLE).body
     columns = [(column["name"], column["priority"]) for column in table["columnDefinitions"]]
     assert columns == [
@@ -237,15 +237,15 @@ def test_the_columns_show_what_a_user_asks_first(api_server: ApiServer, running:
         ({"conditions": [{"type": "Running", "status": "Yes", "reason": "A"}]}, "status.conditions[0].status"),
         ({"conditions": [{"type": "Running", "status": "True"}]}, "status.conditions[0].reason"),
     ],
-    ids=["a phase of a later version", "not a number", "a float", "too long a metric", "not a truth", "no reason"],
+    ids=["a phase of a later version", "not a number", "a float", "too long a metric", "bad status", "no reason"],
 )
-def test_a_wrong_status_is_refused(api_server: ApiServer, running: str, status: dict[str, Any], field: str) -> None:
+def test_an_invalid_status_is_rejected(api_server: ApiServer, running: str, status: dict[str, Any], field: str) -> None:
     answer = api_server.request("PATCH", f"{running}/status", {"status": status}, content_type=MERGE_PATCH)
     assert answer.status == 422, answer.body
     assert field in answer.message
 
 
-def test_the_kind_is_found_by_its_short_name_and_category(api_server: ApiServer) -> None:
+def test_the_kind_has_a_short_name_and_a_category(api_server: ApiServer) -> None:
     kinds = api_server.request("GET", "/apis/railhead.dev/v1alpha1").body["resources"]
     kind = next(k for k in kinds if k["name"] == "trainjobs")
     assert (kind["shortNames"], kind["categories"], kind["namespaced"]) == (["rtj"], ["railhead"], True)
@@ -262,7 +262,7 @@ def test_kubectl_applies_lists_and_explains(cluster: Cluster) -> None:
     cluster.kubectl("delete", "rtj", "shown", "--wait=false")
 
 
-def test_kubectl_says_the_name_of_a_mistyped_field(cluster: Cluster) -> None:
+def test_kubectl_names_a_mistyped_field(cluster: Cluster) -> None:
     job = json.dumps(make_job({"spec.scaling.numWorker": 2}))
     with pytest.raises(AssertionError, match=r'unknown field "spec\.scaling\.numWorker"'):
         cluster.kubectl("apply", "-f", "-", stdin=job)

@@ -1,4 +1,4 @@
-"""What is wrong with a job is said at `kubectl apply`, by the API server, with the field's name."""
+"""The API server rejects invalid jobs at `kubectl apply` and names the field."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH, make_job
 
 
-@pytest.mark.parametrize("bad", BAD_JOBS, ids=lambda bad: f"{bad.field}: {bad.words}")
-def test_a_bad_job_is_refused_with_the_name_of_the_field(api_server: ApiServer, bad: Bad) -> None:
-    # Strict is what kubectl asks for: a field that does not exist is an error.
+@pytest.mark.parametrize("bad", BAD_JOBS, ids=lambda bad: f"{bad.field}: {bad.message}")
+def test_an_invalid_job_is_rejected_naming_the_field(api_server: ApiServer, bad: Bad) -> None:
+    # Strict, as kubectl requests it: an unknown field is an error.
     answer = api_server.request("POST", PATH, make_job(bad.changes), dryRun="All", fieldValidation="Strict")
     assert answer.status in (400, 422), answer.body
     assert bad.field in answer.message
-    assert bad.words in answer.message
+    assert bad.message in answer.message
 
 
-def test_there_are_enough_of_them() -> None:
+def test_there_are_enough_bad_jobs() -> None:
     assert len(BAD_JOBS) >= 60

@@ -21,15 +21,15 @@ SMALLEST: dict[str, Any] = {
 
 
 def make_job(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The smallest job with values put at paths such as `spec.scaling.numWorkers`; ABSENT removes."""
+    """The smallest job with values set at paths such as `spec.scaling.numWorkers`; ABSENT removes a field."""
     job = copy.deepcopy(SMALLEST)
     for path, value in (changes or {}).items():
         *parents, last = path.split(".")
-        place = job
+        target = job
         for part in parents:
-            place = place.setdefault(part, {})
+            target = target.setdefault(part, {})
         if value is ABSENT:
-            place.pop(last)
+            target.pop(last)
         else:
-            place[last] = value
+            target[last] = value
     return job

@@ -1,4 +1,4 @@
-"""Documents stay true: links, tests, make targets, fields and examples that they name exist."""
+"""The links, tests, make targets, fields and examples named in the documents exist."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DOCUMENTS = sorted(
         *(p for name in ("charts", "docs", "manifests") for p in PROJECT.glob(f"{name}/**/*.md")),
     ]
 )
-# What Kubernetes describes itself.
+# Fields that Kubernetes documents.
 FOREIGN = re.compile(r"(podTemplate|\.valueFrom|\.configMapRef|\.secretRef)\.")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -41,14 +41,14 @@ per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.re
 
 
 @per_document
-def test_links_lead_to_files(path: Path) -> None:
+def test_links_point_to_existing_files(path: Path) -> None:
     targets = (link.partition("#")[0] for link in LINK.findall(path.read_text()) if "://" not in link)
     missing = [target for target in targets if target and not (path.parent / target).exists()]
     assert not missing
 
 
 @per_document
-def test_tests_that_are_named_exist(path: Path) -> None:
+def test_named_tests_exist(path: Path) -> None:
     missing = []
     for file, name in TEST.findall(path.read_text()):
         text = (PROJECT / file).read_text() if (PROJECT / file).is_file() else None
@@ -58,13 +58,13 @@ def test_tests_that_are_named_exist(path: Path) -> None:
 
 
 @per_document
-def test_make_targets_that_are_named_exist(path: Path) -> None:
+def test_named_make_targets_exist(path: Path) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     assert set(MAKE.findall(path.read_text())) <= targets
 
 
 @per_document
-def test_train_jobs_that_are_shown_are_good(path: Path) -> None:
+def test_example_train_jobs_are_valid(path: Path) -> None:
     for language, text in FENCE.findall(path.read_text()):
         documents = yaml.safe_load_all(text) if language == "yaml" else ()
         for document in documents:
@@ -90,12 +90,12 @@ def fields() -> dict[str, dict[str, Any]]:
     return {path: field for path, field in found.items() if not FOREIGN.search(path)}
 
 
-def test_the_reference_names_every_field_and_no_other() -> None:
+def test_the_reference_lists_exactly_the_crds_fields() -> None:
     named = {path for path, _, _ in ROW.findall(REFERENCE.read_text())}
     assert named == set(fields())
 
 
-def test_the_reference_tells_types_and_defaults() -> None:
+def test_the_reference_has_the_right_types_and_defaults() -> None:
     known = fields()
     wrong = []
     for path, type_, default in ROW.findall(REFERENCE.read_text()):
@@ -119,17 +119,17 @@ def describe_type(field: dict[str, Any]) -> str:
 
 
 def describe_default(field: dict[str, Any]) -> tuple[str, ...]:
-    """As the reference may write it; an object's defaults are its fields'."""
+    """The default as the reference may write it; for an object, its fields have the defaults."""
     default = field["default"]
     if isinstance(default, dict) and default:
         return ("see below",)
     return (f"`{default if isinstance(default, str) else json.dumps(default)}`",)
 
 
-def test_the_flags_of_the_operator_are_described() -> None:
+def test_the_operators_flags_are_documented() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     operator.add_arguments(parser)
-    flags = {word for action in parser._actions for word in action.option_strings}
+    flags = {flag for action in parser._actions for flag in action.option_strings}
     assert set(FLAG.findall((PROJECT / "docs" / "install.md").read_text())) == flags
 
 
@@ -141,19 +141,19 @@ def committable() -> list[Path]:
     return [PROJECT / path for path in paths if (PROJECT / path).is_file()]
 
 
-def test_no_file_names_a_place_of_this_machine_or_an_index() -> None:
-    # Put together here, so that this file holds none of them.
-    places = ["/wor" + "k/", "/ro" + "ot/"]
+def test_no_file_names_a_local_path_or_a_package_index() -> None:
+    # Concatenated, so that this file contains none of them.
+    paths = ["/wor" + "k/", "/ro" + "ot/"]
     hosts = ["pypi" + ".org", "files.python" + "hosted.org", "proxy.go" + "lang.org", "registry.npm" + "js.org"]
-    hosts += [f"{word}docker" + ".io" for word in ("registry-1.", "index.", "//")]
+    hosts += [f"{prefix}docker" + ".io" for prefix in ("registry-1.", "index.", "//")]
     found = []
     for path in committable():
         text = path.read_text(errors="replace")
-        found += [f"{path.relative_to(PROJECT)}: {word}" for word in (*places, *hosts) if word in text]
+        found += [f"{path.relative_to(PROJECT)}: {name}" for name in (*paths, *hosts) if name in text]
     assert not found
 
 
-def test_the_table_of_failure_classes_is_that_of_the_code() -> None:
+def test_the_table_of_failure_classes_matches_the_code() -> None:
     rows = re.findall(r"^\| ([A-Z]\w+) \| (\d+|\u2013)[^|]* \|", REFERENCE.read_text(), re.MULTILINE)
     codes = {str(kind): str(policy.exit_code or "\u2013") for kind, policy in POLICIES.items()}
     assert dict(rows) == codes

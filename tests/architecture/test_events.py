@@ -1,4 +1,4 @@
-"""The table of events in docs/trainjob.md and the events that the code sends are the same."""
+"""The table of events in docs/trainjob.md lists exactly the events that the code sends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from railhead.planning.facts import reasons
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
 NAMED = {"SUSPENDED": suspend.SUSPENDED}
-# Reasons that come from somewhere else: with what the planner passes on.
+# Reasons that the planner passes on from elsewhere.
 PASSED_ON = {
     *reasons.THAT_PASS,
     *STUCK,
@@ -28,18 +28,18 @@ VARIABLES = {"reason", "warning.reason", "problem.reason"}
 
 
 def sent() -> Iterator[str]:
-    """What stands in the place of a reason wherever the code makes an event."""
+    """The expression for the reason of each event that the code creates."""
     for file in (PROJECT / "operator" / "railhead").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
                 continue
             if node.func.id == "Event":
-                yield _word(node.args[1])
+                yield _reason(node.args[1])
             elif node.func.id == "begin_next_attempt":
-                yield from (_word(keyword.value) for keyword in node.keywords if keyword.arg == "reason")
+                yield from (_reason(keyword.value) for keyword in node.keywords if keyword.arg == "reason")
 
 
-def _word(node: ast.expr) -> str:
+def _reason(node: ast.expr) -> str:
     return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
@@ -51,9 +51,9 @@ def documented() -> list[str]:
 
 
 def test_every_event_is_documented_and_every_documented_event_is_sent() -> None:
-    words = set(sent())
-    fixed = {NAMED.get(word, word) for word in words - VARIABLES}
-    assert words >= VARIABLES, "what is passed on comes from where this test thinks"
+    reasons_sent = set(sent())
+    fixed = {NAMED.get(reason, reason) for reason in reasons_sent - VARIABLES}
+    assert reasons_sent >= VARIABLES, "passed-on reasons come from the expected variables"
     assert set(documented()) == fixed | PASSED_ON
     assert len(documented()) == len(set(documented()))
-    assert all(CAMEL_CASE.fullmatch(word) for word in fixed | PASSED_ON)
+    assert all(CAMEL_CASE.fullmatch(reason) for reason in fixed | PASSED_ON)

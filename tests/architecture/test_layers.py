@@ -9,7 +9,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 
 
-def test_imports_go_one_way_only() -> None:
+def test_imports_follow_the_layers() -> None:
     tool = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([str(tool), "--no-cache"], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,6 +1,6 @@
-"""docs/ray-train.md names every public name and option of the installed Ray Train, and tells the truth of each.
+"""docs/ray-train.md lists every public name and option of the installed Ray Train, with correct rows.
 
-That the tests it names exist is seen with those of all documents.
+test_documents.py checks that the tests it names exist.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONFIGS = (
     "ValidationConfig",
     "ValidationTaskConfig",
 )
-# Read, not imported: two frameworks in one process do not always go together.
+# Parsed, not imported: two frameworks in one process may conflict.
 FRAMEWORKS = {
     "TorchConfig": "train/torch/config.py",
     "TensorflowConfig": "train/tensorflow/config.py",
@@ -45,13 +45,13 @@ FRAMEWORKS = {
 def rows() -> dict[str, tuple[str, str]]:
     found = ROW.findall(TABLE.read_text().partition("## Configs")[2])
     names = [name for name, _, _ in found]
-    assert len(names) == len(set(names)), "a name stands there twice"
+    assert len(names) == len(set(names)), "a name is listed twice"
     return {name: (field, why) for name, field, why in found}
 
 
 @pytest.fixture(scope="module")
 def public() -> set[str]:
-    """What a user of the installed Ray Train can name."""
+    """The public names and options of the installed Ray Train."""
     import ray.train
     from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
@@ -75,15 +75,15 @@ def read_options(file: Path, name: str) -> Iterator[str]:
 
 
 def test_every_public_name_of_ray_train_is_in_the_table(public: set[str]) -> None:
-    assert public - set(rows()) == set(), "say in docs/ray-train.md which field it has, or why it has none"
+    assert public - set(rows()) == set(), "add to docs/ray-train.md which field it has, or why it has none"
 
 
-def test_the_table_names_nothing_that_ray_has_not(public: set[str]) -> None:
+def test_the_table_lists_nothing_that_ray_lacks(public: set[str]) -> None:
     assert set(rows()) - public == set()
 
 
-def test_every_field_of_the_table_is_one_of_the_trainjob() -> None:
-    """Those of docs/trainjob.md are the CRD's, by another test."""
+def test_every_field_in_the_table_is_a_trainjob_field() -> None:
+    """Another test compares those of docs/trainjob.md with the CRD."""
     reference = (PROJECT / "docs" / "trainjob.md").read_text()
     known = set(re.findall(r"^\| `spec\.([^`]+)` \|", reference, re.MULTILINE))
     named = {
@@ -93,27 +93,27 @@ def test_every_field_of_the_table_is_one_of_the_trainjob() -> None:
 
 
 def test_every_row_names_a_test_or_a_reason() -> None:
-    """A field has a test, or is an object whose options have rows of their own."""
-    bare = []
+    """A field has a test, or is an object whose options have their own rows."""
+    incomplete = []
     for name, (field, why) in rows().items():
-        is_whole = why.startswith("see ") and any(row.startswith(f"{_last_word(why, name)}.") for row in rows())
-        if not (TEST.search(why) or (field == NO_FIELD and len(why.split()) >= 3) or is_whole):
-            bare.append(name)
-    assert bare == []
+        has_option_rows = why.startswith("see ") and any(row.startswith(f"{_last_word(why, name)}.") for row in rows())
+        if not (TEST.search(why) or (field == NO_FIELD and len(why.split()) >= 3) or has_option_rows):
+            incomplete.append(name)
+    assert incomplete == []
 
 
 def _last_word(why: str, name: str) -> str:
     return name.rpartition(".")[2] if why == "see above" else why.split()[-1]
 
 
-def test_fields_that_need_a_newer_ray_are_told_with_the_version_that_the_driver_asks_for() -> None:
+def test_fields_that_need_a_newer_ray_are_listed_with_the_version_the_driver_requires() -> None:
     section = TABLE.read_text().partition("## Which Ray")[2].partition("\n## ")[0]
     for feature in ray_features.FEATURES:
         version = ".".join(map(str, feature.since))
         assert re.search(rf"^\| `{re.escape(feature.field)}`[^|]*\| {version} \|", section, re.MULTILINE), feature.field
 
 
-def test_the_newest_ray_is_installed_here() -> None:
-    """The table is about the Ray of constraints.txt."""
+def test_the_pinned_ray_is_installed() -> None:
+    """The table describes the Ray of constraints.txt."""
     pins = (PROJECT / "constraints.txt").read_text()
     assert re.search(rf"^ray(\[\w+\])?=={re.escape(metadata.version('ray'))} ", pins, re.MULTILINE)

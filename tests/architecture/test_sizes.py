@@ -1,4 +1,4 @@
-"""Bounds on files and functions: outgrowing one asks for a split by topic."""
+"""Bounds on files and functions: split by topic what outgrows them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
-def test_file_and_its_functions_stay_small(path: Path) -> None:
+def test_a_file_and_its_functions_stay_small(path: Path) -> None:
     text = path.read_text()
     tree = ast.parse(text)
     assert len(text.splitlines()) <= FILE_LINES
-    assert ast.get_docstring(tree), "a module opens with a docstring: its one job"
+    assert ast.get_docstring(tree), "a module starts with a docstring: its one job"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1

@@ -12,20 +12,20 @@ import yaml
 
 Object = dict[str, Any]
 NAMESPACE = "railhead-system"
-# Names that helm takes for a release, and that are no names of a Service.
+# Release names that helm accepts but that are not valid names of a Service.
 RELEASES = ("a" * 53, "9lives", "9" * 53, "team.a", "9-railhead", "a" * 44 + "-railhead")
 
 
-class Refused(AssertionError):
-    """helm did not render; the text is what it said."""
+class RenderFailed(AssertionError):
+    """helm failed to render; the text is its error message."""
 
 
 class Chart:
-    """The chart's folder and a helm.
+    """The chart, rendered by helm.
 
     Attributes:
-        folder: of the chart.
-        helm: the program.
+        folder: the chart's.
+        helm: path of the binary.
     """
 
     def __init__(self, folder: Path, helm: Path) -> None:
@@ -36,25 +36,25 @@ class Chart:
     def template(
         self, values: Mapping[str, Any], *, release: str = "railhead", namespace: str = NAMESPACE, options: str = ""
     ) -> str:
-        """What `helm template` prints. Raises Refused."""
+        """The output of `helm template`. Raises RenderFailed."""
         text = json.dumps(values)
         key = f"{release} {namespace} {options} {text}"
         if key not in self._rendered:
             command = [str(self.helm), "template", release, str(self.folder), "-n", namespace, "-f", "-"]
             done = subprocess.run([*command, *options.split()], input=text, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise Refused(done.stderr)
+                raise RenderFailed(done.stderr)
             self._rendered[key] = done.stdout
         return self._rendered[key]
 
     def render(self, values: Mapping[str, Any] | None = None, **options: str) -> Rendered:
-        """The objects, without the CRD unless `crds` is among the values: it takes the most time. Raises Refused."""
+        """The objects; the slow CRD only with `crds` among the values. Raises RenderFailed."""
         text = self.template({"crds": {"enabled": False}, **(values or {})}, **options)
         return Rendered([document for document in yaml.load_all(text, Loader=yaml.CSafeLoader) if document])
 
 
 class Rendered:
-    """The objects of one rendering, with questions."""
+    """The objects of one rendering, with queries."""
 
     def __init__(self, objects: list[Object]) -> None:
         self.objects = objects
@@ -63,7 +63,7 @@ class Rendered:
         return [o for o in self.objects if o["kind"] == kind]
 
     def one(self, kind: str, name: str = "") -> Object:
-        """The object of this kind (and name). Raises AssertionError when there is none, or more than one."""
+        """The object of this kind (and name). Raises AssertionError unless there is exactly one."""
         found = [o for o in self.of(kind) if not name or o["metadata"]["name"] == name]
         assert len(found) == 1, [(o["kind"], o["metadata"]["name"]) for o in self.objects]
         return found[0]

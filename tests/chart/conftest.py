@@ -21,5 +21,5 @@ def chart() -> Chart:
 
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
-    """The program; it needs no cluster for what is rendered only."""
+    """Path of the binary; to render, it needs no cluster."""
     return resolve(lambda text: print(text, file=sys.stderr)) / "kubectl"

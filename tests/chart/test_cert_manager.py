@@ -1,4 +1,4 @@
-"""The report endpoint's certificate by cert-manager: who signs, for which names, and no right on Secrets is left."""
+"""The report endpoint's certificate from cert-manager: its issuer and names, and no permission on Secrets remains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ON: dict[str, Any] = {"certManager": {"enabled": True}}
 SECRETS = {(NAMESPACE, verb, "", "secrets") for verb in ("get", "patch", "create")}
 
 
-def test_the_operator_reads_what_the_certificate_stores(chart: Chart) -> None:
+def test_the_operator_mounts_the_certificates_secret(chart: Chart) -> None:
     rendered = chart.render(ON)
     certificate = rendered.one("Certificate", "railhead-reports")["spec"]
     [volume] = [v for v in rendered.pod["spec"]["volumes"] if v["name"] == "report-tls"]
@@ -22,8 +22,8 @@ def test_the_operator_reads_what_the_certificate_stores(chart: Chart) -> None:
     assert host.replace("$(POD_NAMESPACE)", NAMESPACE) in certificate["dnsNames"]
 
 
-def test_a_ca_of_its_own_signs_and_keeps_its_key(chart: Chart) -> None:
-    """Drivers trust it for the whole life of a job."""
+def test_the_releases_own_ca_signs_and_keeps_its_key(chart: Chart) -> None:
+    """Drivers trust it for the lifetime of a job."""
     rendered = chart.render(ON)
     certificate = rendered.one("Certificate", "railhead-reports")["spec"]
     authority = rendered.one("Certificate", "railhead-reports-ca")["spec"]
@@ -34,14 +34,14 @@ def test_a_ca_of_its_own_signs_and_keeps_its_key(chart: Chart) -> None:
     assert rendered.one("Issuer", authority["issuerRef"]["name"])["spec"] == {"selfSigned": {}}
 
 
-def test_an_issuer_of_the_cluster_takes_its_place(chart: Chart) -> None:
+def test_an_issuer_of_the_cluster_replaces_the_releases_ca(chart: Chart) -> None:
     reference = {"name": "company", "kind": "ClusterIssuer", "group": "cert-manager.io"}
     rendered = chart.render({"certManager": {"enabled": True, "issuerRef": reference}})
     assert rendered.of("Issuer") == []
     assert rendered.one("Certificate")["spec"]["issuerRef"] == reference
 
 
-def test_no_right_on_secrets_is_left(chart: Chart) -> None:
+def test_no_permission_on_secrets_remains(chart: Chart) -> None:
     for values in ({}, {"watchNamespaces": ["a"]}):
         assert not chart.render({**ON, **values}).grants("Role") & SECRETS
         assert chart.render(values).grants("Role") & SECRETS
@@ -49,7 +49,7 @@ def test_no_right_on_secrets_is_left(chart: Chart) -> None:
     assert alone.one("Role")["rules"] == []
 
 
-def test_without_it_nothing_of_it_is_there(chart: Chart) -> None:
+def test_without_cert_manager_none_of_its_objects_are_rendered(chart: Chart) -> None:
     rendered = chart.render()
     assert rendered.of("Certificate") == rendered.of("Issuer") == []
     assert flags(rendered)["report_tls"] is None

@@ -1,4 +1,4 @@
-"""The order of things for Argo CD and Flux, from the files that are ready to use."""
+"""The ready-made files for Argo CD and Flux apply objects in the right order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def find(objects: list[Object], kind: str, name: str = "") -> Object:
     return found
 
 
-def test_waves_are_crd_operator_jobs(kubectl: Path, tmp_path: Path) -> None:
+def test_sync_waves_order_crd_operator_and_jobs(kubectl: Path, tmp_path: Path) -> None:
     (tmp_path / "overlay").symlink_to(MANIFESTS / "overlays" / "default")
     (tmp_path / "waves").symlink_to(MANIFESTS / "gitops" / "argocd" / "waves")
     (tmp_path / "digits.yaml").write_text((MANIFESTS / "examples" / "digits.yaml").read_text())
@@ -37,7 +37,7 @@ def test_waves_are_crd_operator_jobs(kubectl: Path, tmp_path: Path) -> None:
     assert job["metadata"]["name"] == "digits"
 
 
-def test_no_tool_is_told_to_replace_a_job(kubectl: Path) -> None:
+def test_no_tool_may_replace_a_job(kubectl: Path) -> None:
     application = yaml.safe_load((MANIFESTS / "gitops" / "argocd" / "application.yaml").read_text())
     options = application["spec"]["syncPolicy"]["syncOptions"]
     assert not {"Replace=true", "Force=true"} & set(options)
@@ -57,13 +57,13 @@ def test_flux_waits_for_the_operator_before_the_jobs(kubectl: Path) -> None:
     assert release["spec"]["chart"]["spec"]["sourceRef"]["name"] == operator["spec"]["sourceRef"]["name"]
 
 
-def test_values_of_the_flux_release_are_the_charts(chart: Chart) -> None:
+def test_the_chart_accepts_the_values_of_the_flux_release(chart: Chart) -> None:
     release = yaml.safe_load((MANIFESTS / "gitops" / "flux" / "operator" / "helmrelease.yaml").read_text())
     container = chart.render(release["spec"]["values"], release=release["spec"]["releaseName"]).container
     assert container["image"] == "registry.example.com/railhead/operator:0.1.0"
 
 
-def test_argocds_patch_is_one_for_its_config_map(kubectl: Path, tmp_path: Path) -> None:
+def test_the_argocd_patch_applies_to_its_config_map(kubectl: Path, tmp_path: Path) -> None:
     current = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "argocd-cm"}, "data": {"url": "https://x"}}
     (tmp_path / "argocd-cm.json").write_text(yaml.safe_dump(current))
     patch = MANIFESTS / "gitops" / "argocd" / "argocd-cm.yaml"

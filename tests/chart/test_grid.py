@@ -1,4 +1,4 @@
-"""What the chart renders is good for a real API server: many combinations of values, by server-side dry runs."""
+"""A real API server accepts what the chart renders: many combinations of values, by server-side dry runs."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ FEATURES: dict[str, dict[str, Any]] = {
 
 
 def grid() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The defaults, each feature, each two neighbours of the list, and one with most of them."""
+    """The defaults, each feature, each pair of neighbours in the list, and one with most of them."""
     yield "defaults", {}
     yield from FEATURES.items()
     names = list(FEATURES)
     for first, second in itertools.pairwise(names):
-        if {first, second} != {"replicas", "alone"}:  # refused, see test_values.py
+        if {first, second} != {"replicas", "alone"}:  # rejected, see test_values.py
             yield f"{first}+{second}", {**FEATURES[first], **FEATURES[second]}
     several = (name for name in names if name not in ("alone", "own", "account", "rights"))
     yield "most", {key: value for name in several for key, value in FEATURES[name].items()}
@@ -81,7 +81,7 @@ GRID = dict(grid())
 
 @pytest.fixture(scope="module")
 def to_server(control_plane: ControlPlane) -> list[str]:
-    """kubectl for it, which has the namespaces and warns of what Pod Security "restricted" would refuse."""
+    """kubectl for a server with the namespaces, which warns about what Pod Security "restricted" would reject."""
     command = [str(control_plane.binaries / "kubectl"), "--kubeconfig", str(control_plane.kubeconfig)]
     labels = {"pod-security.kubernetes.io/warn": "restricted"}
     for name in (NAMESPACE, *WATCHED):
@@ -90,17 +90,17 @@ def to_server(control_plane: ControlPlane) -> list[str]:
     return command
 
 
-def test_the_grid_is_wide() -> None:
+def test_the_grid_is_large_enough() -> None:
     assert len(GRID) >= 25
 
 
 @pytest.mark.parametrize("name", GRID)
-def test_the_api_server_takes_it(chart: Chart, to_server: list[str], name: str) -> None:
+def test_the_api_server_accepts_the_chart(chart: Chart, to_server: list[str], name: str) -> None:
     check(chart, to_server, {"crds": {"enabled": False}, **GRID[name]}, release="grid")
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_the_api_server_takes_the_names_of_any_release(chart: Chart, to_server: list[str], release: str) -> None:
+def test_the_api_server_accepts_the_names_of_any_release(chart: Chart, to_server: list[str], release: str) -> None:
     check(chart, to_server, {"crds": {"enabled": False}, "watchNamespaces": list(WATCHED)}, release=release)
 
 
@@ -109,7 +109,7 @@ def check(chart: Chart, to_server: list[str], values: dict[str, Any], *, release
     command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # Where another test has brought the CRD by a server-side apply, kubectl only says that it will annotate it.
+    # If another test created the CRD by server-side apply, kubectl only warns that it will annotate it.
     warnings = [
         line for line in done.stderr.splitlines() if "Warning" in line and "last-applied-configuration" not in line
     ]
@@ -117,8 +117,8 @@ def check(chart: Chart, to_server: list[str], values: dict[str, Any], *, release
     assert len(done.stdout.splitlines()) == len(chart.render(values, release=release, namespace=NAMESPACE).objects)
 
 
-def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, to_server: list[str]) -> None:
-    """So the tests above would see it."""
+def test_the_api_server_warns_about_unrestricted_pods(chart: Chart, to_server: list[str]) -> None:
+    """So the tests above would notice."""
     text = chart.template({"securityContext": {"allowPrivilegeEscalation": True}}, release="grid", namespace=NAMESPACE)
     command = [*to_server, "apply", "--dry-run=server", "-f", "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -126,7 +126,7 @@ def test_pods_that_are_not_restricted_are_warned_of(chart: Chart, to_server: lis
 
 
 @pytest.mark.parametrize("watched", [[], ["grid-a"]])
-def test_notes_have_the_next_three_commands(
+def test_the_notes_list_the_next_three_commands(
     chart: Chart, to_server: list[str], control_plane: ControlPlane, watched: list[str]
 ) -> None:
     command = [str(chart.helm), "install", "grid", str(chart.folder), "--kubeconfig", str(control_plane.kubeconfig)]

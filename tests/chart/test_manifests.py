@@ -1,4 +1,4 @@
-"""Base, overlays and install.yaml are the chart's, and kustomize moves them as a whole."""
+"""Base, overlays and install.yaml match the chart, and kustomize can move them to another namespace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.chart.chart import NAMESPACE, Chart, Object, Rendered
 PROJECT = Path(__file__).resolve().parents[2]
 MANIFESTS = PROJECT / "manifests"
 OVERLAYS = sorted(folder.name for folder in (MANIFESTS / "overlays").iterdir())
-HELMS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
-SECOND = """
+HELM_LABELS = ("helm.sh/chart", "app.kubernetes.io/managed-by")
+MOVED = """
 resources: [overlay]
 namespace: team-a
 patches:
@@ -38,30 +38,30 @@ def load(text: str) -> Rendered:
 
 
 def by_name(objects: list[Object]) -> dict[tuple[str, str], Object]:
-    """Without the labels that only Helm's own have."""
+    """The objects by kind and name, without the labels that only Helm sets."""
     found = {}
     for each in objects:
-        labels = {k: v for k, v in (each["metadata"].get("labels") or {}).items() if k not in HELMS}
+        labels = {k: v for k, v in (each["metadata"].get("labels") or {}).items() if k not in HELM_LABELS}
         metadata = {**each["metadata"], "labels": labels}
         found[each["kind"], str(metadata["name"])] = {**each, "metadata": metadata}
     return found
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_an_overlay_is_the_chart_with_its_values(chart: Chart, kubectl: Path, name: str) -> None:
+def test_an_overlay_equals_the_chart_with_its_values(chart: Chart, kubectl: Path, name: str) -> None:
     values: dict[str, Any] = yaml.safe_load((MANIFESTS / "overlays" / name / "values.yaml").read_text()) or {}
     charts = by_name(chart.render(values).objects)
     built = build(kubectl, MANIFESTS / "overlays" / name).objects
-    not_the_charts = {"Namespace", "CustomResourceDefinition"}
-    assert by_name([o for o in built if o["kind"] not in not_the_charts]) == charts
-    assert {o["kind"] for o in built} & not_the_charts == (set() if name == "namespaced" else not_the_charts)
-    assert not any(label in o["metadata"].get("labels", {}) for o in built for label in HELMS)
+    added = {"Namespace", "CustomResourceDefinition"}
+    assert by_name([o for o in built if o["kind"] not in added]) == charts
+    assert {o["kind"] for o in built} & added == (set() if name == "namespaced" else added)
+    assert not any(label in o["metadata"].get("labels", {}) for o in built for label in HELM_LABELS)
 
 
 def test_install_yaml_is_the_default_overlay(kubectl: Path) -> None:
     installed = load((MANIFESTS / "install.yaml").read_text()).objects
     assert by_name(installed) == by_name(build(kubectl, MANIFESTS / "overlays" / "default").objects)
-    assert [o["kind"] for o in installed[:2]] == ["Namespace", "CustomResourceDefinition"]  # in the order of need
+    assert [o["kind"] for o in installed[:2]] == ["Namespace", "CustomResourceDefinition"]  # dependencies first
 
 
 def test_high_availability_is_more_than_replicas(kubectl: Path) -> None:
@@ -73,20 +73,20 @@ def test_high_availability_is_more_than_replicas(kubectl: Path) -> None:
 
 
 def test_the_namespaced_overlay_moves_to_any_namespace(kubectl: Path, tmp_path: Path) -> None:
-    """Kustomize knows nothing of arguments: none of them names the namespace."""
+    """Kustomize does not change arguments, so none of them may contain the namespace."""
     (tmp_path / "overlay").symlink_to(MANIFESTS / "overlays" / "namespaced")
-    (tmp_path / "kustomization.yaml").write_text(SECOND)
+    (tmp_path / "kustomization.yaml").write_text(MOVED)
     built = build(kubectl, tmp_path)
     namespaced = [o for o in built.objects if not o["kind"].startswith("Cluster")]
     assert {o["metadata"]["namespace"] for o in namespaced} == {"team-a"}
     subjects = [s for kind in ("RoleBinding", "ClusterRoleBinding") for b in built.of(kind) for s in b["subjects"]]
     assert {s["namespace"] for s in subjects} == {"team-a"}
-    assert not any(NAMESPACE in word for word in built.container["args"])
+    assert not any(NAMESPACE in argument for argument in built.container["args"])
     assert {right[0] for right in built.grants("Role")} == {"team-a"}
     assert built.grants("ClusterRole") == {("", "create", "authentication.k8s.io", "tokenreviews")}
 
 
-def test_stale_manifests_are_told(
+def test_reports_stale_manifests(
     chart: Chart, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from tools import manifests

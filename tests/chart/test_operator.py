@@ -1,4 +1,4 @@
-"""The operator's Deployment, Service and account, value by value."""
+"""The operator's Deployment, Service and ServiceAccount, value by value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
 
 
 def flags(rendered: Rendered) -> dict[str, Any]:
-    """Flag -> value, as the operator itself reads its arguments."""
+    """Flag -> value, as the operator parses its arguments."""
     [first, *rest] = rendered.container["args"]
     assert first == "operator"
     parser = argparse.ArgumentParser()
@@ -23,7 +23,7 @@ def flags(rendered: Rendered) -> dict[str, Any]:
     return vars(parser.parse_args(rest))
 
 
-def test_the_operator_understands_its_arguments(chart: Chart) -> None:
+def test_the_operator_parses_its_arguments(chart: Chart) -> None:
     found = flags(chart.render())
     assert found["namespace"] == "$(POD_NAMESPACE)"
     assert found["watch_namespace"] == []
@@ -47,17 +47,17 @@ def test_leader_election(chart: Chart) -> None:
     assert rendered.one("Deployment")["spec"]["replicas"] == 3
     assert flags(rendered)["pod_uid"] == "$(POD_UID)"
     assert {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}} in rendered.container["env"]
-    assert "strategy" not in rendered.one("Deployment")["spec"]  # the new one watches before the old one ends
+    assert "strategy" not in rendered.one("Deployment")["spec"]  # the new pod watches before the old one stops
 
 
-def test_without_leader_election_there_are_never_two(chart: Chart) -> None:
+def test_without_leader_election_two_operators_never_overlap(chart: Chart) -> None:
     rendered = chart.render({"leaderElection": {"enabled": False}})
     assert flags(rendered)["leader_election"] is False
     assert flags(rendered)["pod_uid"] == ""
     assert rendered.one("Deployment")["spec"]["strategy"] == {"type": "Recreate"}
 
 
-def test_ports_are_those_that_the_operator_listens_on(chart: Chart) -> None:
+def test_container_ports_match_the_operators_flags(chart: Chart) -> None:
     rendered = chart.render()
     ports = {p["name"]: str(p["containerPort"]) for p in rendered.container["ports"]}
     found = flags(rendered)
@@ -66,7 +66,7 @@ def test_ports_are_those_that_the_operator_listens_on(chart: Chart) -> None:
     assert rendered.one("Service")["spec"]["ports"][0]["targetPort"] == "reports"
 
 
-def test_the_service_finds_the_pods(chart: Chart) -> None:
+def test_the_service_selects_the_pods(chart: Chart) -> None:
     rendered = chart.render({"podLabels": {"team": "ml"}, "commonLabels": {"cost": "42"}})
     labels = rendered.pod["metadata"]["labels"]
     assert rendered.one("Service")["spec"]["selector"].items() <= labels.items()
@@ -75,16 +75,16 @@ def test_the_service_finds_the_pods(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize(
-    ("image", "wanted"),
+    ("image", "expected"),
     [
         ({}, "railhead/operator:0.1.0"),
         ({"tag": "2"}, "railhead/operator:2"),
         ({"repository": "r.example:5000/x", "digest": DIGEST, "tag": "2"}, f"r.example:5000/x@{DIGEST}"),
     ],
 )
-def test_image_by_tag_or_digest(chart: Chart, image: dict[str, str], wanted: str) -> None:
+def test_image_by_tag_or_digest(chart: Chart, image: dict[str, str], expected: str) -> None:
     container = chart.render({"image": image}).container
-    assert container["image"] == wanted
+    assert container["image"] == expected
     assert "imagePullPolicy" not in container
 
 
@@ -94,7 +94,7 @@ def test_image_policy_and_secrets(chart: Chart) -> None:
     assert rendered.pod["spec"]["imagePullSecrets"] == [{"name": "registry"}]
 
 
-OF_THE_POD: dict[str, Any] = {
+POD_VALUES: dict[str, Any] = {
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "system", "operator": "Exists"}],
     "affinity": {"nodeAffinity": {"x": {}}},
@@ -102,7 +102,7 @@ OF_THE_POD: dict[str, Any] = {
     "terminationGracePeriodSeconds": 33,
     "podSecurityContext": {"runAsNonRoot": True},
 }
-OF_THE_CONTAINER: dict[str, Any] = {
+CONTAINER_VALUES: dict[str, Any] = {
     "resources": {"limits": {"memory": "1Gi", "cpu": "2"}, "requests": {"cpu": "1", "memory": "1Gi"}},
     "securityContext": {
         "readOnlyRootFilesystem": False,
@@ -112,25 +112,25 @@ OF_THE_CONTAINER: dict[str, Any] = {
 }
 
 
-def test_what_is_the_pods_goes_to_the_pod(chart: Chart) -> None:
-    values = {**OF_THE_POD, "podSecurityContext": {"runAsUser": 7}, "podAnnotations": {"a": "b"}}
+def test_pod_values_go_to_the_pod(chart: Chart) -> None:
+    values = {**POD_VALUES, "podSecurityContext": {"runAsUser": 7}, "podAnnotations": {"a": "b"}}
     rendered = chart.render(values)
     spec = rendered.pod["spec"]
-    for name in OF_THE_POD.keys() - {"podSecurityContext"}:
-        assert spec[name] == OF_THE_POD[name], name
+    for name in POD_VALUES.keys() - {"podSecurityContext"}:
+        assert spec[name] == POD_VALUES[name], name
     assert spec["securityContext"]["runAsUser"] == 7
-    assert spec["securityContext"]["runAsNonRoot"] is True  # the defaults stay beside it
+    assert spec["securityContext"]["runAsNonRoot"] is True  # merged with the defaults
     assert rendered.pod["metadata"]["annotations"] == {"a": "b"}
-    assert not OF_THE_POD.keys() - {"terminationGracePeriodSeconds"} & chart.render().pod["spec"].keys()
+    assert not POD_VALUES.keys() - {"terminationGracePeriodSeconds"} & chart.render().pod["spec"].keys()
 
 
-def test_what_is_the_containers_goes_to_the_container(chart: Chart) -> None:
-    container = chart.render(OF_THE_CONTAINER).container
-    assert container["resources"] == OF_THE_CONTAINER["resources"]
-    assert container["securityContext"] == OF_THE_CONTAINER["securityContext"]
+def test_container_values_go_to_the_container(chart: Chart) -> None:
+    container = chart.render(CONTAINER_VALUES).container
+    assert container["resources"] == CONTAINER_VALUES["resources"]
+    assert container["securityContext"] == CONTAINER_VALUES["securityContext"]
 
 
-def test_spread_counts_the_operators_pods(chart: Chart) -> None:
+def test_spread_constraints_select_the_operators_pods(chart: Chart) -> None:
     constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     own = {**constraint, "labelSelector": {"matchLabels": {"mine": "yes"}}}
     rendered = chart.render({"topologySpreadConstraints": [constraint, own]})
@@ -152,7 +152,7 @@ def test_extra_variables_and_volumes(chart: Chart) -> None:
     assert values["extraVolumeMounts"][0] in rendered.container["volumeMounts"]
 
 
-def test_probes_ask_what_the_operator_serves(chart: Chart) -> None:
+def test_probes_use_the_operators_endpoints(chart: Chart) -> None:
     values = {"livenessProbe": {"periodSeconds": 60}, "startupProbe": {"failureThreshold": 7}}
     container = chart.render(values).container
     assert container["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "probes"}
@@ -173,8 +173,8 @@ def test_the_defaults_pass_pod_security_restricted(chart: Chart) -> None:
     }
 
 
-def test_why_it_does_not_run_is_told(chart: Chart) -> None:
-    """By kubectl describe: the operator's last line, which is a sentence."""
+def test_the_termination_message_has_the_operators_last_log_line(chart: Chart) -> None:
+    """So `kubectl describe` shows why it does not run."""
     assert chart.render().container["terminationMessagePolicy"] == "FallbackToLogsOnError"
 
 
@@ -191,18 +191,18 @@ def test_names_follow_the_release(chart: Chart) -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_any_release_name_gives_names_that_a_service_may_have(chart: Chart, release: str) -> None:
+def test_any_release_name_leads_to_valid_service_names(chart: Chart, release: str) -> None:
     """tests/chart/test_grid.py shows it on an API server."""
     rendered = chart.render({"certManager": {"enabled": True}}, release=release)
     name = rendered.one("Service")["metadata"]["name"]
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", name)
     assert len(name) <= 63
-    assert release.replace(".", "-") in name  # else two releases of a namespace might share it
+    assert release.replace(".", "-") in name  # otherwise two releases in a namespace might share it
     assert f"https://{name}." in flags(rendered)["report_url"]
     assert f"{name}.{NAMESPACE}.svc" in rendered.one("Certificate", name)["spec"]["dnsNames"]
 
 
-def test_account_of_somebody_else(chart: Chart) -> None:
+def test_an_existing_service_account_is_used(chart: Chart) -> None:
     rendered = chart.render({"serviceAccount": {"create": False, "name": "mine"}})
     assert rendered.of("ServiceAccount") == []
     assert rendered.pod["spec"]["serviceAccountName"] == "mine"
@@ -210,7 +210,7 @@ def test_account_of_somebody_else(chart: Chart) -> None:
     assert {s["name"] for s in subjects} == {"mine"}
 
 
-def test_account_and_service_have_annotations(chart: Chart) -> None:
+def test_service_account_and_service_get_annotations(chart: Chart) -> None:
     rendered = chart.render({"serviceAccount": {"annotations": {"a": "1"}}, "service": {"annotations": {"b": "2"}}})
     assert rendered.one("ServiceAccount")["metadata"]["annotations"] == {"a": "1"}
     assert rendered.one("Service")["metadata"]["annotations"] == {"b": "2"}

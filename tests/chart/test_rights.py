@@ -8,7 +8,7 @@ from tests.chart.chart import NAMESPACE, Chart
 
 
 def _on_children(verb: str, *, without: str = "") -> set[tuple[str, str, str, str]]:
-    """The right to do this with each kind of children that a job may have."""
+    """The permission for this verb on each kind of child that a job may have."""
     kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)} - {without}}
     return {("", verb, kind.group, kind.plural) for kind in kinds}
 
@@ -19,7 +19,7 @@ ON_JOBS = {
     ("", "update", "railhead.dev", "trainjobs/finalizers"),
     *(("", verb, "", "pods") for verb in ("get", "list", "watch")),
     *_on_children("create", without="NetworkPolicy"),
-    *_on_children("delete"),  # also the policies of a time when they were switched on
+    *_on_children("delete"),  # also policies created while they were enabled
     ("", "get", "", "configmaps"),
     *(("", verb, "", "events") for verb in ("create", "get", "list", "patch")),
 }
@@ -30,7 +30,7 @@ OWN = {
 IN_THE_CLUSTER = {("", "create", "authentication.k8s.io", "tokenreviews")}
 
 
-def test_cluster_wide(chart: Chart) -> None:
+def test_cluster_wide_permissions_by_default(chart: Chart) -> None:
     rendered = chart.render()
     assert rendered.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER
     assert rendered.grants("Role") == OWN
@@ -38,25 +38,25 @@ def test_cluster_wide(chart: Chart) -> None:
     assert alone.grants("Role") == {right for right in OWN if right[3] != "leases"}
 
 
-def test_a_role_in_each_watched_namespace_instead(chart: Chart) -> None:
+def test_watched_namespaces_have_roles_instead(chart: Chart) -> None:
     rendered = chart.render({"watchNamespaces": ["a", "b"]})
     assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
     on_jobs = {(n, *right) for n in "ab" for _, *right in ON_JOBS}
     assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
 
 
-def test_network_policies_of_jobs_need_a_right_of_their_own(chart: Chart) -> None:
+def test_network_policies_of_jobs_need_an_extra_permission(chart: Chart) -> None:
     right = ("create", "networking.k8s.io", "networkpolicies")
-    switched_on = chart.render({"jobNetworkPolicies": True})
-    assert switched_on.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right)}
+    enabled = chart.render({"jobNetworkPolicies": True})
+    assert enabled.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right)}
     rendered = chart.render({"jobNetworkPolicies": True, "watchNamespaces": ["a"]})
     assert ("a", *right) in rendered.grants("Role")
     assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
     assert "--job-network-policies" in rendered.container["args"]
 
 
-def test_two_releases_that_watch_namespaces_do_not_meet(chart: Chart) -> None:
-    """Also when both have the same name."""
+def test_two_releases_that_watch_namespaces_do_not_collide(chart: Chart) -> None:
+    """Even if both have the same name."""
     values = {"watchNamespaces": ["a"], "rbac": {"aggregate": False}}
     names = [
         {o["metadata"]["name"] for o in chart.render(values, namespace=namespace).of("ClusterRole")}
@@ -65,7 +65,7 @@ def test_two_releases_that_watch_namespaces_do_not_meet(chart: Chart) -> None:
     assert not names[0] & names[1]
 
 
-def test_the_operator_reads_one_secret_only(chart: Chart) -> None:
+def test_the_operator_reads_only_one_secret(chart: Chart) -> None:
     for values in ({}, {"watchNamespaces": ["a"]}):
         for role in (*chart.render(values).of("Role"), *chart.render(values).of("ClusterRole")):
             for rule in role["rules"]:
@@ -74,7 +74,7 @@ def test_the_operator_reads_one_secret_only(chart: Chart) -> None:
                     assert rule["resourceNames"] == ["railhead-report-tls"]
 
 
-def test_people_get_trainjobs_by_the_clusters_own_roles(chart: Chart) -> None:
+def test_users_get_trainjobs_through_the_aggregated_cluster_roles(chart: Chart) -> None:
     rendered = chart.render()
     to = "rbac.authorization.k8s.io/aggregate-to-"
     roles = {}
@@ -82,12 +82,12 @@ def test_people_get_trainjobs_by_the_clusters_own_roles(chart: Chart) -> None:
         role = rendered.one("ClusterRole", f"railhead-{name}")
         roles[name] = {label.removeprefix(to) for label in role["metadata"]["labels"] if label.startswith(to)}
         assert all(rule["apiGroups"] == ["railhead.dev"] for rule in role["rules"])
-    assert roles == {"view": {"view"}, "edit": {"edit", "admin"}}  # those two have what view has
+    assert roles == {"view": {"view"}, "edit": {"edit", "admin"}}  # both include view
     verbs = {verb for rule in rendered.one("ClusterRole", "railhead-view")["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list", "watch"}
 
 
-def test_roles_can_be_left_to_others(chart: Chart) -> None:
+def test_roles_can_be_disabled(chart: Chart) -> None:
     rendered = chart.render({"rbac": {"create": False}, "watchNamespaces": ["a"]})
     assert not any(rendered.of(kind) for kind in ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"))
     alone = chart.render({"rbac": {"aggregate": False}})

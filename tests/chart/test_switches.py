@@ -1,11 +1,11 @@
-"""What is made only when it is asked for, and what all objects have."""
+"""Optional objects, and what all objects have in common."""
 
 from __future__ import annotations
 
 from tests.chart.chart import NAMESPACE, Chart
 
 
-def test_disruption_budget(chart: Chart) -> None:
+def test_the_disruption_budget_is_optional(chart: Chart) -> None:
     assert chart.render().of("PodDisruptionBudget") == []
     rendered = chart.render({"podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"}})
     spec = rendered.one("PodDisruptionBudget")["spec"]
@@ -13,7 +13,7 @@ def test_disruption_budget(chart: Chart) -> None:
     assert spec["selector"] == rendered.one("Deployment")["spec"]["selector"]
 
 
-def test_pod_monitor_finds_the_metrics(chart: Chart) -> None:
+def test_the_pod_monitor_selects_the_metrics_port(chart: Chart) -> None:
     assert chart.render().of("PodMonitor") == []
     rendered = chart.render({"podMonitor": {"enabled": True, "interval": "1m30s", "labels": {"release": "prometheus"}}})
     monitor = rendered.one("PodMonitor")
@@ -24,7 +24,7 @@ def test_pod_monitor_finds_the_metrics(chart: Chart) -> None:
     assert endpoint["port"] in {p["name"] for p in rendered.container["ports"]}
 
 
-def test_network_policy_lets_job_pods_and_probes_in(chart: Chart) -> None:
+def test_the_network_policy_allows_job_pods_and_probes(chart: Chart) -> None:
     assert chart.render().of("NetworkPolicy") == []
     rendered = chart.render({"networkPolicy": {"enabled": True}})
     spec = rendered.one("NetworkPolicy")["spec"]
@@ -39,7 +39,7 @@ def test_network_policy_lets_job_pods_and_probes_in(chart: Chart) -> None:
     assert "from" not in probes
 
 
-def test_network_policy_can_be_narrowed_and_widened(chart: Chart) -> None:
+def test_the_network_policy_can_be_narrowed_and_widened(chart: Chart) -> None:
     peer = {"ipBlock": {"cidr": "10.0.0.0/8"}}
     policy = {"enabled": True, "extraFrom": [peer], "probesFrom": [peer], "egress": [{"to": [peer]}]}
     spec = chart.render({"networkPolicy": policy}).one("NetworkPolicy")["spec"]
@@ -56,7 +56,7 @@ def test_extra_objects_are_part_of_the_release(chart: Chart) -> None:
     assert {o["metadata"]["name"] for o in rendered.of("ConfigMap")} == {"plain", "railhead-text"}
 
 
-def test_common_labels_are_everywhere_and_never_replace_the_charts_own(chart: Chart) -> None:
+def test_common_labels_are_on_all_objects_and_never_replace_the_charts_own(chart: Chart) -> None:
     switches = {"podDisruptionBudget": {"enabled": True}, "networkPolicy": {"enabled": True}, "watchNamespaces": ["a"]}
     labels = {"cost-center": "42", "app.kubernetes.io/name": "mine"}
     rendered = chart.render({"commonLabels": labels, "crds": {"enabled": True}, **switches})

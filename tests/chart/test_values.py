@@ -1,4 +1,4 @@
-"""Values: all are described and have a schema, and wrong ones are refused in words."""
+"""Values: all are described and have a schema, and wrong ones are rejected with a clear message."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import yaml
 from tools.chart_values import build_table
 
 from railhead import __version__
-from tests.chart.chart import Chart, Refused
+from tests.chart.chart import Chart, RenderFailed
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"replica": 2}, "additional properties 'replica' not allowed"),
         ({"replicas": 4}, "at '/replicas': maximum: got 4, want 3"),
@@ -40,25 +40,25 @@ from tests.chart.chart import Chart, Refused
     ],
     ids=json.dumps,
 )
-def test_wrong_values_are_refused_in_words(chart: Chart, values: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refused) as refused:
+def test_wrong_values_are_rejected_with_a_clear_message(chart: Chart, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RenderFailed) as caught:
         chart.render(values)
-    assert words in str(refused.value)
+    assert message in str(caught.value)
 
 
-def test_an_old_kubernetes_is_refused(chart: Chart) -> None:
-    with pytest.raises(Refused, match=r"requires kubeVersion: >=1\.31"):
+def test_an_old_kubernetes_is_rejected(chart: Chart) -> None:
+    with pytest.raises(RenderFailed, match=r"requires kubeVersion: >=1\.31"):
         chart.render(options="--kube-version 1.30.9")
     chart.render(options="--kube-version 1.31.0-gke.1")
 
 
-def test_helm_finds_no_fault(chart: Chart) -> None:
+def test_helm_lint_passes(chart: Chart) -> None:
     done = subprocess.run([str(chart.helm), "lint", "--strict", str(chart.folder)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
 def paths(values: dict[str, Any], schema: dict[str, Any], *, prefix: str = "") -> Iterator[str]:
-    """Values whose schema knows their parts are walked into."""
+    """Paths of the values, down to those whose schema has no properties."""
     for name, value in values.items():
         inner = schema["properties"].get(name, {})
         if isinstance(value, dict) and inner.get("properties"):
@@ -67,7 +67,7 @@ def paths(values: dict[str, Any], schema: dict[str, Any], *, prefix: str = "") -
             yield f"{prefix}{name}"
 
 
-def test_every_value_has_a_schema_and_the_other_way_round(chart: Chart) -> None:
+def test_every_value_has_a_schema_and_vice_versa(chart: Chart) -> None:
     values = yaml.safe_load((chart.folder / "values.yaml").read_text())
     schema = json.loads((chart.folder / "values.schema.json").read_text())
     unknown = [path for path in paths(values, schema) if not is_known(path, schema)]
@@ -97,12 +97,12 @@ def is_known(path: str, schema: dict[str, Any]) -> bool:
     return True
 
 
-def test_the_chart_is_of_the_operators_version(chart: Chart) -> None:
+def test_the_chart_has_the_operators_version(chart: Chart) -> None:
     about = yaml.safe_load((chart.folder / "Chart.yaml").read_text())
     assert about["version"] == about["appVersion"] == __version__
 
 
-def test_the_table_wants_a_comment_for_each_value() -> None:
+def test_the_table_requires_a_comment_for_each_value() -> None:
     assert build_table("# -- So.\na: {b: 1}\nc:\n  # -- More.\n  d: []\n").splitlines()[2:] == [
         '| `a` | `{"b": 1}` | So. |',
         "| `c.d` | `[]` | More. |",

@@ -1,4 +1,4 @@
-"""A cluster without Railhead in it (KUBECONFIG's when --kubeconfig is given, else a local one), and helm."""
+"""A cluster without Railhead (KUBECONFIG's with --kubeconfig, otherwise a local one), and helm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.helm import resolve_helm
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.install import Kubectl
 from railhead.local.session import Session, default_capacity
-from tests.install.release import CRD, LOCAL, Releases, Target, name_image
+from tests.install.release import CRD, LOCAL, Releases, Target, split_image
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -25,10 +25,10 @@ def echo(text: str) -> None:
 
 @pytest.fixture(scope="package")
 def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    """RBAC is enforced in both."""
+    """RBAC is enforced in either."""
     option = request.config.getoption
     if option("--kubeconfig"):
-        yield take_cluster(option)
+        yield use_cluster(option)
         return
     with tempfile.TemporaryDirectory(prefix="railhead-install-", ignore_cleanup_errors=True) as name:
         session = Session(Path(name))
@@ -41,20 +41,20 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
             session.down()
 
 
-def take_cluster(option: Callable[[str], Any]) -> Target:
-    """Somebody's cluster, which must not have Railhead: what is installed here is removed with its CRD and all jobs."""
+def use_cluster(option: Callable[[str], Any]) -> Target:
+    """A given cluster, which must not have Railhead: the tests remove the CRD and all jobs."""
     image = option("--operator-image")
     assert image, "--operator-image is needed: the chart's default is in no registry"
     kubeconfig, folder = Path(option("--kubeconfig")), option("--volume-folder")
     kubectl = Kubectl(Path(option("--kubectl")), kubeconfig)
     assert not kubectl("get", "crd", CRD, "--ignore-not-found"), "this cluster has TrainJobs, which would be deleted"
-    values = {"image": name_image(image)}
+    values = {"image": split_image(image)}
     return Target(kubectl, kubeconfig, option("--image"), values, volume_folder=Path(folder) if folder else None)
 
 
 @pytest.fixture
 def releases(target: Target) -> Iterator[Releases]:
-    """helm on that cluster; releases, jobs and the CRD are removed afterwards."""
+    """helm for that cluster; removes releases, jobs and the CRD afterwards."""
     found = Releases(PROJECT / "charts" / "railhead", resolve_helm(echo), target)
     yield found
     found.remove_all()

@@ -1,4 +1,4 @@
-"""helm as a user has it, and what its releases leave in the cluster."""
+"""helm as a user runs it, and the objects of its releases."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tests.e2e.cluster import Cluster, wait_until
 
 Object = dict[str, Any]
 CRD = "trainjobs.railhead.dev"
-# All pods of a local node share the machine's ports, and have addresses of their own.
+# All pods of a local node share the machine's ports, but have their own addresses.
 LOCAL = {
     "extraEnv": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
     "extraArgs": ["--report-listen=$(POD_IP):8443", "--probe-listen=$(POD_IP):8080"],
 }
 
 
-def name_image(name: str) -> Object:
-    """REPOSITORY:TAG as the chart's values have it."""
+def split_image(name: str) -> Object:
+    """REPOSITORY:TAG as values of the chart."""
     repository, _, tag = name.rpartition(":")
     return {"repository": repository, "tag": tag, "pullPolicy": "IfNotPresent"}
 
@@ -32,8 +32,8 @@ class Target:
     """A cluster to install into.
 
     Attributes:
-        image: of the jobs' pods.
-        values: what the chart needs there.
+        image: for the jobs' pods.
+        values: that the chart needs there.
         is_local, volume_folder: as in tests.e2e.cluster.Cluster.
     """
 
@@ -60,17 +60,17 @@ class Releases:
         return self.target.kubectl
 
     def __call__(self, *arguments: str, values: Mapping[str, Any] | None = None) -> str:
-        """What helm prints. Raises AssertionError with its words, and what the operator's pods say."""
+        """The output of helm. Raises AssertionError with its error message and the operator's logs."""
         command = [str(self.helm), "--kubeconfig", str(self.target.kubeconfig), *arguments]
         text = None if values is None else json.dumps(values)
         if text is not None:
             command += ["-f", "-"]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=180)
-        assert done.returncode == 0, done.stderr + self._tell()
+        assert done.returncode == 0, done.stderr + self._describe()
         return done.stdout
 
     def install(self, name: str, namespace: str, **values: Any) -> None:
-        """Returns when helm says that it is ready."""
+        """Returns when helm reports that it is ready."""
         options = ("-n", namespace, "--create-namespace", "--wait", "--timeout", "120s")
         self("install", name, str(self.chart), *options, values={**self.target.values, **values})
         self.installed.append((name, namespace))
@@ -107,11 +107,11 @@ class Releases:
             cluster.remove()
         self.kubectl("delete", "crd", CRD, "--ignore-not-found", "--timeout=50s")
 
-    def _tell(self) -> str:
-        words = [self.kubectl("get", "pods", "-A", "-o", "wide")]
+    def _describe(self) -> str:
+        parts = [self.kubectl("get", "pods", "-A", "-o", "wide")]
         for pod in json.loads(
             self.kubectl("get", "pods", "-A", "-l", "app.kubernetes.io/component=operator", "-o", "json")
         )["items"]:
             metadata = pod["metadata"]
-            words.append(self.kubectl("logs", "-n", metadata["namespace"], metadata["name"], "--tail=20"))
-        return "\n".join(words)
+            parts.append(self.kubectl("logs", "-n", metadata["namespace"], metadata["name"], "--tail=20"))
+        return "\n".join(parts)

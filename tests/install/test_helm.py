@@ -1,4 +1,4 @@
-"""helm on a cluster with RBAC enforced: the operator is a pod with its own account, jobs outlive what helm does."""
+"""helm on a cluster with RBAC: the operator is a pod with its own service account; jobs survive helm's actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.install.release import CRD, Releases
 
 HOME = "railhead-system"
 NAME = "railhead-operator"
-# Trains until it is told to end: no test has to guess how long the rest takes.
+# Trains until the test stops it, so no test has to guess how long the rest takes.
 STEADY = """
 import json, os, tempfile, time
 import ray.train
@@ -33,12 +33,12 @@ def train_func(config):
 ONE_WORKER = {"numWorkers": 1, "resourcesPerWorker": {"cpu": "200m", "memory": "512Mi"}}
 
 
-# .ci/run shows it on a real node, where the machine allows one.
+# .ci/run runs these on a real node if the machine allows one.
 pytestmark = [pytest.mark.node, pytest.mark.slow]
 
 
 def pods_of(jobs: Cluster, name: str) -> dict[str, tuple[str, list[int]]]:
-    """Name -> uid and how often its containers were started again."""
+    """Name -> uid and its containers' restart counts."""
     return {
         str(p["metadata"]["name"]): (
             str(p["metadata"]["uid"]),
@@ -48,8 +48,8 @@ def pods_of(jobs: Cluster, name: str) -> dict[str, tuple[str, list[int]]]:
     }
 
 
-def wait_for_news(jobs: Cluster, name: str) -> None:
-    """The operator takes reports: the status goes on from what it is now."""
+def wait_for_report(jobs: Cluster, name: str) -> None:
+    """Waits until the operator accepts another report."""
     before = jobs.status(name)["progress"]["reports"]
     tell = lambda: jobs.tell(name)  # noqa: E731
     wait_until("another report", lambda: jobs.status(name)["progress"]["reports"] > before, seconds=60, tell=tell)
@@ -60,11 +60,13 @@ def arguments_of(releases: Releases) -> list[str]:
     return list(container["args"])
 
 
-def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsys: pytest.CaptureFixture[str]) -> None:
-    began = time.monotonic()
+def test_a_job_survives_install_upgrade_rollback_and_uninstall(
+    releases: Releases, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
     releases.install("railhead", HOME)
-    seconds = time.monotonic() - began
-    assert releases.deployment(NAME, HOME)["status"]["readyReplicas"] == 1  # --wait has waited
+    seconds = time.monotonic() - start
+    assert releases.deployment(NAME, HOME)["status"]["readyReplicas"] == 1  # --wait works
     with capsys.disabled():
         print(f"\nfrom helm install to a ready operator: {seconds:.1f} s")
     [operator] = releases.operator_pods(HOME)
@@ -81,10 +83,10 @@ def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsy
         "upgrade", "railhead", str(releases.chart), "-n", HOME, "--reuse-values", "--set", "concurrency=3", "--wait"
     )
     assert "--concurrency=3" in arguments_of(releases)
-    wait_for_news(jobs, "steady")
+    wait_for_report(jobs, "steady")
     releases("rollback", "railhead", "1", "-n", HOME, "--wait")
     assert "--concurrency=8" in arguments_of(releases)
-    wait_for_news(jobs, "steady")
+    wait_for_report(jobs, "steady")
     assert pods_of(jobs, "steady") == pods
 
     releases.uninstall("railhead", HOME)
@@ -93,10 +95,10 @@ def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsy
     crd = yaml.safe_load(releases.kubectl("get", "crd", CRD, "-o", "yaml"))
     assert "deletionTimestamp" not in crd["metadata"]
     assert "deletionTimestamp" not in jobs.job("steady")["metadata"]
-    assert pods_of(jobs, "steady") == pods  # it goes on without an operator
+    assert pods_of(jobs, "steady") == pods  # it continues without an operator
 
     releases.install("railhead", HOME)
-    wait_for_news(jobs, "steady")
+    wait_for_report(jobs, "steady")
     jobs.make_file("runs", "notes-steady/stop")
     status = jobs.wait_end("steady")
     assert status["phase"] == "Succeeded", jobs.tell("steady")
@@ -107,11 +109,11 @@ def test_a_job_lives_through_everything_that_helm_does(releases: Releases, capsy
 def can_i(releases: Releases, account: str, *question: str) -> bool:
     try:
         return releases.kubectl("auth", "can-i", *question, "--as", f"system:serviceaccount:{account}").strip() == "yes"
-    except KubectlFailed:  # how it says no
+    except KubectlFailed:  # exits 1 for "no"
         return False
 
 
-def test_a_namespaced_release_leaves_other_namespaces_alone(releases: Releases) -> None:
+def test_a_namespaced_release_does_not_touch_other_namespaces(releases: Releases) -> None:
     mine, others = releases.make_namespace("team-a"), releases.make_namespace("team-b")
     releases.install("team", "team-a", watchNamespaces=["team-a"])
     others.apply(make_job("theirs", others.image, scaling=ONE_WORKER))

@@ -1,4 +1,4 @@
-"""The generated CRD by itself: complete, bounded, fresh, and within what the API server takes."""
+"""The generated CRD by itself: complete, bounded, up to date, and accepted by the API server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOT_STRUCTURAL = {
 
 
 def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema in a schema, with its path."""
+    """A schema and every schema in it, with its path."""
     yield path, node
     for name, child in node.get("properties", {}).items():
         yield from nodes(child, f"{path}.{name}")
@@ -45,14 +45,14 @@ def nodes(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]
 NODES = [(path, node) for part in ("spec", "status") for path, node in nodes(ROOT["properties"][part], part)]
 
 
-def test_the_file_is_fresh_and_small_enough_to_apply() -> None:
+def test_the_file_is_up_to_date_and_small_enough_to_apply() -> None:
     assert crd.main([str(FILE), "--check"]) == 0
     assert FILE.stat().st_size < crd.LIMIT_BYTES
-    annotation = json.dumps(yaml.safe_load(FILE.read_text()), separators=(",", ":"))  # of a client-side apply
+    annotation = json.dumps(yaml.safe_load(FILE.read_text()), separators=(",", ":"))  # as in a client-side apply
     assert len(annotation) < crd.LIMIT_BYTES / 2
 
 
-def test_a_stale_file_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_file_is_detected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stale = tmp_path / "crd.yaml"
     stale.write_text(FILE.read_text().replace("maximum: 4096", "maximum: 4095"))
     assert crd.main([str(stale), "--check"]) == 1
@@ -62,70 +62,70 @@ def test_a_stale_file_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_every_field_has_a_description() -> None:
-    bare = [path for path, node in NODES if not path.endswith(("[]", "*")) and not node.get("description")]
-    assert bare == []
+    undescribed = [path for path, node in NODES if not path.endswith(("[]", "*")) and not node.get("description")]
+    assert undescribed == []
 
 
 def test_every_string_list_and_map_has_a_bound() -> None:
-    loose = []
+    unbounded = []
     for path, node in NODES:
         is_free = node.get("x-kubernetes-preserve-unknown-fields") and "properties" in node
         if node.get("type") == "string" and "enum" not in node and "maxLength" not in node:
-            loose.append(path)
+            unbounded.append(path)
         if node.get("type") == "array" and "maxItems" not in node:
-            loose.append(path)
+            unbounded.append(path)
         if node.get("type") == "object" and "properties" not in node and not is_free and "maxProperties" not in node:
-            loose.append(path)
+            unbounded.append(path)
         if node.get("x-kubernetes-int-or-string") and "maxLength" not in node:
-            loose.append(path)
-    assert loose == []
+            unbounded.append(path)
+    assert unbounded == []
 
 
 def test_every_list_has_a_type() -> None:
-    """Otherwise a server-side apply of two managers depends on a default."""
+    """Otherwise server-side apply by two managers depends on a default."""
     lists = {path: node.get("x-kubernetes-list-type") for path, node in NODES if node.get("type") == "array"}
     assert {"spec.trainer.entrypoint", "spec.envFrom", "spec.run.callbacks", "status.conditions"} <= lists.keys()
     assert {path for path, type_ in lists.items() if type_ not in ("atomic", "map", "set")} == set()
 
 
-def test_every_time_of_the_status_is_one_for_clients_too() -> None:
+def test_every_time_in_the_status_has_the_date_time_format() -> None:
     times = {path: node for path, node in NODES if path.startswith("status") and re.search(r"(\.since|[tT]ime)$", path)}
     assert len(times) == 10
     assert {path for path, node in times.items() if node.get("format") != "date-time"} == set()
 
 
-def test_every_number_of_the_spec_has_both_bounds() -> None:
+def test_every_number_in_the_spec_has_both_bounds() -> None:
     numbers = [(p, n) for p, n in NODES if p.startswith("spec") and n.get("type") == "integer"]
     assert [path for path, node in numbers if not {"minimum", "maximum"} <= set(node)] == []
     assert not [path for path, node in NODES if node.get("type") == "number"], "floats do not survive a round trip"
 
 
-def test_nothing_in_it_is_unknown_to_structural_schemas() -> None:
+def test_the_crd_has_only_keywords_of_structural_schemas() -> None:
     assert [path for path, node in NODES if NOT_STRUCTURAL & set(node)] == []
 
 
-def test_planned_fields_are_not_in_it() -> None:
+def test_planned_fields_are_not_in_the_crd() -> None:
     known = {path for path, _ in NODES}
     planned = [*planned_paths(TrainJobSpec, "spec"), *planned_paths(JobStatus, "status")]
     assert planned
     assert [path for path in planned if path in known] == []
 
 
-def test_nothing_of_the_status_is_defaulted_but_the_beginning() -> None:
-    """A default deeper in it would appear as a fact that nobody has found out."""
+def test_only_the_initial_status_has_a_default() -> None:
+    """A default deeper in it would look like an observed fact."""
     assert [path for path, node in NODES if path.startswith("status") and "default" in node] == ["status"]
 
 
-def test_each_field_of_the_spec_has_a_rule_for_its_immutability() -> None:
+def test_each_immutable_field_of_the_spec_has_a_rule() -> None:
     spec = ROOT["properties"]["spec"]
     guarded = {r["fieldPath"] for r in spec["x-kubernetes-validations"] if "immutable" in r["message"]}
     scaling = {f".scaling.{name}" for name in spec["properties"]["scaling"]["properties"]}
-    wanted = {f".{name}" for name in spec["properties"]} - {".scaling"} | scaling
+    expected = {f".{name}" for name in spec["properties"]} - {".scaling"} | scaling
     mutable = {".scaling.desiredWorkers", *(f".{name}" for name in crd.MUTABLE_FIELDS)}
-    assert guarded == wanted - mutable, "all but what a user may change while the job runs"
+    assert guarded == expected - mutable, "all fields but those that may change while the job runs"
 
 
-def test_each_rule_says_what_to_do_in_words() -> None:
+def test_each_rule_has_a_short_message() -> None:
     checks = [rule for _, node in NODES for rule in node.get("x-kubernetes-validations", [])]
     assert len(checks) > 40
     assert all(10 < len(rule["message"]) < 200 and "\n" not in rule["message"] for rule in checks)

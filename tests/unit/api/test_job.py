@@ -109,20 +109,20 @@ def test_a_full_spec_survives_a_round_trip() -> None:
     assert parse_spec(written) == spec
 
 
-def test_the_full_spec_is_indeed_full() -> None:
+def test_the_full_spec_has_every_field() -> None:
     known = {info.alias or name for name, info in TrainJobSpec.model_fields.items()}
     planned = {path.split(".")[1] for path in planned_paths(TrainJobSpec, "spec") if path.count(".") == 1}
     assert set(FULL) == known - planned
 
 
-def test_defaults_are_those_that_the_api_server_fills_in() -> None:
+def test_defaults_equal_those_of_the_api_server() -> None:
     spec = parse_spec(SMALLEST)
     assert (spec.scaling.most_workers, spec.scaling.workers_per_pod, spec.scaling.use_gpu) == (1, 1, False)
     assert (spec.backoff_limit, spec.managed_by) == (3, "railhead.dev/operator")
     assert (spec.worker.shared_memory, spec.worker.object_store, spec.datasets) == (None, None, None)
 
 
-def test_numbers_are_quantities_too() -> None:
+def test_numbers_are_valid_quantities() -> None:
     spec = parse_spec({**SMALLEST, "scaling": {"resourcesPerWorker": {"cpu": 2, "nvidia.com/gpu": 1}}})
     assert spec.scaling.resources_per_worker == {"cpu": "2", "nvidia.com/gpu": "1"}
 
@@ -133,14 +133,14 @@ def test_a_spec_cannot_be_changed_by_accident() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(planned_paths(TrainJobSpec, "spec")))
-def test_a_planned_field_is_refused_in_words(path: str) -> None:
+def test_a_planned_field_is_rejected_with_a_clear_message(path: str) -> None:
     raw: dict[str, Any] = {}
-    place = raw
+    target = raw
     *parents, last = path.split(".")[1:]
     for parent in parents:
-        place[parent] = {}
-        place = place[parent]
-    place[last] = {"any": "value"}
+        target[parent] = {}
+        target = target[parent]
+    target[last] = {"any": "value"}
     with pytest.raises(InvalidSpec, match="not supported by this version of Railhead; remove the field") as caught:
         parse_spec({**SMALLEST, **raw})
     assert caught.value.field == path
@@ -173,7 +173,7 @@ def test_a_planned_field_is_refused_in_words(path: str) -> None:
     ],
     ids=str,
 )
-def test_an_object_of_another_schema_is_refused_with_the_field(change: dict[str, Any], field: str) -> None:
+def test_an_object_of_another_schema_is_rejected_naming_the_field(change: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidSpec) as caught:
         parse_spec({**SMALLEST, **change})
     assert caught.value.field == field
@@ -182,22 +182,22 @@ def test_an_object_of_another_schema_is_refused_with_the_field(change: dict[str,
 
 
 @pytest.mark.parametrize("raw", [None, [], "spec", 1, {}])
-def test_what_is_no_spec_at_all_is_refused(raw: Any) -> None:
+def test_a_value_that_is_no_spec_is_rejected(raw: Any) -> None:
     with pytest.raises(InvalidSpec, match="spec"):
         parse_spec(raw)
 
 
-def test_a_name_too_long_for_its_children_is_refused() -> None:
+def test_a_name_too_long_for_the_names_of_children_is_rejected() -> None:
     with pytest.raises(InvalidSpec, match=r"metadata\.name"):
         parse_spec(SMALLEST, name="a" * 39)
 
 
 @pytest.mark.parametrize("model", [TrainJobSpec, JobStatus])
 def test_every_field_of_every_model_is_described(model: type) -> None:
-    bare = [
+    undescribed = [
         f"{part.__name__}.{name}"
         for part in all_models(model)
         for name, info in part.model_fields.items()
         if not info.description
     ]
-    assert bare == []
+    assert undescribed == []

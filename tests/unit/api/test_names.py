@@ -1,4 +1,4 @@
-"""Names are functions of what they stand for, fit where they are used, and never meet by accident."""
+"""Names are deterministic, valid where they are used, and unique."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ rounds = st.integers(0, 9999)
 
 @given(jobs, uids, attempts, slots, rounds)
 def test_every_name_is_a_dns_label(job: str, uid: str, attempt: int, slot: int, round_: int) -> None:
-    made = [
+    all_names = [
         names.service_name(job, uid),
         names.secret_name(job, uid),
         names.input_name(job, uid),
         names.head_name(job, uid, attempt),
         names.worker_name(job, uid, attempt=attempt, slot=slot, round_=round_),
     ]
-    assert all(LABEL.fullmatch(name) and len(name) <= 63 for name in made)
-    assert len(set(made)) == len(made)
+    assert all(LABEL.fullmatch(name) and len(name) <= 63 for name in all_names)
+    assert len(set(all_names)) == len(all_names)
 
 
 @given(jobs, uids, attempts, slots, rounds, attempts, slots, rounds)
-def test_two_worker_pods_share_a_name_only_when_they_are_the_same(
+def test_worker_pods_share_a_name_only_if_they_are_the_same(
     job: str, uid: str, a1: int, s1: int, r1: int, a2: int, s2: int, r2: int
 ) -> None:
     one = names.worker_name(job, uid, attempt=a1, slot=s1, round_=r1)
@@ -40,20 +40,20 @@ def test_two_worker_pods_share_a_name_only_when_they_are_the_same(
 
 
 @given(uids, attempts)
-def test_attempts_that_follow_each_other_have_other_ports(uid: str, attempt: int) -> None:
+def test_consecutive_attempts_have_different_ports(uid: str, attempt: int) -> None:
     """On one machine the old head may still listen when the new one starts."""
     assert 20000 <= names.head_port(uid, attempt) < 30000
     assert names.head_port(uid, attempt) != names.head_port(uid, attempt + 1)
 
 
-def test_a_new_job_of_an_old_name_runs_under_another_name() -> None:
+def test_a_new_job_with_an_old_jobs_name_has_another_run_name() -> None:
     first, second = "0f1e2d3c-1111-2222-3333-444444444444", "5a6b7c8d-1111-2222-3333-444444444444"
     assert names.run_name("digits", first, None) == "digits-0f1e2d3c"
     assert names.run_name("digits", first, None) != names.run_name("digits", second, None)
     assert names.run_name("digits", first, "fixed") == names.run_name("digits", second, "fixed") == "fixed"
 
 
-def test_children_carry_the_whole_identity_of_their_job() -> None:
+def test_children_carry_the_full_identity_of_their_job() -> None:
     labels = names.child_labels("digits", "0f1e2d3c-1111-2222-3333-444444444444")
     assert labels[names.LABEL_JOB_NAME] == "digits"
     assert labels[names.LABEL_JOB_UID] == "0f1e2d3c-1111-2222-3333-444444444444"

@@ -1,4 +1,4 @@
-"""The user's templates over our defaults, the role's over the job's, and over all what the job cannot do without."""
+"""The user's templates override defaults, the role's override the job's; what the job requires overrides all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from railhead.api import names
 from tests.unit.resources.test_pod import ROLES, build, env, mounts, ray, volumes
 
 both_roles = pytest.mark.parametrize("role", ROLES)
-# What no CRD would let through, as an object stored under another schema may have it.
+# The CRD would reject this, but an object stored under another schema may have it.
 HOSTILE: dict[str, Any] = {
     "metadata": {"labels": {names.LABEL_ROLE: "other", "mine": "yes"}, "annotations": {"note": "kept"}},
     "spec": {
@@ -37,7 +37,7 @@ HOSTILE: dict[str, Any] = {
 
 
 @both_roles
-def test_what_the_job_needs_stands_against_any_template(role: str) -> None:
+def test_no_template_overrides_what_the_job_requires(role: str) -> None:
     plain, pod = build(role), build(role, podTemplate=HOSTILE)
     for field in ("restartPolicy", "hostname", "subdomain", "automountServiceAccountToken"):
         assert pod["spec"][field] == plain["spec"][field]
@@ -50,7 +50,7 @@ def test_what_the_job_needs_stands_against_any_template(role: str) -> None:
 
 
 @both_roles
-def test_the_user_may_change_defaults_and_add(role: str) -> None:
+def test_a_template_may_override_defaults_and_add_fields(role: str) -> None:
     side = {"name": "side", "image": "side:1", "env": [{"name": "A", "value": "1"}]}
     spec: dict[str, Any] = {
         "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
@@ -79,7 +79,7 @@ def test_the_user_may_change_defaults_and_add(role: str) -> None:
     assert [c for c in pod["spec"]["containers"] if c["name"] != "ray"] == [side]
 
 
-def test_the_roles_template_goes_over_the_jobs_and_to_that_role_only() -> None:
+def test_a_roles_template_overrides_the_jobs_for_that_role_only() -> None:
     def template(zone: str, key: str) -> dict[str, Any]:
         return {"spec": {"nodeSelector": {"zone": zone}, "tolerations": [{"key": key}]}}
 
@@ -94,7 +94,7 @@ def test_the_roles_template_goes_over_the_jobs_and_to_that_role_only() -> None:
 
 
 @both_roles
-def test_environment_of_the_spec_is_over_our_defaults_and_under_the_template(role: str) -> None:
+def test_the_specs_environment_overrides_defaults_and_the_template_overrides_it(role: str) -> None:
     secret = {"secretKeyRef": {"name": "s", "key": "k"}}
     pod = build(
         role,
@@ -104,14 +104,14 @@ def test_environment_of_the_spec_is_over_our_defaults_and_under_the_template(rol
         imagePullPolicy="Always",
         imagePullSecrets=[{"name": "pull"}],
     )
-    said = env(pod)
-    assert (said["HOME"], said["A"], said["B"]) == ("/spec", "template", secret)
+    variables = env(pod)
+    assert (variables["HOME"], variables["A"], variables["B"]) == ("/spec", "template", secret)
     assert ray(pod)["envFrom"] == [{"secretRef": {"name": "all"}, "prefix": "P_"}]
     assert ray(pod)["imagePullPolicy"] == "Always"
     assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
 
 
-def test_the_head_sees_no_gpu_of_its_node() -> None:
-    """A user's variable changes nothing of it."""
+def test_the_head_sees_no_gpus() -> None:
+    """A user's variable cannot change that."""
     pod = build("head", env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])
     assert env(pod)["NVIDIA_VISIBLE_DEVICES"] == "void"

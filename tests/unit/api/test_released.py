@@ -1,4 +1,4 @@
-"""The CRD takes what every released one took: jobs that are stored, and files in Git, stay good."""
+"""The CRD accepts what every released one accepted: stored jobs and files in Git stay valid."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from railhead.api.compatibility import find_narrowed
 
 RELEASED = sorted((Path(__file__).resolve().parents[2] / "released").glob(f"*/{crd.FILE_NAME}"))
 RULE = """\
-A CRD may grow, and never take anything back: no field gone, no type, default or list type changed, no bound tightened,
-no choice less, no field required and no rule on fields that were there. `make release` adds the CRD of each release."""
+A CRD may grow but not narrow: no field removed, no type, default or list type changed, no bound tightened, no enum
+value removed, no field newly required and no new rule on existing fields. `make release` adds each release's CRD."""
 Schema = dict[str, Any]
 
 
-def test_there_is_one_to_compare_with() -> None:
+def test_at_least_one_release_is_compared() -> None:
     assert RELEASED
 
 
 @pytest.mark.parametrize("path", RELEASED, ids=lambda p: p.parent.name)
-def test_nothing_is_taken_back(path: Path) -> None:
+def test_the_crd_does_not_narrow_a_released_one(path: Path) -> None:
     old, new = yaml.safe_load(path.read_text())["spec"], crd.build_crd()["spec"]
     assert {key: old[key] for key in ("group", "scope", "names")} == {k: new[k] for k in ("group", "scope", "names")}
     served = {version["name"]: version for version in new["versions"] if version["served"]}
@@ -34,7 +34,7 @@ def test_nothing_is_taken_back(path: Path) -> None:
         assert now["subresources"] == version["subresources"]
         assert all(field in now["selectableFields"] for field in version["selectableFields"])
         one, other = (v["schema"]["openAPIV3Schema"] for v in (version, now))
-        found = [place for part in ("spec", "status") for place in find_narrowed(*select(one, other, part), part)]
+        found = [change for part in ("spec", "status") for change in find_narrowed(*select(one, other, part), part)]
         known = {check["rule"] for check in one["x-kubernetes-validations"]}
         found += [str(check) for check in other["x-kubernetes-validations"] if check["rule"] not in known]
         assert not found, "\n".join([RULE, *found])
@@ -82,11 +82,11 @@ NARROWED: dict[str, Callable[[Schema], Any]] = {
 }
 
 
-@pytest.mark.parametrize("words", NARROWED)
-def test_what_is_taken_back_is_named(words: str) -> None:
+@pytest.mark.parametrize("message", NARROWED)
+def test_a_narrowing_change_is_reported(message: str) -> None:
     old, new = make_schema(), make_schema()
-    NARROWED[words](new)
-    assert words in list(find_narrowed(old, new, "spec"))
+    NARROWED[message](new)
+    assert message in list(find_narrowed(old, new, "spec"))
 
 
 WIDENED: dict[str, Callable[[Schema], Any]] = {
@@ -100,18 +100,18 @@ WIDENED: dict[str, Callable[[Schema], Any]] = {
         s["properties"].update(more={"type": "integer"}),
         s["x-kubernetes-validations"].append({"rule": "!has(self.more) || self.more < self.number"}),
     ),
-    "a choice": lambda s: at(s, "properties", "text")["enum"].append("c"),
+    "an enum value": lambda s: at(s, "properties", "text")["enum"].append("c"),
     "a wider bound": lambda s: at(s, "properties", "number").update(minimum=0, maximum=9),
     "no bound": lambda s: at(s, "properties", "names").pop("maxItems"),
-    "a bound that is none": lambda s: at(s, "properties", "names").update(minItems=0),
+    "a bound without effect": lambda s: at(s, "properties", "names").update(minItems=0),
     "no rule": lambda s: s.pop("x-kubernetes-validations"),
-    "less required": lambda s: s.pop("required"),
+    "fewer required fields": lambda s: s.pop("required"),
 }
 
 
-@pytest.mark.parametrize("what", WIDENED)
-def test_what_grows_is_good(what: str) -> None:
+@pytest.mark.parametrize("change", WIDENED)
+def test_a_widening_change_is_accepted(change: str) -> None:
     old = make_schema()
     new = copy.deepcopy(old)
-    WIDENED[what](new)
+    WIDENED[change](new)
     assert list(find_narrowed(old, new, "spec")) == []

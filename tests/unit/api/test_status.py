@@ -1,4 +1,4 @@
-"""The status as a value: a part that makes no sense never stops a job; conditions keep their times."""
+"""The status as a value: an invalid part never stops a job; conditions keep their times."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def make_condition(type_: str, status: Any = "True", time: str = "t1", reason: s
 
 
 @given(statuses | anything)
-def test_any_status_is_understood(raw: Any) -> None:
+def test_any_status_is_parsed(raw: Any) -> None:
     assert isinstance(parse_status(raw), JobStatus)
 
 
-def test_a_bad_part_is_absent_and_the_others_stay() -> None:
+def test_an_invalid_part_is_dropped_and_the_others_are_kept() -> None:
     status = parse_status({"attempt": 2, "round": "x", "progress": {"metrics": {"loss": 0.5}}, "phase": "Dancing"})
     assert (status.attempt, status.round, status.phase) == (2, 0, "")
     assert status.progress.metrics == {}
 
 
-def test_what_a_newer_operator_wrote_is_dropped_not_refused() -> None:
+def test_fields_of_a_newer_operator_are_dropped() -> None:
     status = parse_status({"attempt": 2, "workers": {"ready": 1, "asleep": 3}, "novelty": True})
     assert (status.attempt, status.workers.ready) == (2, 1)
 
@@ -72,14 +72,14 @@ def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
 
 
 def test_removed_conditions_are_gone_and_the_order_is_fixed() -> None:
-    """Generic tools take the first that fits, so the order is part of what is reported."""
+    """Generic tools use the first that matches, so the order matters."""
     old = [make_condition(c.RECONCILING), make_condition(c.SUSPENDED)]
     new = [make_condition(c.FAILED), make_condition(c.RUNNING, "False"), make_condition(c.STALLED)]
     merged = merge_conditions(old, new, remove={c.RECONCILING})
     assert [m.type for m in merged] == [c.STALLED, c.RUNNING, c.SUSPENDED, c.FAILED]
 
 
-def test_conditions_of_others_are_kept_in_their_order_behind_ours_while_there_is_room() -> None:
+def test_foreign_conditions_are_kept_in_order_after_ours_up_to_the_limit() -> None:
     theirs = [make_condition(f"example.com/C{number}") for number in range(40)]
     merged = merge_conditions(theirs, [make_condition(c.RUNNING)])
     assert [m.type for m in merged] == [c.RUNNING, *(m.type for m in theirs[: MAX_CONDITIONS - 1])]

@@ -1,4 +1,4 @@
-"""Walks the models as a reader of the resource would: by the paths of their fields."""
+"""Walks the models by the paths of their fields in the resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def all_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
-    """A model and all that it is made of."""
+    """A model and all models in it."""
     yield model
     for info in model.model_fields.values():
         for inner in models_in(info.annotation):
@@ -27,7 +27,7 @@ def all_models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 
 def planned_paths(model: type[BaseModel], path: str) -> Iterator[str]:
-    """Paths of the fields whose behaviour is not there yet."""
+    """Paths of the fields that are not implemented yet."""
     for field, info in model.model_fields.items():
         here = f"{path}.{info.alias or field}"
         if is_planned(model, field):

@@ -13,7 +13,7 @@ def test_each_class_has_a_row_and_no_two_share_an_exit_code() -> None:
     assert set(POLICIES) == set(FailureClass)
     codes = [policy.exit_code for policy in POLICIES.values() if policy.exit_code is not None]
     assert len(set(codes)) == len(codes)
-    assert all(64 <= code <= 113 for code in codes), "free of shells', signals' and Python's own meanings"
+    assert all(64 <= code <= 113 for code in codes), "not used by shells, signals or Python"
 
 
 @pytest.mark.parametrize("kind", FailureClass)

@@ -29,8 +29,8 @@ def test_a_message_always_fits_and_can_be_read_back(
 
 
 def test_a_message_that_fits_is_complete() -> None:
-    whole = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
-    assert Outcome.from_json(whole.to_json()) == whole
+    full = Outcome("Succeeded", "TrainingSucceeded", "", make_checkpoint(a="1"), make_checkpoint(a="0"), {"a": "1"}, 4)
+    assert Outcome.from_json(full.to_json()) == full
 
 
 @pytest.mark.parametrize(("length", "has_best"), [(100, True), (2100, False)])

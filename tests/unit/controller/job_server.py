@@ -27,7 +27,7 @@ EXPIRED = make_error(410, "Expired")
 
 
 @dataclass(frozen=True)
-class Asked:
+class ListOrWatch:
     """One list or watch of TrainJobs; `namespace` is empty for all."""
 
     namespace: str
@@ -40,15 +40,15 @@ class Asked:
 
     @property
     def after(self) -> str:
-        """The last job of the page before; empty for the first page."""
+        """The last job of the previous page; empty for the first page."""
         return self.query.get("continue", "").rpartition("/")[2]
 
     def send(self, type_: str, obj: Object) -> None:
-        """To the client of the watch."""
+        """Send an event to the client of the watch."""
         self.events.put_nowait({"type": type_, "object": obj})
 
     def deliver(self, entry: Entry) -> None:
-        """A change as an event, or as a bookmark if the watch is not about that object."""
+        """Send a change as an event, or as a bookmark if the watch does not cover the object."""
         if entry.plural == JOBS and self.namespace in ("", entry.object["metadata"]["namespace"]):
             self.send(entry.type, entry.object)
         else:
@@ -59,16 +59,16 @@ class JobServer:
     """Reports each change to all watches at once.
 
     Attributes:
-        asked: all lists and watches, in order.
-        refuse: answers 410 to a request for which it is true.
+        calls: all lists and watches, in order.
+        expires: a call for which it is true gets 410.
         is_silent: watches report no change.
     """
 
     def __init__(self) -> None:
         self.api = ModelApiServer(lambda: NOON)
         self.api.changed = self._deliver
-        self.asked: list[Asked] = []
-        self.refuse: Callable[[Asked], bool] = lambda asked: False
+        self.calls: list[ListOrWatch] = []
+        self.expires: Callable[[ListOrWatch], bool] = lambda call: False
         self.is_silent = False
 
     def add(self, *job_names: str, namespace: str = "default") -> None:
@@ -76,12 +76,12 @@ class JobServer:
             self.api.create((JOBS, namespace, ""), {"metadata": {"name": name}, "spec": dict(SPEC)})
 
     @property
-    def watches(self) -> list[Asked]:
-        return [asked for asked in self.asked if asked.is_watch]
+    def watches(self) -> list[ListOrWatch]:
+        return [call for call in self.calls if call.is_watch]
 
     @property
-    def lists(self) -> list[Asked]:
-        return [asked for asked in self.asked if not asked.is_watch]
+    def lists(self) -> list[ListOrWatch]:
+        return [call for call in self.calls if not call.is_watch]
 
     def _deliver(self, entry: Entry) -> None:
         for watch in self.watches if not self.is_silent else []:
@@ -90,22 +90,22 @@ class JobServer:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if request.path.endswith(f"/{JOBS}"):
             _, _, scope = request.path.partition("/namespaces/")
-            asked = Asked(scope.partition("/")[0], dict(request.query))
-            self.asked.append(asked)
-            if self.refuse(asked):
+            call = ListOrWatch(scope.partition("/")[0], dict(request.query))
+            self.calls.append(call)
+            if self.expires(call):
                 return web.json_response(EXPIRED, status=410)
-            if asked.is_watch:
-                return await self._watch(request, asked)
+            if call.is_watch:
+                return await self._watch(request, call)
         return web.json_response(self.api.request("GET", request.path_qs))
 
-    async def _watch(self, request: web.Request, asked: Asked) -> web.StreamResponse:
+    async def _watch(self, request: web.Request, call: ListOrWatch) -> web.StreamResponse:
         for entry in self.api.log:
-            if entry.version > int(asked.query["resourceVersion"]):
-                asked.deliver(entry)
+            if entry.version > int(call.query["resourceVersion"]):
+                call.deliver(entry)
         response = web.StreamResponse()
         await response.prepare(request)
         while True:  # until the client or the server closes
-            await response.write(json.dumps(await asked.events.get()).encode() + b"\n")
+            await response.write(json.dumps(await call.events.get()).encode() + b"\n")
 
 
 @asynccontextmanager

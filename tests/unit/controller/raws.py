@@ -12,18 +12,18 @@ JOB_OWNER = {"apiVersion": names.API_VERSION, "kind": names.KIND, "uid": UID, "c
 
 
 def make_job(version: int = 1, *, name: str = "digits", uid: str = UID, generation: int = 1, **changes: Any) -> Object:
-    """A TrainJob; keyword arguments take the place of its top-level fields, `metadata` is added to."""
+    """A TrainJob; keyword arguments replace its top-level fields, except that `metadata` is merged."""
     metadata = {"namespace": "default", "name": name, "uid": uid, "generation": generation}
     metadata |= {"resourceVersion": str(version), **changes.pop("metadata", {})}
     return {"kind": names.KIND, "metadata": metadata, "spec": dict(SPEC), **changes}
 
 
 def make_pod(name: str = "head", *, owner: str | None = UID, status: Object | None = None, **metadata: Any) -> Object:
-    """A pod of the job with this uid, or of nobody."""
+    """A pod of the job with this uid, or without an owner."""
     owners = [{**JOB_OWNER, "uid": owner}] if owner else []
     labels = {names.LABEL_ROLE: names.HEAD, names.LABEL_ATTEMPT: "1"}
-    whole = {"namespace": "default", "name": name, "uid": f"uid-{name}", "labels": labels, "ownerReferences": owners}
-    return {"metadata": {**whole, **metadata}, "spec": {"nodeName": "node-1"}, "status": status or {}}
+    defaults = {"namespace": "default", "name": name, "uid": f"uid-{name}", "labels": labels, "ownerReferences": owners}
+    return {"metadata": {**defaults, **metadata}, "spec": {"nodeName": "node-1"}, "status": status or {}}
 
 
 def make_container(*, name: str = names.CONTAINER, **state: Any) -> Object:

@@ -100,7 +100,7 @@ def test_caches_are_synced_only_after_each_informers_first_list() -> None:
     ("text", "address"),
     [("127.0.0.1:80", ("127.0.0.1", 80)), (":8443", ("0.0.0.0", 8443))],
 )
-def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+def test_splits_host_and_port(text: str, address: tuple[str, int]) -> None:
     assert split_address(text) == address
 
 

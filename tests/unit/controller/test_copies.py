@@ -1,4 +1,4 @@
-"""The job's own copy of a ConfigMap: made once, and never updated from its source."""
+"""The job's own copy of a ConfigMap: created once, and never updated from its source."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def make_config_map(name: str, **body: Any) -> Object:
 
 
 SOURCE = make_config_map("code", **CONTENT)
-STRANGERS = make_config_map(COPY)
+UNOWNED = make_config_map(COPY)
 OWN = make_config_map(COPY, metadata={"ownerReferences": [JOB_OWNER]})
-MAY_NOT = Denied(403, "Forbidden", "may not get configmaps")
+FORBIDDEN = Denied(403, "Forbidden", "may not get configmaps")
 Script = dict[tuple[str, str], list[Fault | None]]
 
 
@@ -49,15 +49,15 @@ class NoCache:
 def plan_first_attempt(**config_map: Any) -> Plan:
     """The plan for a new job with its code in the ConfigMap `code`."""
     spec = make_spec(source={"configMap": {"name": "code", **config_map}})
-    whole = plan(make_observed(spec=spec, namespace="team"))
-    return Plan(creates=whole.creates)
+    complete = plan(make_observed(spec=spec, namespace="team"))
+    return Plan(creates=complete.creates)
 
 
-async def execute(client: ModelClient, wanted: Plan) -> None:
-    await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, wanted)
+async def execute(client: ModelClient, to_execute: Plan) -> None:
+    await Executor(client, NoCache(), EventRecorder(client)).execute(KEY, UID, to_execute)
 
 
-def made(client: ModelClient) -> dict[str, Any]:
+def created_copy(client: ModelClient) -> dict[str, Any]:
     [body] = [r.body for r in client.asked if r.verb == "create" and r.name == COPY]
     return dict(body)
 
@@ -65,20 +65,20 @@ def made(client: ModelClient) -> dict[str, Any]:
 async def test_the_copy_has_all_keys_is_owned_by_the_job_and_precedes_all_pods() -> None:
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt())
-    body = made(client)
+    body = created_copy(client)
     assert (body["data"], body["binaryData"], body["immutable"]) == (CONTENT["data"], CONTENT["binaryData"], True)
     assert body["metadata"]["ownerReferences"][0]["uid"] == UID
-    asked = [(r.verb, r.name) for r in client.asked]
-    pods = [place for place, r in enumerate(client.asked) if r.plural == "pods"]
+    requests = [(r.verb, r.name) for r in client.asked]
+    pods = [index for index, r in enumerate(client.asked) if r.plural == "pods"]
     assert len(pods) == 3
-    assert asked.index(("create", COPY)) < min(pods)
+    assert requests.index(("create", COPY)) < min(pods)
 
 
 async def test_only_the_named_keys_are_copied() -> None:
     items = [{"key": "weights.bin", "path": "data/w.bin"}, {"key": "train.py", "path": "pkg/train.py"}]
     client = make_client(SOURCE)
     await execute(client, plan_first_attempt(items=items))
-    body = made(client)
+    body = created_copy(client)
     assert (body["data"], body["binaryData"]) == ({"train.py": "x = 1"}, {"weights.bin": "AAA="})
 
 
@@ -95,12 +95,12 @@ async def test_a_copy_made_by_another_operator_is_used() -> None:
     client = make_client(SOURCE)
     client.taken = lambda request: request.name == "code" and client.api.put(OWN)
     await execute(client, plan_first_attempt())
-    assert client.api.objects["configmaps", "team", COPY]["metadata"]["uid"] == f"uid-{COPY}", "the other one's"
+    assert client.api.objects["configmaps", "team", COPY]["metadata"]["uid"] == f"uid-{COPY}", "the other operator's"
     assert len(client.names("create", "pods")) == 3
 
 
 @pytest.mark.parametrize(
-    ("items", "there", "script", "words", "reason"),
+    ("items", "existing", "script", "message", "reason"),
     [
         (
             None,
@@ -119,14 +119,14 @@ async def test_a_copy_made_by_another_operator_is_used() -> None:
         (
             None,
             [SOURCE],
-            {("get", "code"): [MAY_NOT]},
+            {("get", "code"): [FORBIDDEN]},
             "may not get configmaps",
             "CreateRefused",
         ),
-        (None, [SOURCE], {("get", COPY): [MAY_NOT]}, "may not get configmaps", "CreateRefused"),
+        (None, [SOURCE], {("get", COPY): [FORBIDDEN]}, "may not get configmaps", "CreateRefused"),
         (
             None,
-            [SOURCE, STRANGERS],
+            [SOURCE, UNOWNED],
             {},
             f"{COPY} was rejected: a ConfigMap of this name exists that this TrainJob does not own",
             "CreateRefused",
@@ -134,13 +134,13 @@ async def test_a_copy_made_by_another_operator_is_used() -> None:
     ],
 )
 async def test_a_source_that_cannot_be_read_is_reported_and_no_pod_is_created(
-    items: Any, there: list[Object], script: Script, words: str, reason: str
+    items: Any, existing: list[Object], script: Script, message: str, reason: str
 ) -> None:
-    client = make_client(*there)
-    client.faults.script.update({asked: list(answers) for asked, answers in script.items()})
+    client = make_client(*existing)
+    client.faults.script.update({request: list(answers) for request, answers in script.items()})
     with pytest.raises(ChildRejected) as caught:
         await execute(client, plan_first_attempt(**({"items": items} if items else {})))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert client.names("create", "pods") == []
     assert caught.value.problem.reason == reason
 

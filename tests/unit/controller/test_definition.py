@@ -18,13 +18,13 @@ from tests.unit.kube.no_transport import NoTransport
 GONE = Gone(404, "NotFound", "not found")
 
 
-def make_document(*gone: str, more: bool = False) -> dict[str, Any]:
-    """As served for a CRD that lacks these fields of the spec."""
+def make_document(*missing: str, newer: bool = False) -> dict[str, Any]:
+    """The document of a CRD without these fields of the spec; a newer one has another field."""
     schema = copy.deepcopy(build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
     fields = schema["properties"]["spec"]["properties"]
-    for name in gone:
+    for name in missing:
         del fields[name]
-    if more:
+    if newer:
         fields["ofTomorrow"] = {"type": "string"}
     schema["x-kubernetes-group-version-kind"] = [{"group": names.GROUP, "version": names.VERSION, "kind": names.KIND}]
     return {"components": {"schemas": {"a.list": {"type": "object"}, "a.kind": schema}}}
@@ -52,7 +52,7 @@ class Server(KubeClient):
         await check_definition(self, sleep=self.sleep)
 
 
-@pytest.mark.parametrize("answers", [[make_document()], [make_document(more=True)], [Denied(403, "Forbidden", "no")]])
+@pytest.mark.parametrize("answers", [[make_document()], [make_document(newer=True)], [Denied(403, "Forbidden", "no")]])
 async def test_a_current_a_newer_and_an_unreadable_definition_are_accepted_at_once(answers: list[Any]) -> None:
     server = Server(*answers)
     await server.check()
@@ -66,23 +66,23 @@ async def test_waits_for_a_definition_that_is_served_a_moment_later() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (GONE, "The API server has no CRD trainjobs.railhead.dev. Apply the CRD of"),
         (make_document("env", "run"), "is older than this operator needs (spec.run: missing; "),
         ({"components": {}}, "is older than this operator needs"),
     ],
 )
-async def test_an_older_definition_is_refused_with_what_to_do(answer: Any, words: str) -> None:
+async def test_an_older_definition_is_rejected_with_the_fix(answer: Any, message: str) -> None:
     server = Server(answer)
     with pytest.raises(WrongDefinition) as caught:
         await server.check()
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "kubectl apply --server-side -f crds/" in str(caught.value)
     assert len(server.pauses) == TRIES - 1
 
 
 def test_many_missing_fields_are_listed_briefly() -> None:
-    said = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
-    assert " more)" in said
-    assert len(said) < 600
+    message = find_problem(make_document("env", "run", "scaling", "head", "worker", "datasets"))
+    assert " more)" in message
+    assert len(message) < 600

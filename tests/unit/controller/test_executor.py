@@ -94,7 +94,7 @@ async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executo
     ]
 
 
-WHOLE = Plan(
+FULL_PLAN = Plan(
     status=WRITE,
     creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),
     deletes=(Delete("old", "uid-old"),),
@@ -105,17 +105,17 @@ WHOLE = Plan(
 async def test_the_order_is_status_deletes_prerequisites_pods_events(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
-    await executor.execute(KEY, UID, WHOLE)
-    asked = [(r.verb, r.plural) for r in client.asked]
-    assert asked[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
-    assert sorted(asked[2:4]) == [("create", "secrets"), ("create", "services")]
-    assert asked[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
+    await executor.execute(KEY, UID, FULL_PLAN)
+    requests = [(r.verb, r.plural) for r in client.asked]
+    assert requests[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
+    assert sorted(requests[2:4]) == [("create", "secrets"), ("create", "services")]
+    assert requests[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
     assert recorded.jobs == [client.api.objects[PLACE]]
     assert recorded.jobs[0]["status"]["attempt"] == 1
     assert recorded.pods == ["head", "worker"]
 
 
-async def test_status_is_a_compare_and_set(client: ModelClient, executor: Executor) -> None:
+async def test_the_status_is_written_by_compare_and_set(client: ModelClient, executor: Executor) -> None:
     await executor.execute(KEY, UID, Plan(status=WRITE))
     assert client.asked[0].path == "/apis/railhead.dev/v1alpha1/namespaces/default/trainjobs/digits/status"
     assert client.asked[0].body == [
@@ -153,7 +153,7 @@ async def test_nothing_is_done_after_a_failed_status_write(
         client.api.put(job)
     client.faults.script["patch/status", "digits"] = [fault]
     with pytest.raises(raised):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert {r.verb for r in client.asked} <= {"patch/status", "get"}
 
 
@@ -162,7 +162,7 @@ async def test_a_deleted_job_is_dropped_from_the_cache(
 ) -> None:
     client.api.remove(PLACE)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.gone == [(KEY, UID)]
 
 
@@ -173,7 +173,7 @@ async def test_a_job_stays_cached_when_its_kind_is_unknown_for_a_moment(
     client.faults.script["patch/status", "digits"] = [unknown]
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert not recorded.gone and recorded.jobs == [changed]
 
 
@@ -194,7 +194,7 @@ async def test_a_job_that_another_client_changed_is_cached(
 ) -> None:
     changed = client.api.put(CHANGED)
     with pytest.raises(LostCompare):
-        await executor.execute(KEY, UID, WHOLE)
+        await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.jobs == [changed]
 
 
@@ -203,7 +203,7 @@ async def test_a_delete_has_the_pods_uid_as_precondition(client: ModelClient, ex
     first, second = sorted((r.body for r in client.asked), key=lambda b: str(b["preconditions"]["uid"]), reverse=True)
     assert first["preconditions"] == {"uid": "uid-old"}
     assert second["preconditions"] == {"uid": "uid-b"}
-    assert "gracePeriodSeconds" not in first, "the pod's own"
+    assert "gracePeriodSeconds" not in first, "the pod's own value applies"
 
 
 async def test_a_job_is_deleted_only_in_the_observed_version(
@@ -217,7 +217,7 @@ async def test_a_job_is_deleted_only_in_the_observed_version(
     assert recorded.jobs == [client.api.objects[PLACE]] * 2
     await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
     assert PLACE not in client.api.objects
-    with pytest.raises(LostCompare):  # and by somebody else before
+    with pytest.raises(LostCompare):  # already deleted by another client
         await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
     assert recorded.gone == [(KEY, UID)]
 
@@ -248,16 +248,16 @@ async def test_the_last_status_is_not_written_when_a_removal_fails(client: Model
     assert client.names("patch/status") == []
 
 
-@pytest.mark.parametrize("there", [[], [make_old(uid="another")]], ids=["gone", "another"])
+@pytest.mark.parametrize("existing", [[], [make_old(uid="another")]], ids=["gone", "another"])
 async def test_a_pod_that_is_gone_or_was_replaced_counts_as_deleted(
-    client: ModelClient, executor: Executor, there: list[Object]
+    client: ModelClient, executor: Executor, existing: list[Object]
 ) -> None:
-    for pod in there:
+    for pod in existing:
         client.api.put(pod)
-    await executor.execute(KEY, UID, replace(WHOLE, status=None))
+    await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert client.names("create", "pods") == ["head", "worker"]
     assert [place[2] for place in client.api.objects if place[0] == "pods"] == [
-        *("old" for _ in there),
+        *("old" for _ in existing),
         "head",
         "worker",
     ]
@@ -272,7 +272,7 @@ async def test_a_terminating_pod_is_cached(client: ModelClient, executor: Execut
 async def test_an_unanswered_delete_stops_the_plan(client: ModelClient, executor: Executor) -> None:
     client.faults.script["delete", "old"] = [RetryAfter(0, "NoAnswer", "reset")]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert client.names("create") == []
 
 
@@ -338,7 +338,7 @@ async def test_a_rejected_pod_is_reported_with_the_message_of_whoever_rejects_it
 ) -> None:
     client.faults.script["create", "head"] = [answer]
     with pytest.raises(ChildRejected) as caught:
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
     assert caught.value.problem == Problem(reason, f"Pod head was rejected: {answer.message}")
     assert "head" in client.names("create")
     assert recorded.pods == [], "the pods that follow are not sent"
@@ -350,10 +350,10 @@ async def test_a_rejected_pod_is_reported_with_the_message_of_whoever_rejects_it
 async def test_a_failing_api_server_does_not_count_as_a_rejection(
     client: ModelClient, executor: Executor, status: int
 ) -> None:
-    words = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
-    client.faults.script["create", "head"] = [RetryAfter(status, "", words)]
+    message = "etcd is away" if status == 500 else 'failed calling webhook "x.example"'
+    client.faults.script["create", "head"] = [RetryAfter(status, "", message)]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, replace(WHOLE, status=None))
+        await executor.execute(KEY, UID, replace(FULL_PLAN, status=None))
 
 
 SILENT = PodView("head", "uid-head", "head", 1)
@@ -361,17 +361,17 @@ SILENT = PodView("head", "uid-head", "head", 1)
 
 def make_event(name: str, uid: str, message: str, *, reason: str = "FailedMount") -> Object:
     metadata, about = {"namespace": "default", "name": name}, {"kind": "Pod", "uid": uid}
-    said = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T12:00:00Z"}
-    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **said}
+    content = {"type": "Warning", "reason": reason, "message": message, "lastTimestamp": "2026-01-01T12:00:00Z"}
+    return {"kind": "Event", "metadata": metadata, "involvedObject": about, **content}
 
 
 async def test_a_pods_events_are_listed_by_its_uid(client: ModelClient, executor: Executor) -> None:
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
     client.api.put(make_event("e2", "uid-other", "of another pod"))
-    client.api.put(make_event("e3", "uid-head", "all is well", reason="Scheduled"))
+    client.api.put(make_event("e3", "uid-head", "assigned to node-1", reason="Scheduled"))
     assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
-    [asked] = client.asked
-    assert "fieldSelector=involvedObject.uid%3Duid-head&" in asked.path, "Normal ones tell that it was mounted since"
+    [request] = client.asked
+    assert "fieldSelector=involvedObject.uid%3Duid-head&" in request.path, "Normal ones show that it was mounted since"
 
 
 async def test_an_operator_without_access_to_events_works_without_them(client: ModelClient, executor: Executor) -> None:
@@ -429,11 +429,11 @@ async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: Model
 async def test_executing_a_plan_again_after_lost_responses_creates_the_same_names(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
-    wanted = plan(make_observed())
-    await executor.execute(KEY, UID, wanted)
+    first_plan = plan(make_observed())
+    await executor.execute(KEY, UID, first_plan)
     first = client.names("create")
     client.asked.clear()
     successor = Executor(client, recorded, EventRecorder(client))
-    await successor.execute(KEY, UID, replace(wanted, status=None))
+    await successor.execute(KEY, UID, replace(first_plan, status=None))
     assert sorted(client.names("create")) == sorted(first)
     assert len(set(first)) == len(first)

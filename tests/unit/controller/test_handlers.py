@@ -18,7 +18,7 @@ from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from tests.model.api_server import JOBS
-from tests.unit.controller.job_server import EXPIRED, Asked, JobServer, make_error, serve_jobs
+from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs
 
 LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
 NAMES = ["a", "b", "c", "d", "e"]
@@ -63,10 +63,10 @@ class Operator:
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(is_so: Callable[[], object], task: asyncio.Task[None]) -> None:
-    """Waits until it is so. Raises the watch's error."""
+async def until(condition: Callable[[], object], task: asyncio.Task[None]) -> None:
+    """Waits for the condition; raises the error of the watch."""
     async with asyncio.timeout(30):
-        while not is_so():
+        while not condition():
             if task.done():
                 task.result()
             await asyncio.sleep(0.01)
@@ -79,57 +79,57 @@ def kopf_tasks() -> list[str]:
     return [name for name, code in codes.items() if code is not None and code.co_filename.startswith(folder)]
 
 
-async def test_the_jobs_are_listed_in_pages_and_watched_from_there(server: JobServer) -> None:
+async def test_the_jobs_are_listed_in_pages_and_then_watched(server: JobServer) -> None:
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [(asked.query["limit"], asked.after) for asked in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
-    wanted = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
-    assert server.watches[0].query.items() >= wanted.items()
+    assert [(call.query["limit"], call.after) for call in server.lists] == [("2", ""), ("2", "b"), ("2", "d")]
+    expected = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "105"}
+    assert server.watches[0].query.items() >= expected.items()
 
 
-def expire_once(*, after: str) -> Callable[[Asked], bool]:
+def expire_once(*, after: str) -> Callable[[ListOrWatch], bool]:
     refusals = iter([True])
-    return lambda asked: asked.after == after and next(refusals, False)
+    return lambda call: call.after == after and next(refusals, False)
 
 
 async def test_a_list_that_expires_between_pages_is_repeated_and_no_job_is_missed(server: JobServer) -> None:
-    server.refuse = expire_once(after="b")
+    server.expires = expire_once(after="b")
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
         server.add("young")
         await until(lambda: "young" in operator.known, task)
-    assert [asked.after for asked in server.lists] == ["", "b", "", "d"], "one more list, no page twice"
+    assert [call.after for call in server.lists] == ["", "b", "", "d"], "one more list, no page twice"
 
 
 async def test_pages_that_keep_expiring_grow_until_one_holds_all_jobs(server: JobServer) -> None:
-    server.refuse = lambda asked: bool(asked.after)
+    server.expires = lambda call: bool(call.after)
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES and server.watches, task)
-    assert [asked.query["limit"] for asked in server.lists if not asked.after] == ["2", "4", "8"]
+    assert [call.query["limit"] for call in server.lists if not call.after] == ["2", "4", "8"]
 
 
 async def test_a_watch_rejected_as_expired_leads_to_a_new_list(server: JobServer) -> None:
     """By its HTTP status, at which kopf itself stops."""
     refusals = iter([True])
-    server.refuse = lambda asked: asked.is_watch and next(refusals, False)
+    server.expires = lambda call: call.is_watch and next(refusals, False)
     operator = Operator()
     async with operator.watching() as task:
         await until(lambda: len(server.watches) == 2, task)
-    assert [asked.after for asked in server.lists] == ["", "b", "d", "", "d"]
+    assert [call.after for call in server.lists] == ["", "b", "d", "", "d"]
     assert operator.known == NAMES
 
 
 async def test_only_the_namespace_whose_list_expires_is_listed_again(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
-    server.refuse = expire_once(after="g")
+    server.expires = expire_once(after="g")
     operator = Operator()
     async with operator.watching("default", "other") as task:
         await until(lambda: operator.known == [*NAMES, "f", "g", "h"] and len(server.watches) == 2, task)
-    assert [asked.after for asked in server.lists if asked.namespace == "default"] == ["", "b", "d"]
-    assert [asked.after for asked in server.lists if asked.namespace == "other"] == ["", "g", ""]
+    assert [call.after for call in server.lists if call.namespace == "default"] == ["", "b", "d"]
+    assert [call.after for call in server.lists if call.namespace == "other"] == ["", "g", ""]
 
 
 async def test_a_silent_watch_is_renewed_from_its_last_version(server: JobServer) -> None:

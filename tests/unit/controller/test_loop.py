@@ -45,8 +45,8 @@ class ScriptedExecutor(Executor):
         super().__init__(make_client(), NoCache(), EventRecorder(make_client()))
         self.script: dict[JobKey, list[BaseException]] = {}
         self.plans: list[tuple[JobKey, str, Plan]] = []
-        self.words: list[Problem] = []
-        self.asked: list[str] = []
+        self.pod_problems: list[Problem] = []
+        self.looked_up: list[str] = []
         self.at_once = 0
         self.most_at_once = 0
 
@@ -60,11 +60,11 @@ class ScriptedExecutor(Executor):
             raise errors.pop(0)
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
-        self.asked.append(pod.name)
-        return self.words.pop(0)
+        self.looked_up.append(pod.name)
+        return self.pod_problems.pop(0)
 
 
-class Stage:
+class Harness:
     """A loop over the jobs a, b and c, whose clock stands still until the test moves it."""
 
     def __init__(self) -> None:
@@ -109,20 +109,20 @@ class Stage:
 
 
 @pytest.fixture
-def stage() -> Stage:
-    return Stage()
+def harness() -> Harness:
+    return Harness()
 
 
-async def test_a_plan_is_executed_for_its_job_only(stage: Stage) -> None:
-    await stage.loop.reconcile(A)
-    ((key, uid, wanted),) = stage.executor.plans
+async def test_a_plan_is_executed_for_its_job_only(harness: Harness) -> None:
+    await harness.loop.reconcile(A)
+    ((key, uid, planned),) = harness.executor.plans
     assert (key, uid) == (A, "uid-a")
-    assert wanted.status is not None
-    assert wanted.status.tests["/metadata/uid"] == "uid-a"
+    assert planned.status is not None
+    assert planned.status.tests["/metadata/uid"] == "uid-a"
 
 
 @pytest.mark.parametrize(
-    ("error", "delay", "words"),
+    ("error", "delay", "message"),
     [
         (LostCompare("the job changed since it was observed"), FIRST_BACKOFF_SECONDS, None),
         (RetryAfter(0, "NoAnswer", "reset"), FIRST_BACKOFF_SECONDS, "reset"),
@@ -133,30 +133,30 @@ async def test_a_plan_is_executed_for_its_job_only(stage: Stage) -> None:
     ],
 )
 async def test_an_error_is_logged_and_the_job_is_reconciled_again(
-    stage: Stage, error: Exception, delay: float, words: str | None, caplog: pytest.LogCaptureFixture
+    harness: Harness, error: Exception, delay: float, message: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stage.executor.script = {A: [error]}
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == [delay]
+    harness.executor.script = {A: [error]}
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == [delay]
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert len(warnings) == (words is not None)
-    assert all("default/a" in warning and str(words) in warning for warning in warnings)
+    assert len(warnings) == (message is not None)
+    assert all("default/a" in warning and str(message) in warning for warning in warnings)
 
 
 @pytest.mark.parametrize(
     "error",
     [LostCompare("changed"), RetryAfter(503, "", ""), Denied(403, "", ""), ValueError("a bug")],
 )
-async def test_an_error_of_one_job_does_not_affect_the_others(stage: Stage, error: Exception) -> None:
-    stage.executor.script = {B: [error]}
-    async with stage.running() as settle:
+async def test_an_error_of_one_job_does_not_affect_the_others(harness: Harness, error: Exception) -> None:
+    harness.executor.script = {B: [error]}
+    async with harness.running() as settle:
         for key in (A, B, C):
-            stage.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-        stage.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
+        harness.clock.pass_seconds(TROUBLE_RETRY_SECONDS)
         assert await settle() == ["b"]
         for key in (A, B, C):
-            stage.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
 
 
@@ -165,23 +165,23 @@ class SlowExecutor(ScriptedExecutor):
 
     def __init__(self) -> None:
         super().__init__()
-        self.begun: asyncio.Queue[str] = asyncio.Queue()
+        self.started: asyncio.Queue[str] = asyncio.Queue()
         self.answer = asyncio.Event()
         self.ended: list[str] = []
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
-        self.begun.put_nowait(key.name)
+        self.started.put_nowait(key.name)
         await self.answer.wait()
         self.ended.append(key.name)
 
 
-async def test_the_loop_completes_a_pass_that_has_begun(stage: Stage) -> None:
+async def test_the_loop_completes_a_pass_that_has_begun(harness: Harness) -> None:
     """Nothing else would do what follows its status write, such as its events."""
-    stage.loop.executor = executor = SlowExecutor()
+    harness.loop.executor = executor = SlowExecutor()
     for key in (A, B, C):
-        stage.queue.add(key)
-    task = asyncio.create_task(stage.loop.run(2))
-    assert sorted([await executor.begun.get(), await executor.begun.get()]) == ["a", "b"]
+        harness.queue.add(key)
+    task = asyncio.create_task(harness.loop.run(2))
+    assert sorted([await executor.started.get(), await executor.started.get()]) == ["a", "b"]
     task.cancel()
     done, _ = await asyncio.wait([task], timeout=0.1)
     assert not done
@@ -189,57 +189,57 @@ async def test_the_loop_completes_a_pass_that_has_begun(stage: Stage) -> None:
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert sorted(executor.ended) == ["a", "b"]
-    assert stage.counted == ["done"] * 2
+    assert harness.counted == ["done"] * 2
 
 
-async def test_a_pass_that_does_not_end_is_cancelled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_that_does_not_end_is_cancelled(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("railhead.controller.loop.LAST_PASS_SECONDS", 0.01)
-    stage.loop.executor = executor = SlowExecutor()
-    stage.queue.add(A)
-    task = asyncio.create_task(stage.loop.run(1))
-    await executor.begun.get()
+    harness.loop.executor = executor = SlowExecutor()
+    harness.queue.add(A)
+    task = asyncio.create_task(harness.loop.run(1))
+    await executor.started.get()
     task.cancel()
     await asyncio.wait([task], timeout=10)
     assert task.cancelled()
     assert executor.ended == []
-    assert stage.queue.depth == 1  # for the next run of the loop, when this operator leads again
+    assert harness.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
 async def test_a_rejection_is_reported_at_once_and_forgotten_when_all_children_exist(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The next pass creates nothing; it reports why and when it tries again."""
-    stage.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
-    async with stage.running() as settle:
-        stage.queue.add(A)
+    harness.executor.script = {A: [ChildRejected(QUOTA), LostCompare("changed"), ChildRejected(QUOTA)]}
+    async with harness.running() as settle:
+        harness.queue.add(A)
         assert await settle() == ["a", "a"]
-        assert [bool(wanted.creates) for _, _, wanted in stage.executor.plans] == [True, False]
+        assert [bool(planned.creates) for _, _, planned in harness.executor.plans] == [True, False]
         assert "default/a: QuotaExceeded: Pod head was rejected: exceeded quota" in caplog.text
-        stage.clock.pass_seconds(5)
+        harness.clock.pass_seconds(5)
         assert await settle() == ["a", "a"]
-        refusal = stage.observe(A).rejection
-        assert refusal is not None and (refusal.problem, refusal.tries) == (QUOTA, 2)
-        stage.clock.pass_seconds(9.9)
+        rejection = harness.observe(A).rejection
+        assert rejection is not None and (rejection.problem, rejection.tries) == (QUOTA, 2)
+        harness.clock.pass_seconds(9.9)
         assert await settle() == []
-        stage.clock.pass_seconds(0.1)
+        harness.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert stage.observe(A).rejection is None
+        assert harness.observe(A).rejection is None
 
 
-async def test_a_job_that_keeps_failing_backs_off_until_it_succeeds(stage: Stage) -> None:
+async def test_a_job_that_keeps_failing_backs_off_until_it_succeeds(harness: Harness) -> None:
     no_answer = RetryAfter(0, "NoAnswer", "reset")
-    stage.executor.script = {A: [no_answer] * 4}
+    harness.executor.script = {A: [no_answer] * 4}
     delays = []
     for _ in range(4):
-        await stage.loop.reconcile(A)
-        delays += [at - stage.clock.now for at in stage.clock.pending]
-        stage.clock.pass_seconds(delays[-1])
+        await harness.loop.reconcile(A)
+        delays += [at - harness.clock.now for at in harness.clock.pending]
+        harness.clock.pass_seconds(delays[-1])
     assert delays == [0.25, 0.5, 1.0, 2.0]
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == []
-    stage.executor.script = {A: [no_answer]}
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == [stage.clock.now + FIRST_BACKOFF_SECONDS]
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == []
+    harness.executor.script = {A: [no_answer]}
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == [harness.clock.now + FIRST_BACKOFF_SECONDS]
 
 
 PENDING = {
@@ -257,61 +257,61 @@ LOST = {
 }
 
 
-async def test_a_waiting_job_is_woken_when_it_is_due(stage: Stage) -> None:
+async def test_a_waiting_job_is_woken_when_it_is_due(harness: Harness) -> None:
     """The next attempt begins five seconds after a failure of the application."""
-    stage.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
-    async with stage.running() as settle:
-        stage.queue.add(A)
-        stage.clock.pass_seconds(1)
+    harness.store.put_job(make_job(20, name="a", uid="uid-a", status=LOST))
+    async with harness.running() as settle:
+        harness.queue.add(A)
+        harness.clock.pass_seconds(1)
         assert await settle() == ["a"]
-        assert stage.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
-        stage.clock.pass_seconds(3.9)
+        assert harness.executor.plans[-1][2] == Plan(wake_at=NOW + timedelta(seconds=5))
+        harness.clock.pass_seconds(3.9)
         assert await settle() == []
-        stage.clock.pass_seconds(0.1)
+        harness.clock.pass_seconds(0.1)
         assert await settle() == ["a"]
-        assert stage.executor.plans[-1][2].creates
+        assert harness.executor.plans[-1][2].creates
 
 
-async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(stage: Stage) -> None:
-    stage.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
+async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(harness: Harness) -> None:
+    harness.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
     pod_name = head_name("a", "uid-a", 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
-    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
+    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
     for slot in (0, 1):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        stage.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
-    stage.executor.words = [Problem("FailedMount", "no such secret")]
-    async with stage.running() as settle:
-        stage.queue.add(A)
+        harness.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
+    harness.executor.pod_problems = [Problem("FailedMount", "no such secret")]
+    async with harness.running() as settle:
+        harness.queue.add(A)
         assert await settle() == ["a", "a"]
-    assert stage.executor.asked == [pod_name]
-    [said] = stage.executor.plans[-1][2].events
-    assert (said.reason, said.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
-    assert [pod.events_read_at for pod in stage.observe(A).pods] == [NOW, None, None]
-    stage.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
-    stage.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
-    assert not any(pod.events_read_at for pod in stage.observe(A).pods), "of a pod that is gone nothing is kept"
+    assert harness.executor.looked_up == [pod_name]
+    [event] = harness.executor.plans[-1][2].events
+    assert (event.reason, event.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
+    assert [pod.events_read_at for pod in harness.observe(A).pods] == [NOW, None, None]
+    harness.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
+    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
+    assert not any(pod.events_read_at for pod in harness.observe(A).pods), "nothing is kept about a deleted pod"
 
 
-async def test_a_deleted_job_leaves_no_timer_and_no_work(stage: Stage) -> None:
-    stage.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
-    await stage.loop.reconcile(A)
-    stage.store.drop_job(A, "uid-a", version=9)
-    await stage.loop.reconcile(A)
-    assert stage.clock.pending == []
-    assert len(stage.executor.plans) == 1
+async def test_a_deleted_job_leaves_no_timer_and_no_work(harness: Harness) -> None:
+    harness.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")]}
+    await harness.loop.reconcile(A)
+    harness.store.drop_job(A, "uid-a", version=9)
+    await harness.loop.reconcile(A)
+    assert harness.clock.pending == []
+    assert len(harness.executor.plans) == 1
 
 
-async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(stage: Stage) -> None:
-    async with stage.running(concurrency=2) as settle:
+async def test_several_jobs_are_reconciled_at_once_up_to_the_limit(harness: Harness) -> None:
+    async with harness.running(concurrency=2) as settle:
         for key in (A, B, C):
-            stage.queue.add(key)
+            harness.queue.add(key)
         assert sorted(await settle()) == ["a", "b", "c"]
-    assert stage.executor.most_at_once == 2
+    assert harness.executor.most_at_once == 2
 
 
-async def test_passes_are_counted_by_result(stage: Stage) -> None:
-    stage.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
+async def test_passes_are_counted_by_result(harness: Harness) -> None:
+    harness.executor.script = {A: [LostCompare("changed")], B: [ChildRejected(QUOTA)], C: [RetryAfter(503, "", "away")]}
     for key in (A, B, C, A, JobKey("default", "unknown")):
-        await stage.loop.reconcile(key)
-    assert stage.counted == ["lost", "refused", "error", "done"]
+        await harness.loop.reconcile(key)
+    assert harness.counted == ["lost", "refused", "error", "done"]

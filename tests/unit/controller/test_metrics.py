@@ -14,7 +14,7 @@ from railhead.kube.client import RequestLabels
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
-Told = dict[tuple[str, tuple[str, ...]], float]
+Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
 class Operator:
@@ -29,7 +29,7 @@ class Operator:
             Sources(lambda: self.jobs, lambda: self.due, lambda: self.is_leading, lambda: self.requests)
         )
 
-    def told(self) -> Told:
+    def samples(self) -> Samples:
         """Sample name and label values, ordered by label name -> value."""
         families = text_string_to_metric_families(self.metrics.render().decode())
         return {(s.name, tuple(s.labels.values())): s.value for family in families for s in family.samples}
@@ -41,17 +41,17 @@ def at(application: int = 0, infrastructure: int = 0) -> JobStatus:
 
 def test_gauges_are_read_at_scrape_time() -> None:
     operator = Operator()
-    told = operator.told()
-    assert told["railhead_jobs", ("Running",)] == 2
-    assert told["railhead_jobs", ("Pending",)] == 1  # one that no pass has looked at yet
-    assert told["railhead_leader", ()] == 1
-    assert told["railhead_api_requests_total", ("201", "pods", "create")] == 3
-    assert told["railhead_api_requests_total", ("0", "pods", "watch")] == 1
+    samples = operator.samples()
+    assert samples["railhead_jobs", ("Running",)] == 2
+    assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
+    assert samples["railhead_leader", ()] == 1
+    assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
+    assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
     operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False
-    told = operator.told()
-    assert told["railhead_queue_depth", ()] == 7
-    assert told["railhead_leader", ()] == 0
-    assert ("railhead_jobs", ("Running",)) not in told
+    samples = operator.samples()
+    assert samples["railhead_queue_depth", ()] == 7
+    assert samples["railhead_leader", ()] == 0
+    assert ("railhead_jobs", ("Running",)) not in samples
 
 
 def test_passes_are_counted_with_their_duration() -> None:
@@ -59,11 +59,11 @@ def test_passes_are_counted_with_their_duration() -> None:
     for seconds in (0.002, 0.2):
         operator.metrics.count_pass("done", seconds)
     operator.metrics.count_pass("refused", 40.0)
-    told = operator.told()
-    assert told["railhead_pass_seconds_count", ("done",)] == 2
-    assert told["railhead_pass_seconds_sum", ("done",)] == 0.202
-    assert told["railhead_pass_seconds_bucket", ("0.003", "done")] == 1
-    assert told["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
+    samples = operator.samples()
+    assert samples["railhead_pass_seconds_count", ("done",)] == 2
+    assert samples["railhead_pass_seconds_sum", ("done",)] == 0.202
+    assert samples["railhead_pass_seconds_bucket", ("0.003", "done")] == 1
+    assert samples["railhead_pass_seconds_bucket", ("+Inf", "refused")] == 1
 
 
 def test_only_new_losses_count_as_restarts() -> None:
@@ -71,9 +71,9 @@ def test_only_new_losses_count_as_restarts() -> None:
     operator.metrics.count_change(at(1, 1), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(1, 3))
     operator.metrics.count_change(at(1, 3), at(0, 0))
-    told = operator.told()
-    assert told["railhead_restarts_total", ("infrastructure",)] == 2
-    assert ("railhead_restarts_total", ("application",)) not in told
+    samples = operator.samples()
+    assert samples["railhead_restarts_total", ("infrastructure",)] == 2
+    assert ("railhead_restarts_total", ("application",)) not in samples
 
 
 def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None:
@@ -87,11 +87,11 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
             labels = {label for sample in family.samples for label in sample.labels} - {"le"}
             name = f"{family.name}_total" if family.type == "counter" else family.name
             found.add((name, family.type, frozenset(labels)))
-    told = {
+    documented = {
         (name, type_, frozenset(re.findall(r"`(\w+)`", labels)))
         for name, type_, labels in ROW.findall(DOCUMENT.read_text())
     }
-    assert told == found
+    assert documented == found
 
 
 def test_finished_jobs_leave_no_growing_series() -> None:

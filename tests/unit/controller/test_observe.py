@@ -37,7 +37,7 @@ def test_labels_identify_the_pod() -> None:
     ("reason", "ready", "runs", "is_silent"),
     [
         ("DeletionByTaintManager", "False", True, True),
-        ("DeletionByTaintManager", "True", True, False),  # a taint that somebody set; its kubelet works
+        ("DeletionByTaintManager", "True", True, False),  # a taint set by hand; the kubelet works
         ("DeletionByTaintManager", "False", False, False),
         ("EvictionByEvictionAPI", "False", True, False),
     ],
@@ -54,8 +54,8 @@ def test_a_pod_is_silent_when_kubernetes_has_given_up_its_node(
     raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:15Z", "deletionGracePeriodSeconds": 615}
     view = observe_pod(slim_pod(raw))
     assert (view.is_silent, view.grace_seconds) == (is_silent, 615)
-    begun = datetime(2026, 1, 1, tzinfo=UTC)
-    assert view.gone_by == begun + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert view.gone_by == start + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
 
 
 @pytest.mark.parametrize("value", ["", "-1", "x", "1.5"])
@@ -81,15 +81,15 @@ def test_a_new_pod_is_pending_and_has_no_node() -> None:
         ("Running", [], False),
     ],
 )
-def test_a_pod_runs_when_its_ray_container_does(phase: str, containers: list[Object], is_running: bool) -> None:
+def test_a_pod_runs_if_its_ray_container_runs(phase: str, containers: list[Object], is_running: bool) -> None:
     assert observe_status(phase=phase, containerStatuses=containers).is_running == is_running
 
 
 def test_the_drivers_outcome_is_read_from_the_termination_message() -> None:
-    word = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
+    text = Outcome(outcome="Application", reason="TrainingFailed", message="a rank raised").to_json()
     code = FailureClass("Application").exit_code
-    view = observe_end(exitCode=code, message=word, reason="Error", finishedAt="2026-01-01T12:00:00Z")
-    assert view.outcome == Outcome.from_json(word)
+    view = observe_end(exitCode=code, message=text, reason="Error", finishedAt="2026-01-01T12:00:00Z")
+    assert view.outcome == Outcome.from_json(text)
     assert view.exit_code == code
     assert view.reason == ""
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -109,10 +109,10 @@ def observe_init_end(name: str, **terminated: Any) -> PodView:
 
 
 def test_a_failed_fetch_ends_the_pod_with_the_fetchers_message() -> None:
-    word = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
+    text = Outcome(outcome="Configuration", reason="CommitNotFound", message="no such commit").to_json()
     code = FailureClass("Configuration").exit_code
-    view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=word, finishedAt="2026-01-01T12:00:00Z")
-    assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(word), code, names.FETCH_CONTAINER)
+    view = observe_init_end(names.FETCH_CONTAINER, exitCode=code, message=text, finishedAt="2026-01-01T12:00:00Z")
+    assert (view.outcome, view.exit_code, view.container) == (Outcome.from_json(text), code, names.FETCH_CONTAINER)
     assert view.finished_at == datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -180,11 +180,13 @@ def test_a_termination_without_a_time_has_none(text: Any) -> None:
 
 
 def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
-    refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
-    assert observe_status(conditions=[refused]).problem == Problem("Unschedulable", "0/3 nodes")
-    gated = observe_status(conditions=[{**refused, "reason": "SchedulingGated", "message": "Scheduling is blocked"}])
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    assert observe_status(conditions=[unscheduled]).problem == Problem("Unschedulable", "0/3 nodes")
+    gated = observe_status(
+        conditions=[{**unscheduled, "reason": "SchedulingGated", "message": "Scheduling is blocked"}]
+    )
     assert gated.problem is not None and gated.problem.reason == "SchedulingGated"
-    assert observe_status(conditions=[{**refused, "status": "True"}]).problem is None
+    assert observe_status(conditions=[{**unscheduled, "status": "True"}]).problem is None
 
 
 @pytest.mark.parametrize("statuses", ["containerStatuses", "initContainerStatuses"])
@@ -194,8 +196,8 @@ def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
 def test_a_container_that_cannot_start_is_named_with_its_reason(statuses: str, reason: str) -> None:
     waiting = make_container(name="c", waiting={"reason": reason, "message": "no such thing"})
     assert observe_status(**{statuses: [waiting]}).problem == Problem(reason, "container c: no such thing")
-    wordless = make_container(name="c", waiting={"reason": reason})
-    assert observe_status(**{statuses: [wordless]}).problem == Problem(reason, f"container c: {reason}")
+    no_message = make_container(name="c", waiting={"reason": reason})
+    assert observe_status(**{statuses: [no_message]}).problem == Problem(reason, f"container c: {reason}")
 
 
 @pytest.mark.parametrize("reason", ["ContainerCreating", "PodInitializing", None])
@@ -238,13 +240,13 @@ def maybe(**parts: Any) -> Any:
     return st.fixed_dictionaries({}, optional={key: st.none() | part for key, part in parts.items()})
 
 
-WORD = st.text(max_size=5)
-STATE = maybe(running=maybe(startedAt=WORD), waiting=maybe(reason=WORD), terminated=maybe(exitCode=st.integers()))
+TEXT = st.text(max_size=5)
+STATE = maybe(running=maybe(startedAt=TEXT), waiting=maybe(reason=TEXT), terminated=maybe(exitCode=st.integers()))
 CONTAINERS = st.lists(maybe(name=st.just(names.CONTAINER), state=STATE), max_size=2)
 POD = maybe(
-    metadata=maybe(name=WORD, labels=maybe(), ownerReferences=st.lists(maybe(kind=WORD), max_size=2)),
-    spec=maybe(nodeName=WORD),
-    status=maybe(phase=WORD, conditions=st.lists(maybe(type=WORD), max_size=2), containerStatuses=CONTAINERS),
+    metadata=maybe(name=TEXT, labels=maybe(), ownerReferences=st.lists(maybe(kind=TEXT), max_size=2)),
+    spec=maybe(nodeName=TEXT),
+    status=maybe(phase=TEXT, conditions=st.lists(maybe(type=TEXT), max_size=2), containerStatuses=CONTAINERS),
 )
 
 

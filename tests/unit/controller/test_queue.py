@@ -88,8 +88,8 @@ async def test_a_key_added_while_in_work_is_due_once_afterwards(queue: KeyedQueu
     assert await take_all(queue) == []
 
 
-async def test_a_key_is_never_in_work_twice_at_once(queue: KeyedQueue[str]) -> None:
-    """Three workers, and a key that is added again by each pass over it."""
+async def test_a_key_is_never_processed_twice_at_once(queue: KeyedQueue[str]) -> None:
+    """Three workers; each adds its key again while it processes it."""
     working: set[str] = set()
     passes: list[str] = []
 
@@ -136,7 +136,7 @@ async def test_the_servers_retry_after_is_the_minimum(queue: KeyedQueue[str]) ->
     assert queue.fail("a", at_least=0.0) == 0.5
 
 
-async def test_success_ends_the_backoff(queue: KeyedQueue[str]) -> None:
+async def test_success_resets_the_backoff(queue: KeyedQueue[str]) -> None:
     queue.fail("a")
     queue.fail("a")
     queue.succeed("a")

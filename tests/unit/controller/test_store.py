@@ -183,7 +183,7 @@ JOB_EVENTS = [
 ]
 
 
-def tell(store: Store, event: tuple[str, Object]) -> None:
+def send(store: Store, event: tuple[str, Object]) -> None:
     verb, raw = event
     if verb == "put":
         store.put_job(raw)
@@ -199,7 +199,7 @@ def test_the_newest_version_wins_in_any_order_and_with_repeats(
     store = Store()
     versions = []
     for event in [*events, *again]:
-        tell(store, event)
+        send(store, event)
         versions.append(version_of_job(store))
     record = store.job(KEY)
     assert record is not None
@@ -214,7 +214,7 @@ def test_a_deleted_job_is_gone_in_any_order_of_events(
 ) -> None:
     store = Store()
     for event in [*events, *again]:
-        tell(store, event)
+        send(store, event)
     assert store.job(KEY) is None
     assert store.key_of("first") is store.key_of("second") is None
 
@@ -276,7 +276,7 @@ def test_the_job_to_resume_from_is_found_in_the_same_namespace() -> None:
     assert observed is not None and observed.source is not None and observed.source.attempt == 7
 
 
-def test_a_driver_is_shared_while_another_unfinished_job_of_the_namespace_runs_it() -> None:
+def test_a_driver_is_shared_while_another_unfinished_job_in_the_namespace_uses_it() -> None:
     other = JobKey("default", "other")
     complete = [{"type": "Complete", "status": "True", "reason": "Succeeded"}]
 
@@ -291,10 +291,10 @@ def test_a_driver_is_shared_while_another_unfinished_job_of_the_namespace_runs_i
     store.put_job(make_job(2, name="other", uid="uid-other", status={"driver": "old"}))
     assert is_shared(store)
     store.put_job(make_job(3, name="other", uid="uid-other", status={"driver": "new"}))
-    assert not is_shared(store), "its next attempt has another one"
+    assert not is_shared(store), "the other job's next attempt has another driver"
     store.put_job(make_job(4, name="other", uid="uid-other", status={"driver": "old"}))
     store.put_job(make_job(5, status={"driver": "old", "conditions": complete}))
-    assert is_shared(store), "the other one is unfinished"
+    assert is_shared(store), "the other job is unfinished"
     store.put_job(make_job(6, name="other", uid="uid-again", status={"driver": "old"}))
     assert is_shared(store), "a new job of the same name counts once"
     store.drop_job(other, "uid-again", version=7)

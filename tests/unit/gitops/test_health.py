@@ -1,4 +1,4 @@
-"""What GitOps tools make of a TrainJob: Argo CD's script by a real Lua, Flux' expressions by a real CEL."""
+"""How GitOps tools rate a TrainJob: Argo CD's script in a real Lua, Flux's expressions in a real CEL."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from railhead.api import conditions
 PROJECT = Path(__file__).resolve().parents[3]
 GITOPS = PROJECT / "manifests" / "gitops"
 Object = dict[str, Any]
-# tests/operator/test_states.py saves them from real runs, and sees that they still are what an operator leaves behind.
+# tests/operator/test_states.py saves them from real runs and checks that they are up to date.
 SAVED: list[Object] = yaml.safe_load(Path(__file__).with_name("states.yaml").read_text())
-# The CRD's default never lets this happen.
+# The CRD's default prevents this.
 STATES: list[Object] = [*SAVED, {"name": "without a status", "generation": 1}]
-# What each tool shall make of them: kstatus (what Flux, and Helm 4 with --wait, know without help), Flux with our
+# How each tool must rate them: kstatus (used by Flux, and by Helm 4 with --wait, by default), Flux with our
 # expressions, Argo CD with our script.
-WANTED = {
+EXPECTED = {
     "not seen by any operator": ("InProgress", "InProgress", "Progressing"),
     "without a status": ("Current", "error", "Progressing"),
     "starting": ("InProgress", "InProgress", "Progressing"),
@@ -51,12 +51,12 @@ def build_job(state: Object) -> Object:
     return {**job, "status": state["status"]} if "status" in state else job
 
 
-def true_ones(job: Object) -> set[str]:
+def true_conditions(job: Object) -> set[str]:
     return {c["type"] for c in job.get("status", {}).get("conditions", []) if c["status"] == "True"}
 
 
 def read_kstatus(job: Object) -> str:
-    """The rules of kstatus for a kind that it does not know; no condition of ours is named Ready."""
+    """The rules of kstatus for an unknown kind; none of our conditions is named Ready."""
     status = job.get("status", {})
     if "deletionTimestamp" in job["metadata"]:
         return "Terminating"
@@ -68,7 +68,7 @@ def read_kstatus(job: Object) -> str:
 
 
 def read_flux(job: Object) -> str:
-    """Flux' own order around the expressions of sync.yaml."""
+    """Flux's own order of checks, with the expressions of sync.yaml."""
     documents = yaml.safe_load_all((GITOPS / "flux" / "sync.yaml").read_text())
     [checks] = [d["spec"]["healthCheckExprs"] for d in documents if "healthCheckExprs" in d["spec"]]
     [check] = [c for c in checks if (c["apiVersion"], c["kind"]) == (job["apiVersion"], job["kind"])]
@@ -88,7 +88,7 @@ def evaluate(expression: str, job: Object) -> bool:
 
 
 def read_argocd(job: Object) -> tuple[str, str]:
-    """Status and message, by the Lua of the version that Argo CD's interpreter speaks."""
+    """Status and message, in the Lua version of Argo CD's interpreter."""
     config = yaml.safe_load((GITOPS / "argocd" / "argocd-cm.yaml").read_text())
     script = config["data"]["resource.customizations.health.railhead.dev_TrainJob"]
     lua = lua51.LuaRuntime(register_eval=False)
@@ -99,44 +99,44 @@ def read_argocd(job: Object) -> tuple[str, str]:
 
 @per_state
 def test_kstatus(state: Object) -> None:
-    assert read_kstatus(build_job(state)) == WANTED[state["name"]][0]
+    assert read_kstatus(build_job(state)) == EXPECTED[state["name"]][0]
 
 
 @per_state
 def test_flux(state: Object) -> None:
-    if WANTED[state["name"]][1] == "error":  # Flux asks again until the field is there
+    if EXPECTED[state["name"]][1] == "error":  # Flux retries until the field exists
         with pytest.raises(Exception, match="status"):
             read_flux(build_job(state))
     else:
-        assert read_flux(build_job(state)) == WANTED[state["name"]][1]
+        assert read_flux(build_job(state)) == EXPECTED[state["name"]][1]
 
 
 @per_state
 def test_argocd(state: Object) -> None:
     status, message = read_argocd(build_job(state))
-    assert status == WANTED[state["name"]][2]
+    assert status == EXPECTED[state["name"]][2]
     assert message
 
 
-def test_argocd_says_why_a_job_failed() -> None:
+def test_argocd_reports_why_a_job_failed() -> None:
     [failed] = [s for s in STATES if s["name"] == "failed"]
     status, message = read_argocd(build_job(failed))
     assert status == "Degraded" and "ValueError: no rails" in message
 
 
-def test_every_state_is_decided_upon() -> None:
-    assert {state["name"] for state in STATES} == set(WANTED)
+def test_every_state_has_an_expected_health() -> None:
+    assert {state["name"] for state in STATES} == set(EXPECTED)
 
 
-def test_the_states_have_every_condition_and_no_other() -> None:
-    """A new condition wants a decision here."""
+def test_the_states_cover_exactly_our_conditions() -> None:
+    """A new condition needs a decision here."""
     named = {c["type"] for s in STATES for c in s.get("status", {}).get("conditions", [])}
     assert named == set(conditions.ORDER)
 
 
-def test_a_failed_job_is_never_taken_for_a_good_one() -> None:
-    """By none of the three, whatever other conditions it has; kstatus takes the first in the list."""
+def test_a_failed_job_is_never_rated_as_healthy() -> None:
+    """By none of the three, whatever its other conditions; kstatus uses the first in the list."""
     for state in STATES:
         job = build_job(state)
-        if true_ones(job) & {"Failed", "Stalled"}:
+        if true_conditions(job) & {"Failed", "Stalled"}:
             assert (read_kstatus(job), read_flux(job), read_argocd(job)[0]) == ("Failed", "Failed", "Degraded")

@@ -1,6 +1,6 @@
 """An HTTP server on loopback with scripted responses, malformed ones included, byte by byte; it records requests.
 
-It knows nothing of Kubernetes, so it is no other API server beside the model: what is tested here is HTTP.
+It knows nothing about Kubernetes, so it does not duplicate the model's API server: it is for tests of HTTP.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from railhead.kube.transport import AioTransport
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     """One request as received; the query is decoded."""
 
     method: str
@@ -38,7 +38,7 @@ class ApiStub:
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
-        self.asked: list[Asked] = []
+        self.requests: list[RecordedRequest] = []
 
     def answer(self, body: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> None:
         async def respond(_: web.Request) -> web.StreamResponse:
@@ -66,7 +66,9 @@ class ApiStub:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        self.asked.append(Asked(request.method, request.path, dict(request.query), dict(request.headers), body))
+        self.requests.append(
+            RecordedRequest(request.method, request.path, dict(request.query), dict(request.headers), body)
+        )
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return await answer(request)
 

@@ -63,7 +63,7 @@ async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) ->
     await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
     await client.patch(POD, "p", OBJECT, type_="merge", namespace="ns")
     await client.delete(POD, "p", namespace="ns")
-    assert [(a.method, a.path, a.query) for a in stub.asked] == [
+    assert [(a.method, a.path, a.query) for a in stub.requests] == [
         ("GET", f"{PODS}/p", {}),
         ("GET", "/api/v1/nodes/n", {}),
         ("POST", PODS, {}),
@@ -72,7 +72,7 @@ async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) ->
         ("PATCH", f"{PODS}/p", {}),
         ("DELETE", f"{PODS}/p", {}),
     ]
-    assert json.loads(stub.asked[2].body) == OBJECT
+    assert json.loads(stub.requests[2].body) == OBJECT
 
 
 @pytest.mark.parametrize(
@@ -88,15 +88,15 @@ async def test_a_patch_has_the_content_type_of_its_kind(
 ) -> None:
     stub.answer(OBJECT)
     assert await client.patch(POD, "p", body, type_=type_, namespace="ns") == OBJECT
-    assert stub.asked[0].headers["Content-Type"] == content_type
-    assert json.loads(stub.asked[0].body) == body
+    assert stub.requests[0].headers["Content-Type"] == content_type
+    assert json.loads(stub.requests[0].body) == body
 
 
 async def test_a_delete_has_the_uid_and_the_grace_period(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(OBJECT)
     await client.delete(POD, "p", namespace="ns", uid="u-1", grace_seconds=0)
     await client.delete(POD, "p", namespace="ns")
-    exact, any_ = (json.loads(a.body) for a in stub.asked)
+    exact, any_ = (json.loads(a.body) for a in stub.requests)
     assert exact["preconditions"] == {"uid": "u-1"}
     assert exact["gracePeriodSeconds"] == 0
     assert not {"preconditions", "gracePeriodSeconds"} & any_.keys()
@@ -114,8 +114,8 @@ async def test_the_pages_of_a_list_become_one_list_at_the_first_pages_version(
     assert page["items"] == [{"n": 1}, {"n": 2}]
     assert page["metadata"]["resourceVersion"] == "9"
     query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
-    assert [a.query for a in stub.asked] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
-    assert {(a.path, a.headers["Accept"]) for a in stub.asked} == {("/api/v1/pods", METADATA_ONLY)}
+    assert [a.query for a in stub.requests] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
+    assert {(a.path, a.headers["Accept"]) for a in stub.requests} == {("/api/v1/pods", METADATA_ONLY)}
 
 
 @pytest.mark.parametrize(
@@ -132,9 +132,9 @@ async def test_a_rejection_is_raised_with_the_servers_message(
 
 async def test_retry_after_is_kept(stub: ApiStub, client: KubeClient) -> None:
     stub.answer(b"slow down", status=429, headers={"Retry-After": "3"})
-    for asking in (client.get(POD, "p"), watch_all(client)):
+    for call in (client.get(POD, "p"), watch_all(client)):
         with pytest.raises(RetryAfter) as caught:
-            await asking
+            await call
         assert (caught.value.seconds, caught.value.message) == (3.0, "slow down")
 
 
@@ -160,18 +160,18 @@ async def test_an_unreachable_server_counts_as_no_response() -> None:
         unused.bind(("127.0.0.1", 0))
         async with make_api(f"http://127.0.0.1:{unused.getsockname()[1]}") as api:
             client = KubeClient(AioTransport(api))
-            for asking in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
+            for call in (client.get(POD, "p"), watch_all(client), client.raw_get("/readyz")):
                 with pytest.raises(RetryAfter) as caught:
-                    await asking
+                    await call
                 assert (caught.value.status, caught.value.reason) == (0, "NoAnswer")
 
 
 async def test_a_watch_starts_at_its_version_and_requests_bookmarks(stub: ApiStub, client: KubeClient) -> None:
     stub.stream(to_line(make_event(6)))
     assert await watch_all(client) == [make_event(6)]
-    assert stub.asked[0].path == PODS
-    wanted = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "a=b"}
-    assert stub.asked[0].query.items() >= wanted.items()
+    assert stub.requests[0].path == PODS
+    expected = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": "5", "labelSelector": "a=b"}
+    assert stub.requests[0].query.items() >= expected.items()
 
 
 async def test_events_are_complete_however_the_bytes_arrive(stub: ApiStub, client: KubeClient) -> None:

@@ -1,4 +1,4 @@
-"""The API server's time, whatever this machine's clock does."""
+"""The API server's time, independent of this machine's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 
 class Machine:
-    """Its clocks, which the test sets."""
+    """A machine whose clocks the test sets."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -68,7 +68,7 @@ def test_a_clock_that_is_wrong_for_ten_minutes_changes_nothing(wrong: int) -> No
 
 
 @pytest.mark.parametrize("correction", [-80, 80])
-def test_a_clock_that_is_corrected_is_followed_in_both_directions(correction: int) -> None:
+def test_a_corrected_clock_is_followed_in_both_directions(correction: int) -> None:
     machine = Machine()
     for minute in range(60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=correction if minute >= 30 else 0))
@@ -108,5 +108,5 @@ def test_it_follows_a_slightly_faster_or_slower_clock(drift: int) -> None:
     for minute in range(100 * 60):
         machine.answer(NOON + timedelta(minutes=minute, seconds=drift * minute / 60))
         machine.seconds += 60
-    wanted = NOON + timedelta(hours=100, seconds=100 * drift)
-    assert abs(machine.clock.now() - wanted) <= timedelta(seconds=2)
+    expected = NOON + timedelta(hours=100, seconds=100 * drift)
+    assert abs(machine.clock.now() - expected) <= timedelta(seconds=2)

@@ -32,7 +32,7 @@ STATUS = json.dumps({"kind": "Status", "reason": "Expired", "message": "too old 
         (504, RetryAfter),
     ],
 )
-def test_each_code_is_one_of_four_outcomes(status: int, outcome: type[KubeError]) -> None:
+def test_each_code_has_one_of_four_outcomes(status: int, outcome: type[KubeError]) -> None:
     error = classify_response(status, STATUS)
     assert type(error) is outcome
     assert (error.status, error.reason, error.message) == (status, "Expired", "too old resource version")

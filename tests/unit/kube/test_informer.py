@@ -42,19 +42,19 @@ class ScriptedClient(KubeClient):
     def __init__(self, *script: Any) -> None:
         super().__init__(NoTransport())
         self.script = list(script)
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.scopes: list[dict[str, Any]] = []
         self.is_silent = asyncio.Event()
 
     async def list(self, kind: Kind, **scope: Any) -> dict[str, Any]:
-        self.asked.append("list")
+        self.requests.append("list")
         self.scopes.append({"kind": kind, **scope})
         answer = await self._next()
         assert isinstance(answer, dict)
         return answer
 
     async def watch(self, kind: Kind, *, resource_version: str, **scope: Any) -> AsyncIterator[dict[str, Any]]:
-        self.asked.append(f"watch {resource_version}")
+        self.requests.append(f"watch {resource_version}")
         self.scopes.append({"kind": kind, **scope})
         for event in await self._next():
             if isinstance(event, KubeError):
@@ -95,10 +95,10 @@ class Run:
         return sorted(key_of(obj)[1] for obj in self.informer.items())
 
     def _note(self, old: Object | None, new: Object | None) -> None:
-        def word(obj: Object | None) -> str | None:
+        def text(obj: Object | None) -> str | None:
             return f"{key_of(obj)[1]}@{version_of(obj)}" if obj else None
 
-        self.changes.append((word(old), word(new)))
+        self.changes.append((text(old), text(new)))
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -110,91 +110,91 @@ async def run(*script: Any) -> Run:
 
 
 async def test_lists_and_then_watches_from_the_lists_version() -> None:
-    ran = await run(
+    result = await run(
         make_list(5, make_object("a", "uid-a", 3)),
         [added("b", 6), {"type": "MODIFIED", "object": make_object("a", "uid-a", 7)}, deleted("b", 8)],
     )
-    assert ran.client.asked == ["list", "watch 5", "watch 8"]
-    assert ran.changes == [(None, "a@3"), (None, "b@6"), ("a@3", "a@7"), ("b@6", None)]
-    assert ran.names == ["a"]
-    assert ran.slept == []
+    assert result.client.requests == ["list", "watch 5", "watch 8"]
+    assert result.changes == [(None, "a@3"), (None, "b@6"), ("a@3", "a@7"), ("b@6", None)]
+    assert result.names == ["a"]
+    assert result.slept == []
 
 
 async def test_bookmarks_advance_the_version_and_change_nothing() -> None:
-    ran = await run(make_list(5), [bookmark(20)], [bookmark(30)])
-    assert ran.client.asked == ["list", "watch 5", "watch 20", "watch 30"]
-    assert ran.changes == []
-    assert ran.slept == []
+    result = await run(make_list(5), [bookmark(20)], [bookmark(30)])
+    assert result.client.requests == ["list", "watch 5", "watch 20", "watch 30"]
+    assert result.changes == []
+    assert result.slept == []
 
 
 async def test_a_broken_watch_resumes_from_the_last_event() -> None:
-    ran = await run(make_list(5), [added("a", 9), NO_ANSWER])
-    assert ran.client.asked == ["list", "watch 5", "watch 9"]
-    assert len(ran.slept) == 1
+    result = await run(make_list(5), [added("a", 9), NO_ANSWER])
+    assert result.client.requests == ["list", "watch 5", "watch 9"]
+    assert len(result.slept) == 1
 
 
 @pytest.mark.parametrize("gone", [EXPIRED, [EXPIRED]])
 async def test_an_expired_version_leads_to_a_new_list_at_once(gone: Any) -> None:
-    ran = await run(make_list(5), gone, make_list(90, make_object("a", "uid-a", 80)))
-    assert ran.client.asked == ["list", "watch 5", "list", "watch 90"]
-    assert ran.slept == []
-    assert ran.names == ["a"]
+    result = await run(make_list(5), gone, make_list(90, make_object("a", "uid-a", 80)))
+    assert result.client.requests == ["list", "watch 5", "list", "watch 90"]
+    assert result.slept == []
+    assert result.names == ["a"]
 
 
-async def test_a_deletion_during_the_gap_is_noticed() -> None:
+async def test_a_deletion_during_a_gap_is_noticed() -> None:
     known = [make_object("a", "uid-a", 3), make_object("b", "uid-b", 4)]
-    ran = await run(make_list(5, *known), [EXPIRED], make_list(90, known[1]))
-    assert ran.names == ["b"]
-    assert ran.changes[-1] == ("a@3", None)
+    result = await run(make_list(5, *known), [EXPIRED], make_list(90, known[1]))
+    assert result.names == ["b"]
+    assert result.changes[-1] == ("a@3", None)
 
 
 async def test_lists_that_keep_expiring_back_off() -> None:
-    ran = await run(*[EXPIRED] * 4, make_list(5))
-    assert ran.client.asked == ["list"] * 5 + ["watch 5"]
-    assert len(ran.slept) == 3
+    result = await run(*[EXPIRED] * 4, make_list(5))
+    assert result.client.requests == ["list"] * 5 + ["watch 5"]
+    assert len(result.slept) == 3
 
 
 async def test_a_watch_that_ends_without_an_event_is_an_error() -> None:
-    ran = await run(make_list(5), [], [], [])
-    assert ran.client.asked == ["list"] + ["watch 5"] * 4
-    assert len(ran.slept) == 3
+    result = await run(make_list(5), [], [], [])
+    assert result.client.requests == ["list"] + ["watch 5"] * 4
+    assert len(result.slept) == 3
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, Denied(403, "Forbidden", "no right to list pods")])
 async def test_errors_back_off_up_to_a_limit(error: KubeError) -> None:
-    ran = await run(*[error] * 40)
-    assert all(0 < seconds <= MAX_BACKOFF_SECONDS for seconds in ran.slept)
-    assert ran.slept[0] < 1
-    assert min(ran.slept[10:]) >= MAX_BACKOFF_SECONDS / 2
-    assert not ran.informer.is_synced
+    result = await run(*[error] * 40)
+    assert all(0 < seconds <= MAX_BACKOFF_SECONDS for seconds in result.slept)
+    assert result.slept[0] < 1
+    assert min(result.slept[10:]) >= MAX_BACKOFF_SECONDS / 2
+    assert not result.informer.is_synced
 
 
-async def test_an_event_ends_the_backoff() -> None:
-    ran = await run(make_list(5), *[NO_ANSWER] * 10, [bookmark(6), NO_ANSWER])
-    assert ran.slept[9] > 1 > ran.slept[10]
+async def test_an_event_resets_the_backoff() -> None:
+    result = await run(make_list(5), *[NO_ANSWER] * 10, [bookmark(6), NO_ANSWER])
+    assert result.slept[9] > 1 > result.slept[10]
 
 
 async def test_retry_after_is_kept() -> None:
-    ran = await run(RetryAfter(429, "TooManyRequests", "slow down", seconds=42))
-    assert ran.slept == [42]
+    result = await run(RetryAfter(429, "TooManyRequests", "slow down", seconds=42))
+    assert result.slept == [42]
 
 
 async def test_it_is_synced_from_the_first_list_on() -> None:
     client = ScriptedClient(NO_ANSWER, make_list(5), NO_ANSWER, EXPIRED)
-    watched = Run(client)
-    assert not watched.informer.is_synced
-    await watched.until_silent()
-    assert watched.informer.is_synced
-    await asyncio.wait_for(watched.informer.wait_synced(), 1)
+    result = Run(client)
+    assert not result.informer.is_synced
+    await result.until_silent()
+    assert result.informer.is_synced
+    await asyncio.wait_for(result.informer.wait_synced(), 1)
 
 
 async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:
-    watched = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
-    watched.informer.record_write(make_object("b", "uid-b", 7))
-    assert watched.informer.get("default", "b") is None
-    assert watched.informer.get("ns", "b") == make_object("b", "uid-b", 7)
-    await watched.until_silent()
-    assert watched.changes == [(None, "b@7"), (None, "a@6")]  # once, and the older list did not drop it
+    result = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
+    result.informer.record_write(make_object("b", "uid-b", 7))
+    assert result.informer.get("default", "b") is None
+    assert result.informer.get("ns", "b") == make_object("b", "uid-b", 7)
+    await result.until_silent()
+    assert result.changes == [(None, "b@7"), (None, "a@6")]  # once, and the older list did not drop it
 
 
 async def test_list_and_watch_select_the_same_objects() -> None:

@@ -6,9 +6,9 @@ from railhead.kube.tombstones import Tombstones
 
 
 def test_versions_up_to_the_deletion_are_covered_and_newer_ones_are_not() -> None:
-    buried = Tombstones()
-    buried.add("a", 7)
-    assert [buried.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
+    tombstones = Tombstones()
+    tombstones.add("a", 7)
+    assert [tombstones.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
 
 
 def test_an_object_that_was_never_deleted_is_not_covered() -> None:
@@ -16,14 +16,14 @@ def test_an_object_that_was_never_deleted_is_not_covered() -> None:
 
 
 def test_the_newest_deletion_counts_in_any_order() -> None:
-    buried = Tombstones()
-    buried.add("a", 9)
-    buried.add("a", 4)
-    assert buried.is_deleted_since("a", 9)
+    tombstones = Tombstones()
+    tombstones.add("a", 9)
+    tombstones.add("a", 4)
+    assert tombstones.is_deleted_since("a", 9)
 
 
 def test_the_oldest_are_forgotten_and_a_repeated_one_counts_as_new() -> None:
-    buried = Tombstones(keep=2)
+    tombstones = Tombstones(keep=2)
     for uid in ("a", "b", "a", "c"):
-        buried.add(uid, 1)
-    assert [buried.is_deleted_since(uid, 1) for uid in ("a", "b", "c")] == [True, False, True]
+        tombstones.add(uid, 1)
+    assert [tombstones.is_deleted_since(uid, 1) for uid in ("a", "b", "c")] == [True, False, True]

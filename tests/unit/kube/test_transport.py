@@ -1,4 +1,4 @@
-"""What the adapter relies on in the package kubernetes and the package does not document.
+"""Undocumented behaviour of the package kubernetes that the adapter relies on.
 
 A failure here means that the installed release differs: change `operator/railhead/kube/transport.py`.
 """
@@ -71,7 +71,7 @@ def test_the_packages_methods_accept_what_the_protocols_declare(
 )
 def test_the_packages_functions_have_the_named_arguments(real: Callable[..., Any], names: set[str]) -> None:
     known = inspect.signature(real).parameters
-    assert names <= known.keys(), explain(f"{real.__qualname__} does not know {names - known.keys()}")
+    assert names <= known.keys(), explain(f"{real.__qualname__} does not accept {names - known.keys()}")
 
 
 class Echo:
@@ -126,8 +126,8 @@ async def test_a_request_is_sent_unchanged_and_its_response_is_aiohttps(echo: Ec
         assert isinstance(response, aiohttp.ClientResponse), explain("an answer has no `response` of aiohttp")
         assert (response.status, await response.read()) == (500, b"answer")
     [(path, sent, body)] = echo.sent
-    assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent as it is")
-    assert sent.items() >= headers.items(), explain("headers are not sent as they are")
+    assert (path, body) == ("/x?a=b%26c", b"[{}]"), explain("a request is not sent unchanged")
+    assert sent.items() >= headers.items(), explain("headers are not sent unchanged")
 
 
 async def test_a_kubeconfigs_token_is_sent_and_two_clients_do_not_share_it(

@@ -1,4 +1,4 @@
-"""The view: lists, the watch and late answers to own writes, in any order, end in the server's truth."""
+"""The view: lists, the watch and late answers to own writes, in any order, end in the server's state."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ STEPS = st.one_of(
 )
 
 
-class Told:
-    """Who is told of changes: the same objects, from the changes alone."""
+class ChangeLog:
+    """Receives the changes, and rebuilds the objects from them alone."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Object | None, Object | None]] = []
@@ -33,7 +33,7 @@ class Told:
         self.calls.append((old, new))
         some = new or old
         assert some is not None
-        assert self.objects.get(key_of(some)) == old, "a change begins where the last one ended"
+        assert self.objects.get(key_of(some)) == old, "a change starts from the last known object"
         self.objects.pop(key_of(some), None)
         if new is not None:
             self.objects[key_of(new)] = new
@@ -55,10 +55,10 @@ def do(step: tuple[str, Any], watcher: Watcher) -> None:
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30), st.lists(st.integers(0, 30), max_size=6), st.booleans())
-def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
-    """A gap in the watch is a list; an answer may come late, twice, or before the watch tells of it."""
-    told = Told()
-    watcher = Watcher(ModelApiServer(lambda: NOON), View(told))
+def test_the_view_ends_in_the_servers_state(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
+    """A gap in the watch leads to a list; an answer may come late, twice, or before the watch event."""
+    log = ChangeLog()
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(log))
     for step in steps:
         do(step, watcher)
     if ends_in_list:
@@ -67,48 +67,48 @@ def test_the_view_ends_as_the_servers_truth(steps: list[tuple[str, Any]], late: 
         watcher.watch(len(watcher.api.log))
     for number in late:
         do(("answer", number), watcher)
-    truth = {key_of(obj): obj for obj in watcher.api.objects.values()}
-    assert {key_of(obj): obj for obj in watcher.view.items()} == truth
-    assert told.objects == truth
+    expected = {key_of(obj): obj for obj in watcher.api.objects.values()}
+    assert {key_of(obj): obj for obj in watcher.view.items()} == expected
+    assert log.objects == expected
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=30))
 def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
-    """Of one name, versions only rise, also from one object to its successor."""
-    told = Told()
-    watcher = Watcher(ModelApiServer(lambda: NOON), View(told))
+    """For each name, versions only increase, also from an object to its successor."""
+    log = ChangeLog()
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(log))
     for step in steps:
         do(step, watcher)
-    for old, new in told.calls:
+    for old, new in log.calls:
         assert old is None or new is None or version_of(old) < version_of(new)
 
 
-def test_whoever_is_told_gets_the_old_and_the_new() -> None:
-    told = Told()
-    view = View(told)
+def test_a_change_carries_the_old_and_the_new_object() -> None:
+    log = ChangeLog()
+    view = View(log)
     first, second = make_object("a", "u", 1), make_object("a", "u", 2)
     view.put(first)
     view.put(second)
     view.put(first)
     view.drop(make_object("a", "u", 3))
     view.drop(make_object("a", "u", 3))
-    assert told.calls == [(None, first), (first, second), (second, None)]
+    assert log.calls == [(None, first), (first, second), (second, None)]
 
 
-def test_what_the_list_lacks_is_gone_but_not_what_was_learnt_since() -> None:
-    told = Told()
-    view = View(told)
+def test_a_list_removes_missing_objects_except_newer_ones() -> None:
+    log = ChangeLog()
+    view = View(log)
     gone, young = make_object("gone", "u1", 3), make_object("young", "u2", 8)
     view.put(gone)
     view.put(young)
     view.replace([], version=5)
     assert list(view.items()) == [young]
-    assert told.calls[-1] == (gone, None)
+    assert log.calls[-1] == (gone, None)
 
 
 def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
-    view = View(Told())
+    view = View(ChangeLog())
     view.put(make_object("a", "first", 1))
     view.put(make_object("a", "second", 3))
     view.drop(make_object("a", "first", 2))
@@ -116,8 +116,8 @@ def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
 
 
 def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
-    """Also when the successor is known from its own answer, and no deletion was told yet."""
-    view = View(Told())
+    """Even if the successor is known from its own answer and no deletion was reported yet."""
+    view = View(ChangeLog())
     view.put(make_object("a", "first", 1))
     view.put(make_object("a", "second", 4))
     view.put(make_object("a", "first", 2))
@@ -125,32 +125,32 @@ def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
 
 
 def test_a_predecessor_stays_gone_without_a_deletion_event() -> None:
-    view = View(Told())
+    view = View(ChangeLog())
     view.put(make_object("a", "first", 1))
     view.replace([make_object("a", "second", 10)], version=10)
     view.drop(make_object("a", "second", 11))
-    view.put(make_object("a", "first", 5))  # an answer that was long on its way
+    view.put(make_object("a", "first", 5))  # a late answer
     assert list(view.items()) == []
 
 
-def test_what_came_and_went_while_nobody_watched_is_not_brought_in_by_its_late_answer() -> None:
-    view = View(Told())
+def test_a_late_answer_does_not_add_an_object_missing_from_a_newer_list() -> None:
+    view = View(ChangeLog())
     view.replace([], version=10)
     view.put(make_object("a", "short-lived", 5))
     assert list(view.items()) == []
 
 
 def test_an_object_whose_labels_match_again_is_back() -> None:
-    """For a selector, leaving it is a deletion; the uid stays and the version rises."""
-    view = View(Told())
+    """When an object leaves a selector, the watch reports a deletion; the uid stays and the version increases."""
+    view = View(ChangeLog())
     view.put(make_object("a", "u", 1))
     view.drop(make_object("a", "u", 2))
     view.put(make_object("a", "u", 3))
     assert view.get("ns", "a") == make_object("a", "u", 3)
 
 
-def test_only_the_slim_form_is_kept_and_told() -> None:
-    told = Told()
-    view = View(told, slim=lambda obj: {"metadata": obj["metadata"]})
+def test_only_the_slim_form_is_kept_and_reported() -> None:
+    log = ChangeLog()
+    view = View(log, slim=lambda obj: {"metadata": obj["metadata"]})
     view.put({**make_object("a", "u", 1), "spec": {"large": True}})
-    assert list(view.items()) == [make_object("a", "u", 1)] == [new for _, new in told.calls]
+    assert list(view.items()) == [make_object("a", "u", 1)] == [new for _, new in log.calls]

@@ -1,4 +1,4 @@
-"""Brings a view what a client of the model's API server would read; and objects as a server sends them."""
+"""Feeds a view with what a client of the model's API server reads."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def make_object(name: str, uid: str, version: int, **metadata: Any) -> Object:
 
 @dataclass
 class Watcher:
-    """Lists and the watch in order, answers at any time.
+    """Delivers lists and watch events in order, and answers at any time.
 
     Attributes:
-        answers: what writers were answered, deleters too.
+        answers: the answers to writes and deletes.
     """
 
     api: ModelApiServer
@@ -33,7 +33,7 @@ class Watcher:
     answers: list[Object] = field(default_factory=list)
 
     def write(self, name: str) -> None:
-        """Makes the pod, or changes it."""
+        """Create the pod, or change it."""
         place = ("pods", NAMESPACE, name)
         if place in self.api.objects:
             answer = self.api.patch(place, {"metadata": {"labels": {"version": str(self.api.version)}}})
@@ -52,7 +52,7 @@ class Watcher:
         self.view.replace(copy.deepcopy(page["items"]), version=self.seen)
 
     def watch(self, events: int) -> None:
-        """At most so many events, from where the last list or watch has ended."""
+        """Deliver at most this many events, from where the last list or watch ended."""
         for entry in self.api.since(self.seen, "pods")[:events]:
             self.seen = entry.version
             if entry.type == "DELETED":

@@ -12,13 +12,13 @@ class _Selector(selectors.SelectSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> Any:
-        assert timeout is not None, "everybody waits for ever"
+        assert timeout is not None, "all tasks wait forever"
         self.now += max(timeout, 0.0)
         return super().select(0)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Times of `asyncio.sleep`, `asyncio.timeout` and `call_later` are exact, and cost none."""
+    """`asyncio.sleep`, `asyncio.timeout` and `call_later` are exact and take no real time."""
 
     def __init__(self) -> None:
         self._virtual = _Selector()
@@ -28,6 +28,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._virtual.now
 
 
-def play(scene: Coroutine[Any, Any, None]) -> None:
+def run_in_virtual_time(scenario: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(scene)
+        runner.run(scenario)

@@ -38,7 +38,7 @@ def test_the_head_may_report_before_it_is_seen_running() -> None:
     assert refusal(SPEAKER, make_report(), make_facts(replace(HEAD, phase="Pending", is_running=False))) is None
 
 
-def test_the_loss_of_an_earlier_attempt_does_not_silence_the_current_one() -> None:
+def test_the_failure_of_an_earlier_attempt_does_not_block_the_current_one() -> None:
     facts = make_facts(SECOND_HEAD, attempt=2, failure=FAILURE)
     assert refusal(speaker_of(SECOND_HEAD), make_report(attempt=2), facts) is None
 
@@ -49,29 +49,31 @@ def test_the_loss_of_an_earlier_attempt_does_not_silence_the_current_one() -> No
         pytest.param(replace(SPEAKER, namespace="other"), make_report(), make_facts(), 403, id="another namespace"),
         pytest.param(SPEAKER, make_report(namespace="other"), make_facts(), 403, id="about another namespace"),
         pytest.param(SPEAKER, make_report(), None, 404, id="no job"),
-        pytest.param(SPEAKER, make_report(uid="older"), make_facts(), 404, id="a job of the same name before"),
-        pytest.param(SPEAKER, make_report(), make_facts(uid="newer"), 404, id="a job of the same name after"),
-        pytest.param(replace(SPEAKER, pod="p", pod_uid="u"), make_report(), make_facts(), 403, id="a pod of nobody"),
+        pytest.param(SPEAKER, make_report(uid="older"), make_facts(), 404, id="an earlier job of the same name"),
+        pytest.param(SPEAKER, make_report(), make_facts(uid="newer"), 404, id="a later job of the same name"),
+        pytest.param(replace(SPEAKER, pod="p", pod_uid="u"), make_report(), make_facts(), 403, id="an unowned pod"),
         pytest.param(speaker_of(WORKER), make_report(), make_facts(), 403, id="a worker"),
-        pytest.param(replace(SPEAKER, pod_uid="u"), make_report(), make_facts(), 403, id="a pod of the head's name"),
+        pytest.param(
+            replace(SPEAKER, pod_uid="u"), make_report(), make_facts(), 403, id="the head's name, another uid"
+        ),
         pytest.param(replace(SPEAKER, pod="p"), make_report(), make_facts(), 403, id="the head's uid, another name"),
         pytest.param(SPEAKER, make_report(), JobFacts(make_facts().uid, make_facts().status, ()), 403, id="no pods"),
-        pytest.param(SPEAKER, make_report(), make_facts(attempt=2), 409, id="an attempt that is past"),
+        pytest.param(SPEAKER, make_report(), make_facts(attempt=2), 409, id="a past attempt"),
         pytest.param(
-            SPEAKER, make_report(attempt=2), make_facts(HEAD, SECOND_HEAD, attempt=2), 409, id="in a later one's name"
+            SPEAKER, make_report(attempt=2), make_facts(HEAD, SECOND_HEAD, attempt=2), 409, id="for a later attempt"
         ),
         pytest.param(
             speaker_of(SECOND_HEAD), make_report(attempt=2), make_facts(SECOND_HEAD), 409, id="not yet in the status"
         ),
-        pytest.param(SPEAKER, make_report(attempt=2), make_facts(), 409, id="an attempt to come"),
-        pytest.param(SPEAKER, make_report(attempt=2**70), make_facts(), 409, id="an attempt beyond all numbers"),
+        pytest.param(SPEAKER, make_report(attempt=2), make_facts(), 409, id="a future attempt"),
+        pytest.param(SPEAKER, make_report(attempt=2**70), make_facts(), 409, id="an absurdly large attempt"),
         pytest.param(SPEAKER, make_report(), make_facts(replace(HEAD, phase="Failed")), 409, id="the head has failed"),
         pytest.param(
             SPEAKER, make_report(), make_facts(replace(HEAD, phase="Succeeded")), 409, id="the head has succeeded"
         ),
         pytest.param(SPEAKER, make_report(), make_facts(conditions=[COMPLETE]), 409, id="complete"),
         pytest.param(SPEAKER, make_report(), make_facts(conditions=[{**COMPLETE, "type": "Failed"}]), 409, id="failed"),
-        pytest.param(SPEAKER, make_report(), make_facts(failure=FAILURE), 409, id="the attempt was lost"),
+        pytest.param(SPEAKER, make_report(), make_facts(failure=FAILURE), 409, id="the attempt failed"),
     ],
 )
 def test_nothing_else_may_report(speaker: Speaker, report: Any, job: JobFacts | None, code: int) -> None:
@@ -114,14 +116,14 @@ def test_a_valid_token_identifies_the_pod_it_is_bound_to() -> None:
         pytest.param({}, id="no status"),
         pytest.param({"status": None}, id="a null status"),
         pytest.param(make_review(authenticated=False), id="not authenticated"),
-        pytest.param(make_review(audiences=[]), id="for nobody"),
+        pytest.param(make_review(audiences=[]), id="empty audiences"),
         pytest.param(make_review(audiences=None), id="no audiences"),
         pytest.param(make_review(audiences=["https://kubernetes.default.svc"]), id="for the API server"),
         pytest.param(make_review(user=None), id="no user"),
         pytest.param(with_user(username="system:node:n1"), id="a node"),
         pytest.param(with_user(username="alice"), id="a person"),
-        pytest.param(with_user(username="system:serviceaccount:default"), id="half a name"),
-        pytest.param(with_user(username="system:serviceaccount:default:a:b"), id="too long a name"),
+        pytest.param(with_user(username="system:serviceaccount:default"), id="too few parts in the name"),
+        pytest.param(with_user(username="system:serviceaccount:default:a:b"), id="too many parts in the name"),
         pytest.param(with_user(extra=None), id="bound to nothing"),
         pytest.param(with_user(extra={POD_NAME: ["p"]}), id="no pod uid"),
         pytest.param(with_user(extra={POD_UID: ["u"]}), id="no pod name"),

@@ -28,7 +28,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLACE = ("secrets", "railhead", SECRET_NAME)
 
 
-class OverError(Exception):
+class EndOfTest(Exception):
     """The test has seen enough."""
 
 
@@ -126,7 +126,7 @@ async def test_a_running_operator_presents_a_certificate_that_another_renewed() 
         """What each daily check finds; the operator ends after the last one."""
         assert seconds == 24 * 3600
         if not days:
-            raise OverError
+            raise EndOfTest
         client.faults.script["get", SECRET_NAME] = [days.pop(0)]
         if not days:
             await ensure_certificates(ModelClient(client.api), "railhead", [*NAMES, *second])
@@ -137,7 +137,7 @@ async def test_a_running_operator_presents_a_certificate_that_another_renewed() 
         presented.append(pair)
         present(context, pair)
 
-    with pytest.raises(OverError):
+    with pytest.raises(EndOfTest):
         await renew_certificates(client, "railhead", NAMES, first, show, sleep=pass_day)
     assert len(presented) == 1
     shake_hands(context, ca=first.ca.certificate, name="reports.example")

@@ -15,7 +15,7 @@ NOW = datetime.now(UTC) - timedelta(days=1)
 AUTHORITY = make_ca("somebody", now=NOW, days=30)
 
 
-class OverError(Exception):
+class EndOfTest(Exception):
     """The test has seen enough."""
 
 
@@ -38,7 +38,7 @@ def test_a_folder_with_a_certificate_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["tls.crt", "tls.key", "ca.crt"])
-def test_a_file_that_is_missing_or_empty_is_named(tmp_path: Path, name: str) -> None:
+def test_the_error_names_a_missing_or_empty_file(tmp_path: Path, name: str) -> None:
     fill(tmp_path, make_pair())
     (tmp_path / name).write_text("\n")
     with pytest.raises(BadFolder, match=rf"--report-tls: .*{name} is empty"):
@@ -66,11 +66,11 @@ async def test_a_renewed_certificate_is_presented_once_and_a_bad_one_never(
     async def sleep(seconds: float) -> None:
         step = next(steps, None)
         if step is None:
-            raise OverError
+            raise EndOfTest
         step()
 
     presented: list[Pair] = []
-    with pytest.raises(OverError):
+    with pytest.raises(EndOfTest):
         await follow_folder(tmp_path, read_certificates(tmp_path), presented.append, sleep=sleep)
     assert presented == [second]
     assert "keeps its certificate" in caplog.text
@@ -84,9 +84,9 @@ async def test_a_change_of_the_ca_is_logged(tmp_path: Path, caplog: pytest.LogCa
     calls = iter([None])
 
     async def sleep(seconds: float) -> None:
-        if next(calls, OverError) is OverError:
-            raise OverError
+        if next(calls, EndOfTest) is EndOfTest:
+            raise EndOfTest
 
-    with pytest.raises(OverError):
+    with pytest.raises(EndOfTest):
         await follow_folder(tmp_path, known, lambda pair: None, sleep=sleep)
     assert "running jobs trust the one they started with" in caplog.text

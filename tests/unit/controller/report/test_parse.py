@@ -74,19 +74,19 @@ def test_any_report_results_in_a_valid_status(values: dict[str, Any]) -> None:
 
 
 def test_honest_values_arrive_unchanged() -> None:
-    told = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
+    reported = {"uri": "/runs/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "metrics": {"loss": "0.5"}}
     report = make_report(
-        workers=2, metrics={"loss": "0.4"}, time="2026-01-01T00:00:03Z", checkpoint=told, run_uri="/runs"
+        workers=2, metrics={"loss": "0.4"}, time="2026-01-01T00:00:03Z", checkpoint=reported, run_uri="/runs"
     )
     progress = {"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "workers": 2, "metrics": {"loss": "0.4"}}
     assert status_fields(report, RUNNING) == {
         "progress": {**progress, "updateTime": "2026-01-01T00:00:03Z"},
-        "checkpoint": {**told, "attempt": 1},
+        "checkpoint": {**reported, "attempt": 1},
         "runURI": "/runs",
     }
 
 
-NO_TIMES = (
+INVALID_TIMES = (
     "",
     "t",
     "now",
@@ -98,17 +98,17 @@ NO_TIMES = (
 )
 
 
-@pytest.mark.parametrize("text", NO_TIMES)
+@pytest.mark.parametrize("text", INVALID_TIMES)
 def test_an_invalid_time_is_dropped(text: str) -> None:
-    """The API server would reject the whole write."""
-    told = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
-    fields = status_fields(make_report(time=text, checkpoint=told, best_checkpoint=told), RUNNING)
+    """The API server would reject the entire write."""
+    reported = {"uri": "/runs/c6", "index": 6, "time": text, "metrics": {}, "attempt": 1}
+    fields = status_fields(make_report(time=text, checkpoint=reported, best_checkpoint=reported), RUNNING)
     assert "updateTime" not in fields["progress"]
     assert not [fields[key] for key in ("checkpoint", "bestCheckpoint") if "time" in fields[key]]
 
 
 @pytest.mark.parametrize("text", ["2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00-08:00"])
-def test_a_time_in_another_form_is_kept(text: str) -> None:
+def test_other_valid_formats_of_time_are_kept(text: str) -> None:
     assert status_fields(make_report(time=text), RUNNING)["progress"]["updateTime"] == text
 
 
@@ -139,8 +139,8 @@ def test_only_changed_fields_are_written() -> None:
 
 
 def test_a_report_without_news_writes_nothing() -> None:
-    told = status_fields(make_report(time=FIRST), RUNNING)["progress"]
-    status = make_facts(progress=told).status
+    reported = status_fields(make_report(time=FIRST), RUNNING)["progress"]
+    status = make_facts(progress=reported).status
     assert status_fields(make_report(time=SECOND), status) == {}
     assert status_fields(make_report(time=SECOND, reports=5), status)["progress"]["updateTime"] == SECOND
 
@@ -172,7 +172,7 @@ def test_the_best_checkpoint_may_be_of_an_earlier_attempt() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "becomes"),
+    ("reported", "becomes"),
     [
         (None, "unchanged"),
         ({}, None),
@@ -181,10 +181,10 @@ def test_the_best_checkpoint_may_be_of_an_earlier_attempt() -> None:
         ({**KNOWN, "index": 4, "uri": "/runs/c4"}, {**KNOWN, "index": 4, "uri": "/runs/c4", "metrics": {}}),
     ],
 )
-def test_the_best_checkpoint_follows_the_driver(told: Any, becomes: Any) -> None:
+def test_the_best_checkpoint_follows_the_driver(reported: Any, becomes: Any) -> None:
     known = {**KNOWN, "metrics": {"loss": "1"}}
-    told = known if told is KNOWN else told
-    fields = status_fields(make_report(best_checkpoint=told), make_facts(bestCheckpoint=known).status)
+    reported = known if reported is KNOWN else reported
+    fields = status_fields(make_report(best_checkpoint=reported), make_facts(bestCheckpoint=known).status)
     assert fields.get("bestCheckpoint", "unchanged") == becomes
 
 
@@ -206,7 +206,7 @@ def test_a_uri_of_the_maximum_length_is_kept() -> None:
     assert fields["runURI"] == fields["checkpoint"]["uri"] == uri
 
 
-def test_metrics_are_cut() -> None:
+def test_metrics_are_truncated() -> None:
     metrics = {f"{number:03}{'k' * 500}": "v" * 500 for number in range(200)}
     progress = status_fields(make_report(metrics=metrics, time=FIRST), RUNNING)["progress"]
     assert len(progress["metrics"]) == MAX_METRICS
@@ -215,7 +215,7 @@ def test_metrics_are_cut() -> None:
     }
 
 
-@pytest.mark.parametrize(("told", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
-def test_counts_are_clamped_to_their_bounds(told: int, kept: int) -> None:
-    progress = status_fields(make_report(reports=told, joined=told), RUNNING)["progress"]
+@pytest.mark.parametrize(("reported", "kept"), [(-5, 0), (10**100, MAX_INDEX), (7, 7)])
+def test_counts_are_clamped_to_their_bounds(reported: int, kept: int) -> None:
+    progress = status_fields(make_report(reports=reported, joined=reported), RUNNING)["progress"]
     assert (progress["reports"], progress["joined"]) == (kept, kept)

@@ -1,4 +1,4 @@
-"""The report endpoint over HTTP: every answer that a client of any kind may get."""
+"""The report endpoint over HTTP: every answer that any client may get."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ GOOD = {"Authorization": "Bearer good"}
 
 
 class Reviews(TokenReviews):
-    """One token is the head's, one is of another namespace."""
+    """One token belongs to the head, one to a pod of another namespace."""
 
     def __init__(self) -> None:
         super().__init__(make_client(), lambda: 0.0)
         self.speakers = {"good": SPEAKER, "strange": Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)}
         self.error: KubeError | None = None
-        self.asked: list[str] = []
+        self.reviewed: list[str] = []
 
     async def speaker(self, token: str) -> Speaker | None:
-        self.asked.append(token)
+        self.reviewed.append(token)
         if self.error:
             raise self.error
         return self.speakers.get(token)
 
 
-class Taken(ReportWriter):
+class FakeWriter(ReportWriter):
     """Keeps the reports that it receives."""
 
     def __init__(self) -> None:
@@ -56,17 +56,17 @@ class Endpoint:
 
     def __init__(self) -> None:
         self.reviews = Reviews()
-        self.taken = Taken()
+        self.writer = FakeWriter()
         self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
         self.counted: list[int] = []
-        handler = ReportHandler(reviews=self.reviews, writer=self.taken, lookup=self.jobs.get)
+        handler = ReportHandler(reviews=self.reviews, writer=self.writer, lookup=self.jobs.get)
         self.client = TestClient(TestServer(build_app(handler, self.counted.append)))
 
     async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         async with self.client.post(PATH, data=data, headers=headers) as response:
             if response.content_type == "application/json":
-                assert (await response.json())["message"], "every answer says why"
+                assert (await response.json())["message"], "every answer has a message"
             return response.status
 
 
@@ -95,7 +95,7 @@ async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
 
 async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(unknown="of a newer driver")) == 202
-    assert endpoint.taken.reports == [make_report()]
+    assert endpoint.writer.reports == [make_report()]
 
 
 @pytest.mark.parametrize(
@@ -111,22 +111,22 @@ async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
 )
 async def test_a_request_without_a_valid_token_is_rejected(endpoint: Endpoint, headers: dict[str, str]) -> None:
     assert await endpoint.post(body_of(), headers=headers) == 401
-    assert endpoint.taken.reports == []
+    assert endpoint.writer.reports == []
 
 
 async def test_the_scheme_is_case_insensitive(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
-    assert endpoint.reviews.asked == ["good"]
+    assert endpoint.reviews.reviewed == ["good"]
 
 
 async def test_a_rejected_sender_gets_the_code_of_the_rejection(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
     assert await endpoint.post(body_of(attempt=2)) == 409
     assert await endpoint.post(body_of(name="other")) == 404
-    assert endpoint.taken.reports == []
+    assert endpoint.writer.reports == []
 
 
-NO_REPORTS: list[Any] = [
+INVALID_REPORTS: list[Any] = [
     b"",
     b"{",
     b"null",
@@ -149,16 +149,16 @@ NO_REPORTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("body", NO_REPORTS, ids=lambda body: str(body)[:20])
+@pytest.mark.parametrize("body", INVALID_REPORTS, ids=lambda body: str(body)[:20])
 async def test_a_malformed_report_is_rejected_before_its_token_is_reviewed(endpoint: Endpoint, body: Any) -> None:
     assert await endpoint.post(body) == 400
-    assert endpoint.reviews.asked == []
-    assert endpoint.taken.reports == []
+    assert endpoint.reviews.reviewed == []
+    assert endpoint.writer.reports == []
 
 
 async def test_a_body_over_the_limit_is_rejected(endpoint: Endpoint) -> None:
     assert await endpoint.post(body_of(time="x" * LIMIT_BYTES)) == 413
-    assert endpoint.reviews.asked == []
+    assert endpoint.reviews.reviewed == []
     assert await endpoint.post(body_of(time="x" * (LIMIT_BYTES - 1000))) == 202
 
 

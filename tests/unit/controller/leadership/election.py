@@ -23,7 +23,7 @@ class SlowClient(ModelClient):
     """Each request takes some time to the API server and back. One that its sender cancels is executed nevertheless.
 
     Attributes:
-        delay: those two times of the next request.
+        delay: these two times for the next request.
     """
 
     def __init__(self, api: ModelApiServer, faults: Faults, delay: Callable[[], tuple[float, float]]) -> None:
@@ -33,7 +33,7 @@ class SlowClient(ModelClient):
     async def _call(self, *args: Any, **options: Any) -> dict[str, Any]:
         there, back = self.delay()
         answer = asyncio.ensure_future(self._answer(there, partial(super()._call, *args, **options)))
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may be left to take it
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # the sender may be gone
         try:
             return await asyncio.shield(answer)
         finally:
@@ -45,12 +45,12 @@ class SlowClient(ModelClient):
         return await ask()
 
 
-class Stage:
+class Election:
     """Use inside a `VirtualLoop`.
 
     Attributes:
-        delay: of the next request, as the times there and back.
-        cut_off: pods that reach the API server no more.
+        delay: the next request's times to the API server and back.
+        cut_off: pods that cannot reach the API server.
     """
 
     def __init__(self) -> None:
