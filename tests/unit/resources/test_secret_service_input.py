@@ -122,13 +122,13 @@ def test_a_path_is_left_to_the_environment_and_a_uri_is_said(run: dict[str, Any]
 def test_datasets_are_said_and_their_paths_left_to_the_heads_environment() -> None:
     spec = make_spec(
         datasets={
-            "train": {"format": "csv", "uri": "/data/train", "options": {"shuffle": "files"}},
+            "train": {"format": "csv", "uri": "/data/train"},
             "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
             "made": {"function": "data:build"},
         }
     )
     assert build_job_input(JOB, spec).datasets == {
-        "train": {"format": "csv", "options": {"shuffle": "files"}, "split": True},
+        "train": {"format": "csv", "split": True},
         "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
         "made": {"function": "data:build", "split": True},
     }

@@ -1,4 +1,4 @@
-"""The job's datasets before Ray reads them: options, CPUs, and which errors may pass."""
+"""The job's datasets before Ray reads them: formats, CPUs, and which errors may pass."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import ray.exceptions
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.error_messages import is_passing
-from railhead.driver.trainers.dataset_options import build_options, check_cpus
 from railhead.driver.trainers.datasets import (
     READERS,
     build_data_config,
@@ -38,44 +37,8 @@ def make_data_job(datasets: dict[str, Any], *, cpus: int = 2, **changes: Any) ->
 
 
 @pytest.mark.parametrize("format", READERS)
-def test_every_format_has_a_reader_that_takes_common_options(format: str) -> None:
-    reader = getattr(ray.data, READERS[format])
-    options = {"override_num_blocks": 4, "include_paths": True, "num_cpus": 0.5, "shuffle": "files"}
-    assert build_options("d", format, reader, options) == options
-
-
-@pytest.mark.parametrize(
-    ("format", "given", "words"),
-    [
-        ("csv", {"delimiter": ";"}, r"delimiter: ray\.data\.read_csv has no such option; its options are .*parse_op"),
-        ("parquet", {"colums": ["a"]}, "colums: .* did you mean columns?"),
-        ("text", {"paths": "/other"}, "paths: .* no such option"),
-        (
-            "csv",
-            {"parse_options": {"delimitr": ";"}},
-            r"parse_options: pyarrow\.csv\.ParseOptions rejects it: .*",
-        ),
-        ("images", {"shuffle": {"seed": "x"}}, "shuffle: .*FileShuffleConfig rejects it: Seed must be an integer"),
-    ],
-)
-def test_an_option_that_the_reader_does_not_know_is_refused(format: str, given: dict[str, Any], words: str) -> None:
-    with pytest.raises(JobRefused, match=rf"datasets\.d\.options\.{words}"):
-        build_options("d", format, getattr(ray.data, READERS[format]), given)
-
-
-def test_options_that_are_objects_are_made_of_their_arguments() -> None:
-    built = build_options("d", "csv", ray.data.read_csv, {"parse_options": {"delimiter": ";"}, "shuffle": {"seed": 3}})
-    assert built["parse_options"].delimiter == ";"
-    assert built["shuffle"] == ray.data.FileShuffleConfig(seed=3)
-
-
-def test_a_read_task_is_no_greater_than_what_a_pod_has_left() -> None:
-    check_cpus("d", {"num_cpus": 1}, free=1.0)
-    check_cpus("d", {}, free=0.5)
-    with pytest.raises(
-        JobRefused, match=r"^datasets\.d\.options\.num_cpus: a read task requests 2 CPUs, but a worker pod"
-    ):
-        check_cpus("d", {"num_cpus": 2}, free=1.0)
+def test_every_format_has_a_reader(format: str) -> None:
+    assert callable(getattr(ray.data, READERS[format]))
 
 
 def test_free_cpus_are_those_that_no_worker_of_the_pod_takes() -> None:
