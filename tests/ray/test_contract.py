@@ -20,7 +20,7 @@ from ray.train import CheckpointConfig
 import ray
 from railhead.driver.errors import COPYING
 from railhead.driver.node import accelerators, ray_features
-from railhead.driver.node.agent_ports import AgentPorts, needs_ports
+from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.rank.notice import METHOD
 from railhead.driver.reporting.progress import _STATES
@@ -196,8 +196,7 @@ def test_rays_command_takes_what_the_driver_gives_it() -> None:
     known = {option for parameter in start.params for option in parameter.opts}
     given = {"--node-ip-address", "--temp-dir", "--num-cpus", "--num-gpus", "--block", "--resources", "--head"}
     given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
-    given |= {word.partition("=")[0] for word in AgentPorts(1, 2, 3, 4).to_arguments()}
-    missing = given - known
+    missing = given.union(OPTIONS) - known
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
@@ -208,12 +207,12 @@ def test_the_node_starts_the_ray_client_server_where_the_driver_leaves_it_out() 
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
     from ray import _raylet
 
-    if not needs_ports(_raylet):
+    if not hasattr(_raylet, "persist_port"):
         pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
-    used_by = "driver/node/agent_ports.py"
-    want_parameters(
-        find("ray._private.services", "start_raylet", used_by=used_by), "session_dir", "node_id", used_by=used_by
-    )
+    used_by = "driver/node/ray_command.py"
+    found = find("ray._private.services", "start_raylet", used_by=used_by)
+    want_parameters(found, "session_dir", "node_id", "dashboard_agent_listen_port", used_by=used_by)
+    find("ray._raylet", "DASHBOARD_AGENT_LISTEN_PORT_NAME", used_by=used_by)
     text = (FOLDER / "_private" / "node.py").read_text()
     assert "ray._private.services.start_raylet(" in text, f"{used_by}: the node starts its raylet in another way"
 
