@@ -23,10 +23,13 @@ from railhead.driver.user_code.check import check_folder, find_problem
         ("from other import f", ""),
         ("from other import g as f", ""),
         ("from other import *", ""),
+        ("import f.g", ""),
         ("if 1:\n    f = lambda: 0", ""),
         ("def __getattr__(name): return 1", ""),
         ("globals()['f'] = 1", ""),
+        ("setattr(__import__('sys').modules[__name__], 'f', 1)", ""),
         ("def g(): pass", "has no attribute 'f'"),
+        ("import ray.f\n'f'\ng.f = 1", "has no attribute 'f'"),
         ("def f(:", "SyntaxError: invalid syntax (user.py, line 1)"),
     ],
 )
