@@ -52,8 +52,9 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)
         resumed_from = pod.resume_from
-    if restored.warning:
-        print(f"railhead: {restored.warning.message}", flush=True)
+    if restored.warning or resumed_from:
+        news = restored.warning.message if restored.warning else f"the run resumes from {resumed_from}"
+        print(f"railhead: {news}", flush=True)
     version = find_version()
     warning = restored.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)
