@@ -24,7 +24,7 @@ from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.rank.notice import METHOD
 from railhead.driver.reporting.progress import _STATES
-from railhead.driver.storage.ray_form import find_form
+from railhead.driver.storage.acquire_run import find_fields
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.train_controller.failure_policy import install_failure_policy
 
@@ -291,8 +291,7 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     used_by = "driver/storage/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
     assert read.latest == "checkpoint_2"
-    form = find_form()
-    written = write_snapshot(read, fields=form.fields, ray_version=form.ray_version)
+    written = write_snapshot(read, fields=find_fields(), ray_version=ray.__version__)
     assert json.loads(written) == json.loads(snapshot.read_text()), f"{used_by}: this Ray's snapshot has another form"
     assert json.loads(manager._save_state()) == json.loads(written), f"{used_by}: the copy is made of _save_state()"
 
