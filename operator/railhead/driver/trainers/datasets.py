@@ -24,7 +24,6 @@ READERS = {
 }
 
 REFUSED = "DatasetRefused"
-MIN_CPUS = 1 - 1e-6  # of a Ray Data task
 
 
 def read_paths(text: str) -> dict[str, str]:
@@ -35,13 +34,6 @@ def read_paths(text: str) -> dict[str, str]:
 
 def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
     """name -> ray.data.Dataset. Raises JobRefused or Unreachable."""
-    free = find_free_cpus(job)
-    if free < MIN_CPUS:
-        raise JobRefused(
-            REFUSED,
-            f"datasets: a worker pod has {free:g} CPUs left besides its workers, but a Ray Data task takes 1; "
-            "raise spec.worker.extraResources.cpu",
-        )
     return {
         name: _call(name, values["function"], job)
         if values.get("function")
@@ -86,11 +78,3 @@ def _call(name: str, reference: str, job: JobInput) -> Any:
 
 def _sort(error: BaseException, message: str) -> AttemptFailed:
     return Unreachable("DatasetOutOfReach", message) if is_passing(error) else JobRefused(REFUSED, message)
-
-
-def find_free_cpus(job: JobInput) -> float:
-    """Of one worker pod, besides its workers."""
-    total = float((job.ray_node.get("worker") or {}).get("cpus", 0))
-    each = float((job.scaling.get("resourcesPerWorker") or {}).get("CPU", 0))
-    per_pod = job.scaling.get("workersPerPod") or job.scaling["numWorkers"] / job.worker_pods
-    return total - each * float(per_pod)

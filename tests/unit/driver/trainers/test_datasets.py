@@ -1,4 +1,4 @@
-"""The job's datasets before Ray reads them: formats, CPUs, and which errors may pass."""
+"""The job's datasets before Ray reads them: formats, and which errors may pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from railhead.driver.trainers.datasets import (
     READERS,
     build_data_config,
     build_datasets,
-    find_free_cpus,
     read_paths,
 )
 from railhead.driver.trainers.trainer import build_trainer
@@ -31,25 +30,9 @@ def returns(config): return config["rows"]
 """
 
 
-def make_data_job(datasets: dict[str, Any], *, cpus: int = 2, **changes: Any) -> Any:
-    worker = {"cpus": cpus, "gpus": 0, "resources": {}, "objectStoreBytes": 0}
-    return make_job(datasets=datasets, ray_node={"head": {}, "worker": worker}, **changes)
-
-
 @pytest.mark.parametrize("format", READERS)
 def test_every_format_has_a_reader(format: str) -> None:
     assert callable(getattr(ray.data, READERS[format]))
-
-
-def test_free_cpus_are_those_that_no_worker_of_the_pod_takes() -> None:
-    scaling = {"numWorkers": 4, "useGPU": False, "resourcesPerWorker": {"CPU": 1.5}}
-    assert find_free_cpus(make_data_job({}, cpus=5, scaling=scaling, worker_pods=2)) == 2
-    assert find_free_cpus(make_data_job({}, cpus=3, scaling=scaling, worker_pods=2)) == 0
-
-
-def test_a_job_without_a_cpu_for_the_data_is_refused_with_the_sum() -> None:
-    with pytest.raises(JobRefused, match=r"a worker pod has 0 CPUs left besides its workers"):
-        build_datasets(make_data_job({"train": {"function": "user:returns"}}, cpus=1), paths={})
 
 
 @pytest.mark.parametrize(
@@ -69,7 +52,7 @@ def test_a_function_that_gives_no_dataset_is_named(
     monkeypatch.setenv(e.SOURCE, str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "dataset_code", raising=False)
-    job = make_data_job({"train": {"function": f"dataset_code:{function}"}}, train_loop_config={"rows": 3})
+    job = make_job(datasets={"train": {"function": f"dataset_code:{function}"}}, train_loop_config={"rows": 3})
     with pytest.raises(kind, match=rf"datasets\.train\.function dataset_code:{function}: .*{words}"):
         build_datasets(job, paths={})
 
