@@ -495,7 +495,6 @@ DATASETS = [
     _dataset({"format": "csv", "uri": "/data", "function": "m:f"}, "exactly one of uri and function"),
     _dataset({"uri": "/data"}, "is required with uri", at="[train].format"),
     _dataset({"function": "m:f", "format": "csv"}, "requires uri", at="[train].format"),
-    _dataset({"function": "m:f", "options": {"shuffle": "files"}}, "requires uri", at="[train].options"),
     _dataset({"function": "digits.py"}, "should match", at=".train.function"),
     _dataset({"format": "orc", "uri": "/data"}, "supported values", at=".train.format"),
     _dataset({"format": "csv", "uri": "data"}, "should match", at=".train.uri"),
@@ -503,7 +502,7 @@ DATASETS = [
     _dataset({"format": "csv", "uri": "/data/../etc"}, "must not contain . or ..", at="[train].uri"),
     _dataset({"format": "csv", "uri": "s3://bucket/.."}, "must not contain . or ..", at="[train].uri"),
     _dataset({"format": "csv", "uri": "s3://key:secret@bucket/a"}, "must not contain credentials", at="[train].uri"),
-    _dataset({"format": "csv", "uri": "/data", "options": ["shuffle"]}, "must be of type object", at=".train.options"),
+    _dataset({"format": "csv", "uri": "/data", "options": {"shuffle": "files"}}, "unknown field", at=".train.options"),
     _dataset({"format": "csv", "uri": "/data", "split": "no"}, "must be of type boolean", at=".train.split"),
     Bad(
         "spec.worker.podTemplate",

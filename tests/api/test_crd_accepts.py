@@ -176,11 +176,7 @@ VALID: dict[str, dict[str, Any]] = {
     },
     "datasets": {
         "spec.datasets": {
-            "train": {
-                "format": "parquet",
-                "uri": "s3://bucket/digits/?region=eu-central-1",
-                "options": {"shuffle": "files"},
-            },
+            "train": {"format": "parquet", "uri": "s3://bucket/digits/?region=eu-central-1"},
             "validation_2": {"format": "csv", "uri": "/data/validation.csv", "split": False},
             "_made": {"function": "pkg.data:build"},
         },

@@ -20,12 +20,11 @@ from ray.train import CheckpointConfig
 import ray
 from railhead.driver.errors import COPYING
 from railhead.driver.node import accelerators, ray_features
-from railhead.driver.node.agent_ports import AgentPorts, needs_ports
+from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.rank.notice import METHOD
 from railhead.driver.reporting.progress import _STATES
-from railhead.driver.storage.prepare import find_latest
-from railhead.driver.storage.ray_form import find_form
+from railhead.driver.storage.acquire_run import find_fields
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
 from railhead.driver.train_controller.failure_policy import install_failure_policy
 
@@ -196,8 +195,7 @@ def test_ray_start_accepts_the_drivers_options() -> None:
     known = {option for parameter in start.params for option in parameter.opts}
     given = {"--node-ip-address", "--temp-dir", "--num-cpus", "--num-gpus", "--block", "--resources", "--head"}
     given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
-    given |= {word.partition("=")[0] for word in AgentPorts(1, 2, 3, 4).to_arguments()}
-    missing = given - known
+    missing = given.union(OPTIONS) - known
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
@@ -208,12 +206,12 @@ def test_the_node_starts_the_ray_client_server_where_the_driver_leaves_it_out() 
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:
     from ray import _raylet
 
-    if not needs_ports(_raylet):
+    if not hasattr(_raylet, "persist_port"):
         pytest.skip(f"nodes of Ray {ray.__version__} do not wait for files with ports")
-    used_by = "driver/node/agent_ports.py"
-    want_parameters(
-        find("ray._private.services", "start_raylet", used_by=used_by), "session_dir", "node_id", used_by=used_by
-    )
+    used_by = "driver/node/ray_command.py"
+    found = find("ray._private.services", "start_raylet", used_by=used_by)
+    want_parameters(found, "session_dir", "node_id", "dashboard_agent_listen_port", used_by=used_by)
+    find("ray._raylet", "DASHBOARD_AGENT_LISTEN_PORT_NAME", used_by=used_by)
     text = (FOLDER / "_private" / "node.py").read_text()
     assert "ray._private.services.start_raylet(" in text, f"{used_by}: the node starts its raylet in another way"
 
@@ -290,11 +288,10 @@ async def test_storage_and_snapshot_are_read_as_ray_writes_them(tmp_path: Path) 
     for number in range(3):
         register(manager, context, f"checkpoint_{number}")
         await asyncio.sleep(0)  # for the manager's tasks
-    assert find_latest(snapshot.read_text()) == "checkpoint_2"
     used_by = "driver/storage/snapshot.py"
     read = parse_snapshot(snapshot.read_text())
-    form = find_form()
-    written = write_snapshot(read, fields=form.fields, ray_version=form.ray_version)
+    assert read.latest == "checkpoint_2"
+    written = write_snapshot(read, fields=find_fields(), ray_version=ray.__version__)
     assert json.loads(written) == json.loads(snapshot.read_text()), f"{used_by}: this Ray's snapshot has another form"
     assert json.loads(manager._save_state()) == json.loads(written), f"{used_by}: the copy is made of _save_state()"
 

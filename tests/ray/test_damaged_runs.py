@@ -14,9 +14,8 @@ from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
 from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
@@ -72,7 +71,7 @@ def make_run(storage_path: str, name: str) -> RunFolder:
         folder.write(f"c{epoch}/weights", b"of this epoch")
         checkpoint = Checkpoint(path=folder.find(f"c{epoch}"), filesystem=folder.filesystem)
         manager.after_report(_TrainingReport(checkpoint, {"epoch": epoch}, False), [{"epoch": epoch}])
-        copy._copy()
+        copy.copy()
 
     for epoch in range(3):
         asyncio.run(commit(epoch))
@@ -114,10 +113,10 @@ def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> Non
         folder = make_run(s3.build_uri("runs"), name)
         take_run(folder, uid="mine", attempt=1)
         damage(folder)
-        claimed = restore_run(folder, form=find_form(), known={}, commits=0)
+        claimed = restore_run(folder, fields=find_fields(), known={}, commits=0)
         assert claimed.latest == (f"c{epoch - 1}" if epoch else None), name
         assert message in (claimed.warning.message if claimed.warning else ""), name
-        assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(claimed.latest, None)
+        assert restore_run(folder, fields=find_fields(), known={}, commits=0) == Restored(claimed.latest, None)
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def write_files(folder: Path) -> dict[str, str]:
         (folder / name).mkdir(parents=True)
     for part in range(3):
         with open(folder / "rows" / f"{part}.csv", "w", newline="") as file:
-            csv.writer(file, delimiter=";").writerows([["id"], *([n] for n in range(part, ROWS, 3))])
+            csv.writer(file).writerows([["id"], *([n] for n in range(part, ROWS, 3))])
         lines = [json.dumps({"id": n}) for n in range(part, ROWS, 3)]
         (folder / "json" / f"{part}.json").write_text("\n".join(lines))
     pq.write_table(pa.table({"id": list(range(ROWS))}), folder / "rows.parquet", row_group_size=20)
@@ -90,12 +90,12 @@ def write_files(folder: Path) -> dict[str, str]:
 
 
 DATASETS: dict[str, dict[str, Any]] = {
-    "rows": {"format": "csv", "options": {"parse_options": {"delimiter": ";"}}},
+    "rows": {"format": "csv"},
     "everywhere": {"format": "csv", "split": False},
-    "parquet": {"format": "parquet", "options": {"override_num_blocks": 5}},
-    "json": {"format": "json", "options": {"lines": True}, "split": False},
+    "parquet": {"format": "parquet"},
+    "json": {"format": "json", "split": False},
     "text": {"format": "text", "split": False},
-    "images": {"format": "images", "options": {"size": [4, 3], "mode": "L"}, "split": False},
+    "images": {"format": "images", "split": False},
     "binary": {"format": "binary", "split": False},
     "made": {"function": "data:build"},
     "bucket": {"format": "parquet", "uri": f"s3://{BUCKET}/rows"},
@@ -151,7 +151,7 @@ def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     for rank in seen.ranks:
         assert sorted(rank["json"][0]) == list(range(ROWS))
         assert sorted(rank["text"][0]) == sorted(str(n) for n in range(ROWS))
-        assert sorted(rank["images"][0]) == [[[4, 3], n] for n in range(4)]
+        assert sorted(rank["images"][0]) == [[[8, 6, 3], n] for n in range(4)]
         assert sorted(rank["binary"][0]) == [f"file {n}" for n in range(4)]
 
     made = [line.split() for rank in seen.ranks for line in rank["made"][0]]

@@ -31,10 +31,9 @@ def credentials(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("credentials")
 def test_the_endpoint_comes_from_the_uri_or_the_environment(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = prepare_storage(s3.build_uri("by-uri"), run_name="r")
-    assert storage.run_uri == s3.build_uri("by-uri/r")
+    assert prepare_storage(s3.build_uri("by-uri"), run_name="r") == s3.build_uri("by-uri/r")
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
-    assert prepare_storage(f"s3://{BUCKET}/by-environment", run_name="r").run_uri == f"s3://{BUCKET}/by-environment/r"
+    assert prepare_storage(f"s3://{BUCKET}/by-environment", run_name="r") == f"s3://{BUCKET}/by-environment/r"
     assert s3.list("by-uri/r") == s3.list("by-environment/r") != set()
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.base import FreeObject, Function, Model, free, rules
+from railhead.api.base import Function, Model, rules
 from railhead.api.run import LOCATION, NO_CREDENTIALS, NO_DOTS
 
 DatasetName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -47,7 +47,6 @@ class Dataset(Model):
             ("", "has(self.uri) != has(self.function)", "exactly one of uri and function must be set"),
             (".format", "!has(self.uri) || has(self.format)", "is required with uri"),
             (".format", "!has(self.function) || !has(self.format)", "requires uri; a function reads its data itself"),
-            (".options", "!has(self.function) || !has(self.options)", "requires uri; a function reads its data itself"),
         )
     )
     format: Literal["parquet", "csv", "json", "text", "images", "binary"] | None = Field(
@@ -61,11 +60,10 @@ class Dataset(Model):
         description="A file or a folder: an absolute path that all pods see, or a URI of s3, gs, abfs or hdfs.",
         json_schema_extra=rules(NO_DOTS, NO_CREDENTIALS),
     )
-    options: FreeObject | None = free("Keyword arguments of ray.data.read_<format>.")
     function: Function | None = Field(
         default=None,
-        description="module:function that returns a ray.data.Dataset; called in the driver, with trainLoopConfig "
-        "if it takes a parameter.",
+        description="module:function that returns a ray.data.Dataset, with any option of Ray Data; called in the "
+        "driver, with trainLoopConfig if it takes a parameter.",
     )
     split: bool = Field(
         default=True,

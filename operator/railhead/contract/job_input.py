@@ -42,7 +42,7 @@ class JobInput:
         collective_timeout_seconds: RAY_TRAIN_COLLECTIVE_TIMEOUT_S, or None.
         log_level: LoggingConfig.log_level, or None.
         storage_path: a URI, or None when it is a path (then in the environment).
-        datasets: {name: {format, uri, options, split}} or {name: {function, split}}; a uri that is a
+        datasets: {name: {format, uri, split}} or {name: {function, split}}; a uri that is a
             path is in the environment instead.
         ray_node: {head: {...}, worker: {cpus: float, gpus: float, resources: {...},
             objectStoreBytes: int, labels: {...}}}; the arguments of `ray start`.

@@ -14,7 +14,6 @@ from typing import Any, Mapping
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
-from railhead.contract.report import ResumedFrom
 from railhead.driver.cluster import Log, OnFatal, connect, wait_for_head, watch_nodes
 from railhead.driver.describe import describe_exception
 from railhead.driver.ending import Ending, Success
@@ -91,11 +90,8 @@ def _prepare(attempt: Attempt) -> None:
     if job.train_func:
         require_package(job.framework)
     check_code(job, os.environ)
-    storage = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=attempt.pod.checkpoint_index >= 0)
-    latest = storage.latest_checkpoint
-    attempt.publisher.update(run_uri=storage.run_uri, resumed_from=ResumedFrom(latest) if latest else None)
-    if latest:
-        attempt.log(f"the run resumes from {latest}")
+    run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=attempt.pod.checkpoint_index >= 0)
+    attempt.publisher.update(run_uri=run_uri)
 
 
 def _run_trainer(attempt: Attempt) -> Ending:

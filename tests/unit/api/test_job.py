@@ -50,7 +50,7 @@ FULL: dict[str, Any] = {
         "callbacks": ["mine:Notify"],
     },
     "datasets": {
-        "train": {"format": "parquet", "uri": "s3://bucket/digits", "options": {"shuffle": "files"}, "split": False},
+        "train": {"format": "parquet", "uri": "s3://bucket/digits", "split": False},
         "made": {"function": "data:build", "split": True},
     },
     "env": [{"name": "A", "value": "1"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
-from railhead.driver.storage.prepare import find_latest, prepare_storage
+from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.user_code.check import check_folder, find_problem
 
 
@@ -23,10 +22,13 @@ from railhead.driver.user_code.check import check_folder, find_problem
         ("from other import f", ""),
         ("from other import g as f", ""),
         ("from other import *", ""),
+        ("import f.g", ""),
         ("if 1:\n    f = lambda: 0", ""),
         ("def __getattr__(name): return 1", ""),
         ("globals()['f'] = 1", ""),
+        ("setattr(__import__('sys').modules[__name__], 'f', 1)", ""),
         ("def g(): pass", "has no attribute 'f'"),
+        ("import ray.f\n'f'\ng.f = 1", "has no attribute 'f'"),
         ("def f(:", "SyntaxError: invalid syntax (user.py, line 1)"),
     ],
 )
@@ -59,23 +61,8 @@ def test_finds_a_function_in_a_package_of_the_source(tmp_path: Path) -> None:
 
 
 def test_storage_check_leaves_no_files(tmp_path: Path) -> None:
-    storage = prepare_storage(str(tmp_path / "runs"), run_name="r")
-    assert storage.run_uri == f"{tmp_path}/runs/r"
-    assert storage.latest_checkpoint is None
+    assert prepare_storage(str(tmp_path / "runs"), run_name="r") == f"{tmp_path}/runs/r"
     assert list((tmp_path / "runs" / "r").iterdir()) == []
-
-
-def test_storage_check_returns_the_latest_checkpoint(tmp_path: Path) -> None:
-    (tmp_path / "r").mkdir()
-    latest = {"checkpoint_dir_name": "checkpoint_7", "metrics": {}}
-    snapshot = {"checkpoint_results": [latest], "latest_checkpoint_result": latest}
-    (tmp_path / "r" / "checkpoint_manager_snapshot.json").write_text(json.dumps(snapshot))
-    assert prepare_storage(str(tmp_path), run_name="r").latest_checkpoint == f"{tmp_path}/r/checkpoint_7"
-
-
-@pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"latest_checkpoint_result": null}'])
-def test_snapshot_without_a_checkpoint(text: str) -> None:
-    assert find_latest(text) is None
 
 
 def test_rejects_a_file_as_storage_with_the_original_error(tmp_path: Path) -> None:
@@ -85,8 +72,7 @@ def test_rejects_a_file_as_storage_with_the_original_error(tmp_path: Path) -> No
 
 
 def test_storage_by_uri(tmp_path: Path) -> None:
-    storage = prepare_storage(f"file://{tmp_path}/runs", run_name="r")
-    assert storage.run_uri == f"file://{tmp_path}/runs/r"
+    assert prepare_storage(f"file://{tmp_path}/runs", run_name="r") == f"file://{tmp_path}/runs/r"
     with pytest.raises(JobRefused, match=r"run\.storagePath nosuch://bucket"):
         prepare_storage("nosuch://bucket", run_name="r")
 

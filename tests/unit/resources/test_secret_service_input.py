@@ -122,13 +122,13 @@ def test_the_input_has_a_storage_uri_but_no_path(run: dict[str, Any], name: str,
 def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
     spec = make_spec(
         datasets={
-            "train": {"format": "csv", "uri": "/data/train", "options": {"shuffle": "files"}},
+            "train": {"format": "csv", "uri": "/data/train"},
             "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
             "made": {"function": "data:build"},
         }
     )
     assert build_job_input(JOB, spec).datasets == {
-        "train": {"format": "csv", "options": {"shuffle": "files"}, "split": True},
+        "train": {"format": "csv", "split": True},
         "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
         "made": {"function": "data:build", "split": True},
     }

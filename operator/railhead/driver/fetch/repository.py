@@ -21,6 +21,7 @@ from railhead.driver.fetch.problem import (
     classify_words,
     commit_not_found,
     configuration,
+    has_any,
 )
 
 SETTINGS = (
@@ -104,13 +105,13 @@ def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
     output = _try_run(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
     if output is None:
         return
-    if not UNADVERTISED.search(output):
+    if not has_any(output, UNADVERTISED):
         raise classify_words(output, repository=commit.repository, revision=commit.revision)
     git.log("the server does not serve commits by hash; fetching all branches and tags")
     everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
     _run(git, commit, folder, *options, "--", commit.repository, *everything)
     if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
-        raise commit_not_found(commit.repository, commit.revision)
+        raise commit_not_found(commit.repository, commit.revision, "no branch or tag leads to it")
 
 
 def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:

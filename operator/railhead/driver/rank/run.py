@@ -31,7 +31,6 @@ from railhead.driver.errors import (
 )
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.initial import offer_checkpoint
-from railhead.driver.rank.lightgbm_machines import use_loopback
 from railhead.driver.rank.notice import NOTICES, watch_notices
 
 _NOT_PERMITTED = (
@@ -92,7 +91,6 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
         write_marks(BEGIN, rank=rank, process=process)
         if not _is_permitted:
             raise Unfenced(rank, _NOT_PERMITTED)
-        use_loopback()
         watch_notices()
         offer_checkpoint(initial)
         result = function(rank)

@@ -37,7 +37,7 @@ class Progress:
     checkpoint: Optional[Checkpoint] = None
     best_checkpoint: Optional[Checkpoint] = None
     run_uri: str = ""  # empty = the job's own
-    resumed_from: Optional[str] = None  # URI; empty = this fit() started from scratch, None = not known yet
+    resumed_from: str = ""  # URI; empty = this fit() started from scratch, or there was none yet
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
     processes: tuple[str, ...] = ()  # of the current group, as in `marks.name_process`
@@ -62,9 +62,7 @@ class Progress:
         known["processes"] = tuple(known.get("processes", ()))
         return Progress(**known)
 
-    def begin_run(
-        self, *, run_uri: str, resumed_from: Optional[str] = None, warning: Optional[RunWarning] = None
-    ) -> Progress:
+    def begin_run(self, *, run_uri: str, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
         """Another fit(): a script may call it several times, and the counts continue."""
         begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
         return replace(begun, run_uri=run_uri, resumed_from=resumed_from, warning=warning)

@@ -82,7 +82,7 @@ class Publisher:
             checkpoint=progress.checkpoint,
             best_checkpoint=progress.best_checkpoint,
             run_uri=progress.run_uri or base.run_uri,
-            resumed_from=base.resumed_from if progress.resumed_from is None else _describe(progress.resumed_from),
+            resumed_from=ResumedFrom(progress.resumed_from) if progress.resumed_from else None,
             warning=self._spool.read_warning() or progress.warning,
             lost_pods=self._spool.read_lost_pods(),
             restart=self._spool.read_restart(),
@@ -188,10 +188,6 @@ class Publisher:
             return
         self._problem = problem
         self._log(f"the operator did not accept a report ({problem}); training is not affected")
-
-
-def _describe(uri: str) -> Optional[ResumedFrom]:
-    return ResumedFrom(uri) if uri else None
 
 
 def compute_backoff(failures: int) -> float:

@@ -18,7 +18,6 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
-from railhead.driver.storage.ray_form import Form, find_form
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
@@ -40,20 +39,21 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     commits = pod.checkpoint_index + 1 if is_own else 0
     known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
-    form = find_form()
+    fields = find_fields()
 
     def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
-        return claim, restore_run(folder, form=form, known=known if commits else {}, commits=commits)
+        return claim, restore_run(folder, fields=fields, known=known if commits else {}, commits=commits)
 
     claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0)
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
         check_initial(pod.resume_from)
         resumed_from = pod.resume_from
-    if restored.warning:
-        print(f"railhead: {restored.warning.message}", flush=True)
+    if restored.warning or resumed_from:
+        news = restored.warning.message if restored.warning else f"the run resumes from {resumed_from}"
+        print(f"railhead: {news}", flush=True)
     version = find_version()
     warning = restored.warning or run.warning or warn_without_notices(version, end_seconds=pod.end_seconds)
     warning = warning or warn_of_newer_ray(version)
@@ -79,13 +79,20 @@ def check_initial(uri: str) -> None:
         )
 
 
-def restore_run(folder: RunFolder, *, form: Form, known: Mapping[str, int], commits: int) -> Restored:
+def find_fields() -> frozenset[str]:
+    """The keys of a snapshot as the installed Ray reads and writes it."""
+    from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
+
+    return frozenset(getattr(State, "model_fields", None) or State.__fields__)
+
+
+def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> Restored:
     """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
     found = examine(folder, known=known)
     if found.snapshot is None:
         return _start_from_scratch(folder, found, commits=commits)
-    text = write_snapshot(found.snapshot, fields=form.fields, ray_version=form.ray_version)
-    if found.damage or not form.fields <= found.snapshot.fields:
+    text = write_snapshot(found.snapshot, fields=fields, ray_version=find_version())
+    if found.damage or not fields <= found.snapshot.fields:
         folder.replace(FILE, text.encode())
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:

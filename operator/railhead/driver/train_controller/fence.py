@@ -69,7 +69,7 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         patience.call(check)
         _clean_up(folder, manager)
         copy = SnapshotCopy(folder, functools.partial(look, folder, self._claim))
-        guard(manager, check=check, after=copy.keep, patience=patience)
+        guard(manager, check=check, after=copy.request, patience=patience)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""

@@ -15,41 +15,33 @@ from railhead.driver.storage.run_folder import RunFolder, Size
 from railhead.driver.storage.snapshot import FILE, parse_snapshot
 
 
-def start_thread(task: Callable[[], None]) -> None:
-    threading.Thread(target=task, name="railhead-snapshot-copy", daemon=True).start()
-
-
 class SnapshotCopy:
-    """One per manager. Never raises: a run without a copy is as robust as plain Ray.
-
-    At most one copy is being made; commits meanwhile lead to one more. `check`: the fence.
-    """
+    """One per manager. Never raises: a run without a copy is as robust as plain Ray. `check`: the fence."""
 
     def __init__(self, folder: RunFolder, check: Callable[[], None]) -> None:
         self._folder = folder
         self._check = check
         self._sizes: Optional[dict[str, Size]] = None
-        self._lock = threading.Lock()
-        self._is_running = self._is_wanted = False
+        self._wanted = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="railhead-snapshot-copy", daemon=True)
 
-    def keep(self) -> None:
-        """Returns at once."""
-        with self._lock:
-            self._is_wanted, is_running, self._is_running = True, self._is_running, True
-        if not is_running:
-            start_thread(self._run)
+    def request(self) -> None:
+        """Returns at once. At most one copy is being made; commits meanwhile lead to one more."""
+        self._wanted.set()
+        if not self._thread.is_alive():
+            self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._is_running, self._is_wanted = self._is_wanted, False
-                if not self._is_running:
-                    return
-            try:
-                self._copy()
-            except Exception as error:
-                problem = describe_exception(error)
-                print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
+        while self._wanted.wait():
+            self._wanted.clear()
+            self.copy()
+
+    def copy(self) -> None:
+        try:
+            self._copy()
+        except Exception as error:
+            problem = describe_exception(error)
+            print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
 
     def _copy(self) -> None:
         if self._sizes is None:

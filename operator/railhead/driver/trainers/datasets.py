@@ -12,7 +12,6 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
 from railhead.driver.storage.error_messages import is_passing
-from railhead.driver.trainers.dataset_options import build_options, check_cpus
 from railhead.driver.user_code.load import has_parameter, load_function
 
 READERS = {
@@ -25,7 +24,6 @@ READERS = {
 }
 
 REFUSED = "DatasetRefused"
-MIN_CPUS = 1 - 1e-6  # of a Ray Data task
 
 
 def read_paths(text: str) -> dict[str, str]:
@@ -36,17 +34,10 @@ def read_paths(text: str) -> dict[str, str]:
 
 def build_datasets(job: JobInput, *, paths: Mapping[str, str]) -> dict[str, Any]:
     """name -> ray.data.Dataset. Raises JobRefused or Unreachable."""
-    free = find_free_cpus(job)
-    if free < MIN_CPUS:
-        raise JobRefused(
-            REFUSED,
-            f"datasets: a worker pod has {free:g} CPUs left besides its workers, but a Ray Data task takes 1; "
-            "raise spec.worker.extraResources.cpu",
-        )
     return {
         name: _call(name, values["function"], job)
         if values.get("function")
-        else _read(name, values, uri=paths.get(name) or values["uri"], free_cpus=free)
+        else _read(name, values["format"], uri=paths.get(name) or values["uri"])
         for name, values in job.datasets.items()
     }
 
@@ -58,17 +49,11 @@ def build_data_config(job: JobInput) -> Any:
     return DataConfig(datasets_to_split=[name for name, values in job.datasets.items() if values.get("split", True)])
 
 
-def _read(name: str, values: Mapping[str, Any], *, uri: str, free_cpus: float) -> Any:
+def _read(name: str, format: str, *, uri: str) -> Any:
     import ray.data
 
-    reader = getattr(ray.data, READERS[values["format"]])
-    given = values.get("options") or {}
     try:
-        options = build_options(name, values["format"], reader, given)
-        check_cpus(name, given, free=free_cpus)
-        return reader(uri, **options)
-    except JobRefused:
-        raise
+        return getattr(ray.data, READERS[format])(uri)
     except FileNotFoundError as error:
         hint = "the head pod does not see this file; all pods need the volume (spec.podTemplate)"
         raise JobRefused(REFUSED, f"datasets.{name}.uri {uri}: FileNotFoundError: {error}; {hint}") from error
@@ -93,11 +78,3 @@ def _call(name: str, reference: str, job: JobInput) -> Any:
 
 def _sort(error: BaseException, message: str) -> AttemptFailed:
     return Unreachable("DatasetOutOfReach", message) if is_passing(error) else JobRefused(REFUSED, message)
-
-
-def find_free_cpus(job: JobInput) -> float:
-    """Of one worker pod, besides its workers."""
-    total = float((job.ray_node.get("worker") or {}).get("cpus", 0))
-    each = float((job.scaling.get("resourcesPerWorker") or {}).get("CPU", 0))
-    per_pod = job.scaling.get("workersPerPod") or job.scaling["numWorkers"] / job.worker_pods
-    return total - each * float(per_pod)

@@ -1,8 +1,8 @@
 """A cheap check of trainer.trainFunc before training: does the source have this function?
 
 Imports nothing: importing torch would compete with Ray's start for the CPU, and the head may
-lack what workers have. Rejects only where the workers are bound to come to the same
-result: for code in the mounted source. The rest is left to the workers.
+lack what workers have. Rejects only where the workers are bound to come to the same result, later,
+when their pods run: for code in the mounted source. The rest is left to the workers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Optional
 
 from railhead.driver.errors import JobRefused
+
+_DYNAMIC = ("*", "__getattr__", "globals", "setattr", "exec", "vars")  # with these, names can come from elsewhere
 
 
 def check_function(field: str, entrypoint: str, *, source: Optional[str]) -> None:
@@ -36,7 +38,7 @@ def find_problem(entrypoint: str, *, source: Optional[str]) -> str:
     except (OSError, ValueError):
         return ""
     name = function.partition(".")[0]
-    if name in find_names(tree) or is_dynamic(tree):
+    if not find_names(tree).isdisjoint({name, *_DYNAMIC}):
         return ""
     return f"AttributeError: module '{module}' has no attribute '{name}' ({file.name} of spec.source)"
 
@@ -57,25 +59,6 @@ def find_file(folder: Path, module: str) -> Optional[Path]:
 
 
 def find_names(tree: ast.Module) -> set[str]:
-    """Every name that the module may define, at any depth, so that an `if` around it does no harm."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            names.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
-
-
-def is_dynamic(tree: ast.Module) -> bool:
-    """Whether names can come from elsewhere: `import *`, `__getattr__`, `globals()`, `setattr`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-            return True
-        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            return True
-        if isinstance(node, ast.Name) and node.id in ("globals", "setattr", "exec", "vars"):
-            return True
-    return False
+    """Every name that the module defines, imports or uses, at any depth, so that an `if` around it does no harm."""
+    found = (getattr(node, key, None) for node in ast.walk(tree) for key in ("name", "asname", "id"))
+    return {name.partition(".")[0] for name in found if isinstance(name, str)}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from railhead.contract.times import now_text
 from railhead.kube.types import Object
+from railhead.local import in_pods
 from railhead.local.node.container import RunningContainer, start_container
 from railhead.local.node.environment import MissingReference, build_command, build_environment, field_value
 from railhead.local.node.identity import give_identity
@@ -22,6 +23,11 @@ from railhead.local.node.volumes import VolumeMaker, mount_map
 REFERENCE_PAUSE_SECONDS = 5.0  # until the next look-up of a missing ConfigMap or Secret
 MESSAGE_BYTES = 4096
 CANNOT_START = 128
+# The API reserves them for us; the driver adds its own values.
+IN_PODS = {
+    "PYTHONPATH": str(Path(in_pods.__file__).parent),
+    "RAY_TRAIN_CALLBACKS": "lightgbm_loopback.LoopbackCallback",
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class ContainerRunner:
         else:
             env.setdefault("CUDA_VISIBLE_DEVICES", "")
         env |= give_identity(self._container, mounts, folder=place.folder, server=place.server)
-        return {**env, "RAILHEAD_HOSTS_FILE": str(place.hosts_file)}
+        return {**env, **IN_PODS, "RAILHEAD_HOSTS_FILE": str(place.hosts_file)}
 
 
 def _references(container: Object) -> set[tuple[str, str]]:

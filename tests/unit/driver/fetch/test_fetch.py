@@ -101,7 +101,7 @@ def test_fetches_from_a_sha256_repository(place: Place) -> None:
     assert len(commit) == 64
     place.fetch(repository=place.server.url("long"), revision=commit)
     assert (place.folder / "train.py").read_text() == "long"
-    with pytest.raises(FetchProblem, match="a different kind of hash"):
+    with pytest.raises(FetchProblem, match="mismatched algorithms"):
         place.fetch(repository=place.server.url("long"))
 
 
@@ -143,18 +143,23 @@ def test_retries_a_server_that_fails_temporarily(place: Place) -> None:
 @pytest.mark.parametrize(
     ("case", "outcome", "reason", "expected"),
     [
-        ("wrong password", "Configuration", "RepositoryRefused", "spec.source.git.secretName: the server of https:"),
-        ("no password", "Configuration", "RepositoryRefused", "denies access"),
-        ("untrusted", "Configuration", "CertificateRefused", "to the Secret as ca.crt"),
+        (
+            "wrong password",
+            "Configuration",
+            "RepositoryRefused",
+            "spec.source.git: git cannot read https:.*: fatal: Auth",
+        ),
+        ("no password", "Configuration", "RepositoryRefused", "secretName or image: fatal: could not read Username"),
+        ("untrusted", "Configuration", "RepositoryRefused", "[Cc]ertificate"),
         ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{UNKNOWN}"),
         ("no folder", "Configuration", "PathNotFound", "spec.source.git.path: commit .* has no folder nowhere"),
         ("a file", "Configuration", "PathNotFound", "has no folder train.py"),
-        ("no repository", "Configuration", "RepositoryNotFound", "spec.source.git.repository: there is no repository"),
+        ("no repository", "Configuration", "RepositoryRefused", "fatal: repository .* not found"),
         ("no git", "Configuration", "GitMissing", "spec.source.git.image: the image has no git"),
         ("no server", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*(refused|connect)"),
         ("no host", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*[Rr]esolv"),
         ("server fails", "Infrastructure", "SourceNotFetched", "cannot be fetched: .*503"),
-        ("program", "Configuration", "RepositoryRefused", "a protocol other than"),
+        ("program", "Configuration", "RepositoryRefused", "transport 'ext' not allowed"),
     ],
 )
 def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, reason: str, expected: str) -> None:
@@ -187,17 +192,19 @@ def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, 
 
 GIT_OUTPUTS = {
     "git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.": "RepositoryRefused",
-    "Host key verification failed.\nfatal: Could not read from remote repository.": "HostKeyRefused",
+    "Host key verification failed.\nfatal: Could not read from remote repository.": "RepositoryRefused",
     "ssh: connect to host x port 22: Connection timed out\nfatal: Could not read from remote": "SourceNotFetched",
     "ssh: Could not resolve hostname x: Name or service not known": "SourceNotFetched",
-    "ERROR: Repository not found.\nfatal: Could not read from remote repository.": "RepositoryNotFound",
-    "error: cannot run ssh: No such file or directory\nfatal: unable to fork": "GitNotUsable",
-    "fatal: unable to find remote helper for 'https'": "GitNotUsable",
+    "ERROR: Repository not found.\nfatal: Could not read from remote repository.": "RepositoryRefused",
+    "error: cannot run ssh: No such file or directory\nfatal: unable to fork": "RepositoryRefused",
+    "fatal: unable to find remote helper for 'https'": "RepositoryRefused",
     "fatal: remote error: upload-pack: not our ref 123": "CommitNotFound",
     "error: RPC failed; HTTP 500 curl 22 The requested URL returned error: 500\nfatal: early EOF": "SourceNotFetched",
     "fatal: unable to access 'https://x/': The requested URL returned error: 429": "SourceNotFetched",
     "fatal: unable to access 'https://x/': The requested URL returned error: 403": "RepositoryRefused",
     "fatal: write error: No space left on device": "SourceNotFetched",
+    "sh: 1: ssh: not found\nfatal: Could not read from remote repository.": "RepositoryRefused",
+    "fatal: unknown hash algorithm 'sha256'": "CommitNotFound",
     "": "SourceNotFetched",
 }
 

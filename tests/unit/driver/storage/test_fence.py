@@ -29,8 +29,9 @@ from railhead.driver.storage.fence import Claim, look, take_run
 from railhead.driver.storage.leftovers import record_failed_uploads
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import group, snapshot_copy
+from railhead.driver.train_controller import group
 from railhead.driver.train_controller.fence import FenceCallback
+from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 UID, OTHER = "0a1b-mine", "9f8e-other"
@@ -41,7 +42,7 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
     monkeypatch.setattr(group, "CURRENT", group.Group())
-    monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
+    monkeypatch.setattr(SnapshotCopy, "request", SnapshotCopy.copy)
 
 
 @pytest.fixture

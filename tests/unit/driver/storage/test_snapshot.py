@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import queue
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -22,15 +24,15 @@ from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import repair
-from railhead.driver.storage.acquire_run import Restored, restore_run
+from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
 from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.ray_form import find_form
 from railhead.driver.storage.run_folder import RunFolder, Size
 from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
-from railhead.driver.train_controller import group, snapshot_copy
+from railhead.driver.train_controller import group
 from railhead.driver.train_controller.fence import FenceCallback
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
+REQUEST = SnapshotCopy.request
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
 
@@ -105,7 +107,7 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
     monkeypatch.setattr(group, "CURRENT", group.Group())
-    monkeypatch.setattr(snapshot_copy, "start_thread", lambda task: task())
+    monkeypatch.setattr(SnapshotCopy, "request", SnapshotCopy.copy)
 
 
 class Run:
@@ -135,7 +137,7 @@ class Run:
         asyncio.run(register())
 
     def restore(self, *, commits: int = 3, known: dict[str, int] | None = None) -> Restored:
-        return restore_run(self.folder, form=find_form(), known=known or {}, commits=commits)
+        return restore_run(self.folder, fields=find_fields(), known=known or {}, commits=commits)
 
 
 @pytest.fixture
@@ -247,7 +249,7 @@ def make_many(tmp_path: Path) -> RunFolder:
 
 
 def restore(folder: RunFolder) -> Restored:
-    return restore_run(folder, form=find_form(), known={}, commits=MANY)
+    return restore_run(folder, fields=find_fields(), known={}, commits=MANY)
 
 
 def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Path) -> None:
@@ -260,7 +262,7 @@ def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Pat
     )
     assert len(calls) <= 6, calls
     calls.clear()
-    SnapshotCopy(folder, check=lambda: None).keep()
+    SnapshotCopy(folder, check=lambda: None).copy()
     assert not [call for call in calls if " " in call] and len(calls) <= 6, "the newest has a size already"
 
 
@@ -287,29 +289,36 @@ def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
 def test_measures_checkpoints_outside_rays_loop_and_one_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tasks: list[Callable[[], None]] = []
-    monkeypatch.setattr(snapshot_copy, "start_thread", tasks.append)
+    monkeypatch.setattr(SnapshotCopy, "request", REQUEST)
+    measured: queue.Queue[str] = queue.Queue()
+    go, measure = threading.Semaphore(0), RunFolder.measure
+
+    def measure_slowly(self: RunFolder, name: str) -> Size:
+        measured.put(name)
+        assert go.acquire(timeout=60)
+        return measure(self, name)
+
+    monkeypatch.setattr(RunFolder, "measure", measure_slowly)
     run = Run(tmp_path)
-    measured: list[str] = []
-    measure = RunFolder.measure
-    monkeypatch.setattr(RunFolder, "measure", lambda self, name: measured.append(name) or measure(self, name))  # type: ignore[func-returns-value]
-    for number in range(5):
+    run.commit("c0")
+    assert measured.get(timeout=60) == "c0"
+    for number in range(1, 5):
         run.commit(f"c{number}")
-    assert len(tasks) == 1 and measured == [], "nothing was listed while Ray's controller waited"
-    tasks.pop()()
+    assert measured.empty(), "one copy at a time"
+    go.release()
+    assert measured.get(timeout=60) == "c4", "and one for all commits meanwhile"
     copy = repair.read_copy(run.folder)
-    assert measured == ["c4"] and copy.snapshot is not None and copy.snapshot.latest == "c4"
-    run.commit("c5")
-    assert len(tasks) == 1, "another thread, once the first has ended"
+    assert copy.snapshot is not None and list(copy.sizes) == ["c0"], "the first one is written"
+    go.release()
 
 
 def test_writes_no_copy_once_a_successor_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks: list[Callable[[], None]] = []
-    monkeypatch.setattr(snapshot_copy, "start_thread", tasks.append)
+    copies: list[SnapshotCopy] = []
+    monkeypatch.setattr(SnapshotCopy, "request", lambda self: copies.append(self))
     run = Run(tmp_path)
     run.commit("c0")
     take_run(run.folder, uid="mine", attempt=2)
-    tasks.pop()()
+    copies.pop().copy()
     assert run.folder.read(repair.COPY) is None
 
 
@@ -348,9 +357,9 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
 
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
-    assert restore_run(folder, form=find_form(), known={}, commits=0) == Restored(None, None)
+    assert restore_run(folder, fields=find_fields(), known={}, commits=0) == Restored(None, None)
     with pytest.raises(JobRefused, match=f"{FILE} is gone"):
-        restore_run(folder, form=find_form(), known={}, commits=1)
+        restore_run(folder, fields=find_fields(), known={}, commits=1)
 
 
 def test_checks_a_folder_that_each_commit_overwrites_only_for_existence(tmp_path: Path) -> None:
@@ -390,7 +399,7 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
     run.folder = RunFolder(NoRename(error), run.folder.path)
     assert run.restore().latest == latest
     assert run.restore() == Restored(latest, None)
-    SnapshotCopy(run.folder, check=lambda: None).keep()
+    SnapshotCopy(run.folder, check=lambda: None).copy()
     assert repair.read_copy(run.folder).snapshot is not None
     assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
 

@@ -7,12 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from ray.train.lightgbm import config as lightgbm_config
-from ray.train.lightgbm import get_network_params
 
 from railhead.api.backend import Backend, Framework
 from railhead.driver.errors import JobRefused
-from railhead.driver.rank.lightgbm_machines import translate, use_loopback
 from railhead.driver.trainers.frameworks import (
     FRAMEWORKS,
     build_framework_trainer,
@@ -97,17 +94,3 @@ def test_rejects_an_option_that_this_ray_lacks(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(FRAMEWORKS, "JAX", replace(FRAMEWORKS["JAX"], config=f"{__name__}:OlderConfig"))
     with pytest.raises(ValueError, match=r"in the Ray of spec\.image, OlderConfig has no use_gpu"):
         build_framework_trainer("JAX", print, options={"use_gpu": True})
-
-
-def test_lightgbm_finds_itself_among_loopback_addresses() -> None:
-    assert translate("127.3.0.10:4001,127.3.0.11:4002") == "127.0.0.1:4001,127.0.0.1:4002"
-    assert translate("10.0.0.1:4001,10.0.0.2:4001") == "10.0.0.1:4001,10.0.0.2:4001"
-
-
-def test_contract_lightgbms_network_params(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lightgbm_config, "_lightgbm_network_params", None)
-    use_loopback()
-    lightgbm_config._set_network_params(2, 4001, "127.3.0.10:4001,127.3.0.11:4002")
-    use_loopback()
-    expected = {"num_machines": 2, "local_listen_port": 4001, "machines": "127.0.0.1:4001,127.0.0.1:4002"}
-    assert get_network_params() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -145,3 +146,15 @@ async def test_mounts_a_file_of_a_config_map_by_sub_path(start: Start, client: M
     runner, task = start(pod)
     await asyncio.wait_for(task, 20)
     assert runner.log_file("main").read_text() == "x = 1"
+
+
+async def test_a_pod_imports_the_callback_that_its_environment_names(start: Start) -> None:
+    script = """
+import importlib.util, os
+module, _, name = os.environ["RAY_TRAIN_CALLBACKS"].rpartition(".")
+spec = importlib.util.find_spec(module)
+print(f"class {name}(" in open(spec.origin).read())
+"""
+    runner, task = start(make_pod("pod", {"name": "main", "command": [sys.executable, "-c", script]}))
+    await task
+    assert runner.log_file("main").read_text() == "True\n"

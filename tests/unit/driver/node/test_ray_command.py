@@ -1,0 +1,59 @@
+"""The ports of a node's agents: free, different, and known to the raylet before the agents are."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray._private import node, services
+from ray.scripts.scripts import start
+
+from railhead.driver.node import ray_command
+from railhead.driver.node.ray_command import OPTIONS, announce_http_port, choose_ports
+
+
+def read_ports(options: list[str]) -> list[int]:
+    assert [option.partition("=")[0] for option in options] == list(OPTIONS)
+    return [int(option.partition("=")[2]) for option in options]
+
+
+def test_ports_are_different_and_can_be_listened_on() -> None:
+    ports = read_ports(choose_ports([]))
+    assert len(set(ports)) == 4
+    for port in ports:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+
+
+def test_the_heads_own_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_command, "LAST", ray_command.FIRST + 1000)
+    for port in range(ray_command.FIRST, ray_command.FIRST + 200):
+        assert port not in read_ports(choose_ports(["start", f"--port={port}", "--head"]))
+
+
+def test_raylet_finds_the_port_in_its_file_when_it_starts() -> None:
+    seen: list[Any] = []
+
+    def start_raylet(address: str, node_id: str, session_dir: str, dashboard_agent_listen_port: int) -> str:
+        seen.append("started")
+        return "process"
+
+    services = SimpleNamespace(start_raylet=start_raylet)
+    raylet = SimpleNamespace(persist_port=lambda *args: seen.append(args), DASHBOARD_AGENT_LISTEN_PORT_NAME="http")
+    announce_http_port(services, raylet)
+    made = services.start_raylet("10.0.0.1:6379", "node", session_dir="/tmp/s", dashboard_agent_listen_port=20123)
+    assert made == "process"
+    assert seen == [("/tmp/s", "node", "http", 20123), "started"]
+
+
+def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
+    wanted = {"node_id", "session_dir", "dashboard_agent_listen_port"}
+    assert wanted <= set(inspect.signature(services.start_raylet).parameters)
+    assert "ray._private.services.start_raylet(" in inspect.getsource(node.Node.start_raylet)
+
+
+def test_contract_ray_start_takes_the_ports() -> None:
+    assert {name for option in start.params for name in option.opts} >= set(OPTIONS)
