@@ -29,17 +29,30 @@ OPTIONS = (
 def run_ray(arguments: list[str]) -> None:
     """Runs `ray start ...`; returns or exits when Ray does."""
     from ray._private import node, services
-    from ray.scripts.scripts import main
+    from ray.scripts.scripts import main, start
 
     from ray import _raylet
 
     if hasattr(_raylet, "persist_port"):  # the raylet of an older Ray does not wait
-        arguments = [*arguments, *choose_ports(arguments)]
-        announce_http_port(services, _raylet)
+        missing = find_missing(start, services, _raylet)
+        if missing:  # a newer Ray: it starts as it does by itself
+            print(f"railhead: ray start has no {', '.join(missing)}: on a busy machine a node may not join", flush=True)
+        else:
+            arguments = [*arguments, *choose_ports(arguments)]
+            announce_http_port(services, _raylet)
     # A process and an open port that no TrainJob uses; `ray start` has no option to leave them out.
     node.Node.start_ray_client_server = lambda self: None
     sys.argv = ["ray", *arguments]
     main()
+
+
+def find_missing(start: Any, services: Any, raylet: Any) -> list[str]:
+    """What this module needs of `ray start`, `services.start_raylet` and the raylet's module and they do not have."""
+    options = {option for parameter in start.params for option in parameter.opts}
+    names = inspect.signature(services.start_raylet).parameters
+    missing = [each for each in OPTIONS if each not in options]
+    missing += [each for each in ("session_dir", "node_id", "dashboard_agent_listen_port") if each not in names]
+    return missing + [each for each in ("DASHBOARD_AGENT_LISTEN_PORT_NAME",) if not hasattr(raylet, each)]
 
 
 def choose_ports(given: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,3 +58,17 @@ def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
 
 def test_contract_ray_start_takes_the_ports() -> None:
     assert {name for option in start.params for name in option.opts} >= set(OPTIONS)
+
+
+def test_reports_what_a_newer_ray_start_lacks_and_starts_it_unchanged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[list[str]] = []
+    monkeypatch.setattr(node.Node, "start_ray_client_server", None)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr("ray.scripts.scripts.main", lambda: seen.append(sys.argv))
+    monkeypatch.setattr(start, "params", [each for each in start.params if OPTIONS[0] not in each.opts])
+    before = services.start_raylet
+    ray_command.run_ray(["start", "--head"])
+    assert seen == [["ray", "start", "--head"]] and services.start_raylet is before
+    assert f"ray start has no {OPTIONS[0]}" in capsys.readouterr().out
