@@ -43,7 +43,7 @@ from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.storage_failure import handle, name_path
-from railhead.driver.train_controller.workers import collect_stacks
+from railhead.driver.train_controller.workers import call_ranks
 
 # Ray's own actors, which run no user code: they synchronize `report` and other collectives, and serve
 # the shards of a dataset. Older Rays may start a new group's on a node that is lost but not yet
@@ -167,7 +167,7 @@ def find_ages(errors: tuple[RankError, ...]) -> tuple[RankError, ...]:
     ages: dict[int, float] = {}
     with contextlib.suppress(Exception):  # the group is not active
         ranks = [each.rank for each in errors if each.kind not in (failure.DIED, failure.KILLED_FOR_MEMORY)]
-        answers = collect_stacks(group.CURRENT.worker_group, ranks, read_end, timeout=AGE_TIMEOUT)
+        answers = call_ranks(group.CURRENT.worker_group, ranks, read_end, timeout=AGE_TIMEOUT)
         ages = {rank: answer.value.age for rank, answer in answers.items() if answer.value}
     return tuple(replace(each, age=ages.get(each.rank)) for each in errors)
 

@@ -19,7 +19,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.errors import AttemptFailed
-from railhead.driver.train_controller.workers import collect_stacks
+from railhead.driver.train_controller.workers import call_ranks
 
 PATIENCE = 60.0  # seconds for a killed process to end: freeing a full GPU's memory takes some
 PAUSE = 0.05
@@ -39,7 +39,7 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
         ranks = [rank for node, rank in rank_of_node.items() if node in old]
         if not ranks:
             return
-        answers = collect_stacks(worker_group, ranks, end_own_processes, old, timeout=ANSWER_TIMEOUT)
+        answers = call_ranks(worker_group, ranks, end_own_processes, old, timeout=ANSWER_TIMEOUT)
         problems = [answer.value for answer in answers.values() if answer.value]
         if problems:
             raise AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", problems[0]))

@@ -19,7 +19,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import NotReturned
 from railhead.driver.rank.run import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.train_controller.workers import Answer, collect_stacks
+from railhead.driver.train_controller.workers import Answer, call_ranks
 
 ANSWER_TIMEOUT = 30.0  # seconds; the processes have just answered Ray's own poll
 _REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
@@ -47,7 +47,7 @@ class ReturnsCallback(WorkerGroupCallback):  # type: ignore[misc]
         new = [rank for rank in ended if rank not in self._returned]
         if not new:
             return
-        for rank, answer in collect_stacks(self._group, new, read_end, timeout=ANSWER_TIMEOUT).items():
+        for rank, answer in call_ranks(self._group, new, read_end, timeout=ANSWER_TIMEOUT).items():
             statuses[rank].error = find_error(rank, answer)
             if statuses[rank].error is None:
                 self._returned[rank] = workers[rank]

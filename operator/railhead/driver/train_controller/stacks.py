@@ -21,7 +21,7 @@ from railhead.driver.describe import describe_exception
 from railhead.driver.errors import Stuck
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.callback import never_raises
-from railhead.driver.train_controller.workers import Answer, collect_stacks
+from railhead.driver.train_controller.workers import Answer, call_ranks
 
 ANSWER_TIMEOUT = 10.0  # seconds
 LIMIT_CHARS = 12_000  # per rank
@@ -54,7 +54,7 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:
     """For each rank {rank, pod, place, stack}; empty strings when it does not respond."""
     ranks = range(len(worker_group.get_workers()))
-    answers = collect_stacks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
+    answers = call_ranks(worker_group, ranks, read_stacks, timeout=ANSWER_TIMEOUT)
     return [{**_NO_STACKS, **_read_answer(answer), "rank": rank} for rank, answer in answers.items()]
 
 

@@ -14,7 +14,7 @@ class Answer:
     error: Optional[Exception] = None
 
 
-def collect_stacks(
+def call_ranks(
     worker_group: Any, ranks: Iterable[int], function: Callable[..., Any], *arguments: Any, timeout: float
 ) -> dict[int, Answer]:
     """rank -> its answer, within `timeout` seconds for all of them together."""

@@ -326,7 +326,7 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
         return {rank: Answer(RankEnd(age=ages[rank]) if rank in ages else None) for rank in ranks}
 
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr(failure_policy, "collect_stacks", collect)
+    monkeypatch.setattr(failure_policy, "call_ranks", collect)
     broken = TrainFunctionRaised(0, "RuntimeError: Connection closed by peer")
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
     facts = failure_policy.collect_facts(error)

@@ -76,7 +76,7 @@ def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest
         calls.append((ranks, old))
         return {rank: answers.get(rank, Answer("")) for rank in ranks}
 
-    monkeypatch.setattr(old_processes, "collect_stacks", collect)
+    monkeypatch.setattr(old_processes, "call_ranks", collect)
     callback = OldProcessesCallback()
     callback.after_worker_group_start(Workers(("a", 1), ("a", 2), ("b", 3)))
     assert calls == [], "the first group has no previous one"

@@ -28,7 +28,7 @@ class Group:
         self.workers = [object(), object()]
         self.answers = [Answer(RankEnd(RETURNED)), Answer(RankEnd(RETURNED))]
         self.asked: list[list[int]] = []
-        monkeypatch.setattr(returns, "collect_stacks", self._ask)
+        monkeypatch.setattr(returns, "call_ranks", self._ask)
 
     def get_workers(self) -> list[object]:
         return self.workers
