@@ -692,4 +692,32 @@ DEFECTS = (
         "            if text:\n",
         ("tests/unit/contract/test_report.py",),
     ),
+    Defect(
+        "creates continue after the first refusal",
+        "controller/slow_start.py",
+        "            if errors:\n                return\n",
+        "",
+        ("tests/unit/controller/test_executor.py",),
+    ),
+    Defect(
+        "a shared child that was removed is not created again",
+        "controller/executor.py",
+        "        self._recent.forget(key.namespace, remove.name)\n",
+        "",
+        ("tests/unit/controller/test_executor.py",),
+    ),
+    Defect(
+        "an attempt that has trained is refused for the GPUs that it has left",
+        "driver/cluster.py",
+        "self._has_run = self._has_run or len(wrong) < len(nodes)",
+        "self._has_run = len(wrong) < len(nodes)",
+        ("tests/unit/driver/node/test_accelerators.py",),
+    ),
+    Defect(
+        "a default for GPUs reserves all of its shared memory",
+        "resources/sizes.py",
+        "workers_per_pod, reserved\n",
+        "workers_per_pod, parse_quantity(GPU_SHARED_MEMORY) * spec.scaling.workers_per_pod\n",
+        ("tests/unit/resources/test_sizes.py",),
+    ),
 )
