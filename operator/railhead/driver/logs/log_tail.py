@@ -1,12 +1,14 @@
 """A worker pod's own log: the output of the ranks on this node, from Ray's session files.
 
-Ray writes one pair of files per process, records in them which actor the process became, and rotates them. Shows only
-those of Ray Train's workers. Nothing is lost but the states of a progress bar in between: its last one is shown every
-few seconds, and when its line ends.
+Ray writes one pair of files per process, and records in them which actor the process became. Shows only those of Ray
+Train's workers. Nothing is lost but the states of a progress bar in between: its last one is shown every few
+seconds, and when its line ends. What was shown long ago is freed on the disk: the files of a run of weeks stay small,
+without Ray's own rotation, with which a rank that is killed loses its last lines.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -14,19 +16,22 @@ from pathlib import Path
 from typing import Callable, Optional, TextIO
 
 from railhead.driver.logs import marks
+from railhead.driver.logs.free_space import free_beginning
 
 PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
 LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 _READ_LIMIT = 1 << 20  # bytes per file and poll
+KEPT_BYTES = 64 * 2**20  # of each file, behind what was shown; Ray's log monitor reads it too
 
 
 @dataclass
 class _File:
-    """`rest`: an incomplete last line; `is_rank`: the process is one of Ray Train's workers."""
+    """`rest`: an incomplete last line; `freed`: bytes at its beginning; `is_rank`: one of Ray Train's workers."""
 
     inode: int = 0
     offset: int = 0
+    freed: int = 0
     rest: bytes = b""
     is_rank: bool = False
     rank: Optional[int] = None
@@ -113,7 +118,13 @@ def _read_new(path: Path, state: _File) -> bytes:
     state.inode = found.st_ino
     if found.st_size < state.offset:  # truncated
         state.offset = 0
-    return _read_on(path, state) if found.st_size > state.offset else b""
+    state.freed = min(state.freed, state.offset)
+    data = _read_on(path, state) if found.st_size > state.offset else b""
+    if state.offset - state.freed >= 2 * KEPT_BYTES:
+        state.freed = state.offset - KEPT_BYTES
+        with contextlib.suppress(OSError):
+            free_beginning(path, state.freed)
+    return data
 
 
 def _read_rotated(path: Path, state: _File) -> bytes:
