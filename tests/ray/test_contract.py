@@ -179,7 +179,7 @@ def test_ray_reads_each_variable_that_the_driver_sets(name: str) -> None:
     found = ray_features.parse_version(ray.__version__)
     if found is not None and found < since.get(name, (0, 0)):
         pytest.skip(f"Ray {ray.__version__} has nothing to switch off there")
-    if name.startswith(("RAY_agent", "RAY_process")):  # read by the C++ code
+    if name.startswith(("RAY_agent", "RAY_process", "RAY_task")):  # read by the C++ code
         known = name.removeprefix("RAY_").encode() in (FOLDER / "core/src/ray/raylet/raylet").read_bytes()
     else:
         known = any(f'{name.removeprefix(p)}"' in read_sources(f) for f in SOURCES for p in ("", "RAY_"))
