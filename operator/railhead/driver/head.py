@@ -75,7 +75,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     pod.temp.mkdir(parents=True, exist_ok=True)
     spool = Spool(pod.temp)
-    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
+    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output(job.forward_logs))
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
@@ -185,8 +185,8 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
     return Publisher(endpoint=endpoint, spool=spool, base=base, log=log)
 
 
-def _watch_output() -> Ranks:
-    ranks = Ranks()
+def _watch_output(forward: str) -> Ranks:
+    ranks = Ranks(forward)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
     sys.stdout = RankStream(sys.stdout, ranks)
