@@ -195,12 +195,26 @@ def test_ray_start_accepts_the_drivers_options() -> None:
     known = {option for parameter in start.params for option in parameter.opts}
     given = {"--node-ip-address", "--temp-dir", "--num-cpus", "--num-gpus", "--block", "--resources", "--head"}
     given |= {"--port", "--include-dashboard", "--object-store-memory", "--labels", "--address", "--no-monitor"}
+    given |= {"--include-log-monitor"}
     missing = given.union(OPTIONS) - known
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
 def test_the_node_starts_the_ray_client_server_where_the_driver_leaves_it_out() -> None:
     find("ray._private.node", "Node.start_ray_client_server", used_by="driver/node/ray_command.py")
+
+
+def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None:
+    find("ray._raylet", "GcsClient", used_by="driver/logs/forwarding.py")
+    source = (FOLDER / "_private" / "log_monitor.py").read_text()
+    assert "from ray._raylet import GcsClient" in source
+    assert "self.gcs_client.publish_logs(data)" in source
+    assert '"pid": file_info.worker_pid' in source and '"lines": lines_to_publish' in source
+
+
+def test_ray_says_whether_its_agents_run_servers() -> None:
+    find("ray._private.utils", "get_dashboard_dependency_error", used_by="driver/node/ray_command.py")
+    assert "get_dashboard_dependency_error() is not None" in (FOLDER / "_private" / "services.py").read_text()
 
 
 def test_ports_of_agents_are_announced_where_the_raylet_reads_them() -> None:

@@ -334,4 +334,6 @@ def test_a_dead_ray_head_is_an_infrastructure_failure(tmp_path: Path) -> None:
         assert not {name for name in logs if "client_server" in name}, "nothing listens for Ray Client"
         pods.kill_process("gcs_server")
         assert pods.wait_ended(timeout=180) == FailureClass.INFRASTRUCTURE.exit_code, pods.read_log()
-        assert pods.read_outcome().checkpoint is not None
+        outcome = pods.read_outcome()
+    assert outcome.checkpoint is not None
+    assert outcome.message.startswith("Ray's head ended because its process gcs_server was killed by SIGKILL, as")

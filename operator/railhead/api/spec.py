@@ -11,6 +11,7 @@ from railhead.api.base import Image, Model, planned, rules, time_limit
 from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.failure_policy import FailureRules
+from railhead.api.logs import MOST_FORWARDED, Logs
 from railhead.api.pod_limits import CPU_LIMIT_RULES
 from railhead.api.pod_template import PodTemplate
 from railhead.api.pods import HeadConfig, PullSecret, Worker
@@ -78,6 +79,7 @@ class TrainJobSpec(Model):
     )
     head: HeadConfig = Field(default_factory=HeadConfig, description="The head pod.")
     worker: Worker = Field(default_factory=Worker, description="The worker pods.")
+    logs: Logs | None = Field(default=None, description="Where the output of the ranks goes.")
     backoff_limit: int = Field(
         default=3,
         ge=0,
@@ -170,6 +172,12 @@ class TrainJobSpec(Model):
         if self.suspend_grace_seconds is not None:
             return self.suspend_grace_seconds
         return GRACE_SECONDS_OF_GPUS if self.scaling.use_gpu else GRACE_SECONDS
+
+    @property
+    def forward_logs(self) -> str:
+        """logs.forward, or its default."""
+        chosen = self.logs.forward if self.logs else None
+        return chosen or ("All" if self.scaling.most_workers <= MOST_FORWARDED else "Rank0")
 
     @property
     def drain_seconds(self) -> int:

@@ -1,10 +1,11 @@
-"""Describes exceptions, in such a way that nothing in the exception can make the description fail.
+"""Describes exit codes, and exceptions in such a way that nothing in them can make the description fail.
 
 The exceptions are the user's: the text may contain characters that cannot be encoded, and `__str__` may raise.
 """
 
 from __future__ import annotations
 
+import signal
 import traceback
 from pathlib import PurePath
 
@@ -60,3 +61,15 @@ def format_traceback(error: BaseException) -> str:
     except BaseException:
         text = describe_exception(error) + "\n"
     return shorten_middle(text, TRACEBACK_LIMIT)
+
+
+def describe_exit(code: int) -> str:
+    """Of a process in the head pod; `code` as Popen has it."""
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
+    return f"was killed by {name}{memory}"

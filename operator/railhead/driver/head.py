@@ -36,6 +36,7 @@ from railhead.driver.ending import (
 from railhead.driver.hang_detection import watch_for_hang
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
+from railhead.driver.node.ray_exit import explain_ray_exit
 from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment
 from railhead.driver.pod import Pod, read_working_folder
@@ -74,7 +75,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
     pod.temp.mkdir(parents=True, exist_ok=True)
     spool = Spool(pod.temp)
-    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output())
+    head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output(job.forward_logs))
     endings: queue.SimpleQueue[Ending] = queue.SimpleQueue()
     signals: queue.SimpleQueue[bool] = queue.SimpleQueue()
     signal.signal(signal.SIGTERM, lambda *_: receive_sigterm(signals))
@@ -158,10 +159,9 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
     code = ray.wait()
     if not head.is_ending:
-        last_lines = read_end(head.pod.temp / RAY_LOG)
-        print(last_lines, flush=True)
-        message = f"Ray's head exited with code {code}: {last_lines[-500:]}"
-        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
+        print(read_end(head.pod.temp / RAY_LOG), flush=True)
+        output = read_end(head.pod.temp / RAY_LOG, lines=1000)
+        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", explain_ray_exit(code, output)))
 
 
 def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:
@@ -185,8 +185,8 @@ def _build_publisher(pod: Pod, job: JobInput, spool: Spool) -> Publisher:
     return Publisher(endpoint=endpoint, spool=spool, base=base, log=log)
 
 
-def _watch_output() -> Ranks:
-    ranks = Ranks()
+def _watch_output(forward: str) -> Ranks:
+    ranks = Ranks(forward)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # never raises
     sys.stdout = RankStream(sys.stdout, ranks)

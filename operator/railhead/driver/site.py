@@ -27,6 +27,11 @@ def customize(own_file: str) -> None:
         from railhead.driver.script.hooks import install_hooks
 
         install_hooks()
+    if os.environ.get("RAILHEAD_ONLY_RANK_0"):  # set by `worker`, for Ray's log monitor
+        from railhead.driver.logs.forwarding import install_filter
+        from railhead.driver.script.hooks import AfterImport
+
+        sys.meta_path.insert(0, AfterImport({"ray._raylet": install_filter}))
 
 
 def run_hidden(path: list[str]) -> None:

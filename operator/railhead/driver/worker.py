@@ -16,6 +16,7 @@ from typing import Any, Mapping, NoReturn
 from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.ending import write_termination_message
+from railhead.driver.logs.forwarding import ONLY_RANK_0
 from railhead.driver.logs.log_tail import LogTail
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.memory import read_memory
@@ -34,6 +35,8 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     ray_environment = build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder())
     ray_environment[e.OOM_KILLS] = str(read_memory()[0])
+    if job.forward_logs == "Rank0":
+        ray_environment[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
     address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), log=_log)
     _log(f"joining Ray's head at {address}:{pod.head_port}")

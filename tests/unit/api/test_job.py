@@ -72,6 +72,7 @@ FULL: dict[str, Any] = {
         "objectStore": "1Gi",
     },
     "resumeFrom": {"trainJob": "other", "best": True},
+    "logs": {"forward": "Rank0"},
     "backoffLimit": 5,
     "backoffResetSeconds": 3600,
     "noProgressLimit": 5,

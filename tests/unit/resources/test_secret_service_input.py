@@ -107,6 +107,24 @@ def test_input_is_the_spec_in_rays_terms() -> None:
 
 
 @pytest.mark.parametrize(
+    ("scaling", "logs", "forward"),
+    [
+        ({"numWorkers": 16}, None, "All"),
+        ({"numWorkers": 17}, None, "Rank0"),
+        ({"minWorkers": 1, "maxWorkers": 16}, {}, "All"),
+        ({"minWorkers": 1, "maxWorkers": 17, "desiredWorkers": 1}, {}, "Rank0"),
+        ({"numWorkers": 17}, {"forward": "All"}, "All"),
+        ({"numWorkers": 1}, {"forward": "None"}, "None"),
+    ],
+)
+def test_the_head_repeats_the_lines_of_all_ranks_of_a_small_job(
+    scaling: dict[str, Any], logs: dict[str, Any] | None, forward: str
+) -> None:
+    spec = make_spec(scaling=scaling, **({} if logs is None else {"logs": logs}))
+    assert build_job_input(JOB, spec).forward_logs == forward
+
+
+@pytest.mark.parametrize(
     ("run", "name", "path"),
     [
         ({"storagePath": "/runs"}, f"digits-{UID[:8]}", None),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from railhead.driver.logs import marks
@@ -20,9 +20,10 @@ _PREFIX = re.compile(r"^(\(RayTrainWorker pid=[^)]*\)) ?")
 
 
 class Ranks:
-    """Which processes have finished their output, and which rank a prefix belongs to."""
+    """Which processes have finished their output, and which rank a prefix belongs to; `forward`: spec.logs.forward."""
 
-    def __init__(self) -> None:
+    def __init__(self, forward: str = "All") -> None:
+        self._forwarded = slice({"All": None, "Rank0": 1, "None": 0}[forward])
         self._changed = threading.Condition()
         self._ended: set[tuple[str, str]] = set()
         self._rank_of_prefix: dict[str, int] = {}
@@ -38,9 +39,10 @@ class Ranks:
         rank = self._rank_of_prefix.get(prefix)
         return f"{prefix} " if rank is None else f"(rank {rank}) "
 
-    def wait_until_ended(self, processes: Iterable[str], *, timeout: float) -> bool:
-        """Whether the last lines of these processes have arrived within `timeout` seconds."""
-        wanted = {(process, stream) for process in processes for stream in ("out", "err")}
+    def wait_until_ended(self, processes: Sequence[str], *, timeout: float) -> bool:
+        """Whether the last lines that come from these processes, in the order of their ranks, have arrived within
+        `timeout` seconds."""
+        wanted = {(process, stream) for process in processes[self._forwarded] for stream in ("out", "err")}
         with self._changed:
             return self._changed.wait_for(lambda: wanted <= self._ended, timeout)
 

@@ -4,6 +4,9 @@ A raylet starts two Python agents, waits for the files to which they write their
 dies after 15 s, which is hard-coded (ray-project/ray#65983). A busy machine, or one that
 reads the image for the first time, needs longer for their imports. With ports chosen here,
 the raylet has what it waits for when it starts, and the node joins at once.
+
+Without `ray[default]` the first agent runs no servers. A raylet with ports for them would try to reach
+them for 30 s and then log an error, in the job's log too.
 """
 
 from __future__ import annotations
@@ -24,51 +27,59 @@ OPTIONS = (
     "--metrics-export-port",
     "--runtime-env-agent-port",
 )
+# The files of the first agent's ports, in the raylet's module, and the parameters of `start_raylet`.
+FILES = {
+    "DASHBOARD_AGENT_LISTEN_PORT_NAME": "dashboard_agent_listen_port",
+    "METRICS_AGENT_PORT_NAME": "metrics_agent_port",
+    "METRICS_EXPORT_PORT_NAME": "metrics_export_port",
+}
 
 
 def run_ray(arguments: list[str]) -> None:
     """Runs `ray start ...`; returns or exits when Ray does."""
-    from ray._private import node, services
+    from ray._private import node, services, utils
     from ray.scripts.scripts import main, start
 
     from ray import _raylet
 
     if hasattr(_raylet, "persist_port"):  # the raylet of an older Ray does not wait
-        missing = find_missing(start, services, _raylet)
+        missing = find_missing(start, services, _raylet, utils)
         if missing:  # a newer Ray: it starts as it does by itself
             print(f"railhead: ray start has no {', '.join(missing)}: on a busy machine a node may not join", flush=True)
         else:
-            arguments = [*arguments, *choose_ports(arguments)]
-            announce_http_port(services, _raylet)
+            is_minimal = utils.get_dashboard_dependency_error() is not None
+            arguments = [*arguments, *choose_ports(arguments, OPTIONS[-1:] if is_minimal else OPTIONS)]
+            announce_ports(services, _raylet, is_minimal=is_minimal)
     # A process and an open port that no TrainJob uses; `ray start` has no option to leave them out.
     node.Node.start_ray_client_server = lambda self: None
     sys.argv = ["ray", *arguments]
     main()
 
 
-def find_missing(start: Any, services: Any, raylet: Any) -> list[str]:
-    """What this module needs of `ray start`, `services.start_raylet` and the raylet's module and they do not have."""
+def find_missing(start: Any, services: Any, raylet: Any, utils: Any) -> list[str]:
+    """What this module needs of `ray start`, `services.start_raylet` and two modules and they do not have."""
     options = {option for parameter in start.params for option in parameter.opts}
     names = inspect.signature(services.start_raylet).parameters
     missing = [each for each in OPTIONS if each not in options]
-    missing += [each for each in ("session_dir", "node_id", "dashboard_agent_listen_port") if each not in names]
-    return missing + [each for each in ("DASHBOARD_AGENT_LISTEN_PORT_NAME",) if not hasattr(raylet, each)]
+    missing += [each for each in ("session_dir", "node_id", *FILES.values()) if each not in names]
+    missing += [each for each in FILES if not hasattr(raylet, each)]
+    return missing + [each for each in ("get_dashboard_dependency_error",) if not hasattr(utils, each)]
 
 
-def choose_ports(given: Sequence[str]) -> list[str]:
-    """OPTIONS with ports on which nothing listens, nor will Ray's head, by its own option."""
+def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list[str]:
+    """`options` with ports on which nothing listens, nor will Ray's head, by its own option."""
     found: list[int] = []
     with contextlib.ExitStack() as taken:
         for port in random.SystemRandom().sample(range(FIRST, LAST), 1000):
-            if len(found) < len(OPTIONS) and f"--port={port}" not in given:
+            if len(found) < len(options) and f"--port={port}" not in given:
                 with contextlib.suppress(OSError):
                     taken.enter_context(socket.socket()).bind(("0.0.0.0", port))
                     found.append(port)
-    return [f"{option}={port}" for option, port in zip(OPTIONS, found)]
+    return [f"{option}={port}" for option, port in zip(options, found)]
 
 
-def announce_http_port(services: Any, raylet: Any) -> None:
-    """Makes `services.start_raylet` write the one port that a raylet reads only from a file.
+def announce_ports(services: Any, raylet: Any, *, is_minimal: bool) -> None:
+    """Makes `services.start_raylet` write the ports that a raylet reads from files; -1, as Ray does, for no server.
 
     Source: `Node.start_raylet` in `ray/_private/node.py` and `DashboardAgent` in `ray/dashboard/agent.py`.
     """
@@ -77,8 +88,9 @@ def announce_http_port(services: Any, raylet: Any) -> None:
     @functools.wraps(start)
     def start_raylet(*arguments: Any, **options: Any) -> Any:
         bound = inspect.signature(start).bind(*arguments, **options).arguments
-        name, port = raylet.DASHBOARD_AGENT_LISTEN_PORT_NAME, bound["dashboard_agent_listen_port"]
-        raylet.persist_port(bound["session_dir"], bound["node_id"], name, port)
+        for name, parameter in FILES.items():
+            port = -1 if is_minimal else bound[parameter]
+            raylet.persist_port(bound["session_dir"], bound["node_id"], getattr(raylet, name), port)
         return start(*arguments, **options)
 
     services.start_raylet = start_raylet

@@ -87,6 +87,7 @@ def build_worker_command(pod: Pod, job: JobInput, *, head_address: str) -> list[
     return [
         *_build_start(pod, job.ray_node.get("worker") or {}),
         f"--address={head_address}:{pod.head_port}",
+        *(["--include-log-monitor=false"] if job.forward_logs == "None" else []),
     ]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import signal
 from dataclasses import replace
 from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.describe import describe_exit
 from railhead.driver.ending import Ending, Success
 from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
 
@@ -15,7 +15,8 @@ from railhead.driver.reporting.spool import FAILED, RUNNING, Fit
 _PERMANENT = re.compile(r"^(ModuleNotFoundError|ImportError|SyntaxError|IndentationError|TabError)\b")
 _NO_FIT = (
     "trainer.entrypoint: the script exited with code 0 without calling fit() on one of Ray Train's trainers; "
-    "call it in the script, or check the head's log for why the script did not get that far"
+    "call it in the script, or check the head's log for why the script did not get that far. A sweep of ray.tune.Tuner "
+    "is not supported: create one TrainJob for each trial"
 )
 
 # Such a failure ends fit(), and the script with it.
@@ -48,23 +49,12 @@ def _decide(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last_l
         return Success()
     if failure is not None:
         return failure
-    message = f"trainer.entrypoint: the script {_describe(code)}{_place(fit)}"
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_place(fit)}"
     if last_lines:
         message += ":\n" + "\n".join(last_lines)
     if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
         return Failure(FailureClass.CONFIGURATION, "EntrypointNotUsable", message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
-
-
-def _describe(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    memory = ", as happens when the head pod runs out of memory (spec.head.resources)" if name == "SIGKILL" else ""
-    return f"was killed by {name}{memory}"
 
 
 def _place(fit: Optional[Fit]) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from railhead.driver.logs.forwarding import RankFilter
 from railhead.driver.logs.log_tail import LINE_LIMIT, LogTail
 from railhead.driver.logs.output import Ranks, RankStream
 
@@ -33,6 +34,29 @@ def test_head_names_ranks_and_hides_marks() -> None:
         "mine",
         "(rank 4) half",
     ]
+
+
+@pytest.mark.parametrize(("forward", "wanted"), [("All", ["a", "b"]), ("Rank0", ["a"]), ("None", [])])
+def test_the_end_waits_only_for_ranks_whose_lines_come(forward: str, wanted: list[str]) -> None:
+    shown = io.StringIO()
+    ranks = Ranks(forward)
+    stream = RankStream(shown, ranks)
+    for rank, process in enumerate(wanted):
+        assert not ranks.wait_until_ended(["a", "b"], timeout=0)
+        for name in ("out", "err"):
+            stream.write(f"{PREFIX} :railhead-mark:end:{rank}:{process}:{name}:\n")
+    assert ranks.wait_until_ended(["a", "b"], timeout=0)
+
+
+def test_only_the_lines_of_rank_0_leave_the_pod() -> None:
+    ranks = RankFilter()
+    assert ranks.select(7, ["import of torch"]) == []
+    assert ranks.select(8, [":railhead-mark:begin:1:ab-8:out:", "of rank 1"]) == []
+    begin, end = ":railhead-mark:begin:0:ab-7:out:", ":railhead-mark:end:0:ab-7:out:"
+    assert ranks.select(7, ["before", begin, "of rank 0"]) == [begin, "of rank 0"]
+    assert ranks.select(7, ["more", end]) == ["more", end]
+    assert ranks.select(8, ["more"]) == ranks.select("raylet", ["a word of Ray's"]) == []
+    assert ranks.select(7, ["a", ":railhead-mark:begin:3:ab-7:out:", "b"]) == ["a"], "another process with its id"
 
 
 def test_writes_a_line_of_a_rank_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ray._private import node, services
 from ray.scripts.scripts import start
 
 from railhead.driver.node import ray_command
-from railhead.driver.node.ray_command import OPTIONS, announce_http_port, choose_ports
+from railhead.driver.node.ray_command import FILES, OPTIONS, announce_ports, choose_ports
 
 
 def read_ports(options: list[str]) -> list[int]:
@@ -35,23 +35,32 @@ def test_the_heads_own_port_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None
         assert port not in read_ports(choose_ports(["start", f"--port={port}", "--head"]))
 
 
-def test_raylet_finds_the_port_in_its_file_when_it_starts() -> None:
+@pytest.mark.parametrize(("is_minimal", "ports"), [(False, (1, 2, 3)), (True, (-1, -1, -1))])
+def test_raylet_finds_the_ports_in_its_files_when_it_starts(is_minimal: bool, ports: tuple[int, ...]) -> None:
+    """Without `ray[default]` there are no such servers, and Ray would wait for them for 30 s."""
     seen: list[Any] = []
 
-    def start_raylet(address: str, node_id: str, session_dir: str, dashboard_agent_listen_port: int) -> str:
+    def start_raylet(
+        address: str,
+        node_id: str,
+        session_dir: str,
+        metrics_agent_port: int,
+        metrics_export_port: int,
+        dashboard_agent_listen_port: int,
+    ) -> str:
         seen.append("started")
         return "process"
 
     services = SimpleNamespace(start_raylet=start_raylet)
-    raylet = SimpleNamespace(persist_port=lambda *args: seen.append(args), DASHBOARD_AGENT_LISTEN_PORT_NAME="http")
-    announce_http_port(services, raylet)
-    made = services.start_raylet("10.0.0.1:6379", "node", session_dir="/tmp/s", dashboard_agent_listen_port=20123)
-    assert made == "process"
-    assert seen == [("/tmp/s", "node", "http", 20123), "started"]
+    raylet = SimpleNamespace(persist_port=lambda *args: seen.append(args), **{name: name for name in FILES})
+    announce_ports(services, raylet, is_minimal=is_minimal)
+    given = dict(zip(FILES.values(), (1, 2, 3), strict=True))
+    assert services.start_raylet("10.0.0.1:6379", "node", session_dir="/tmp/s", **given) == "process"
+    assert seen == [*(("/tmp/s", "node", name, port) for name, port in zip(FILES, ports, strict=True)), "started"]
 
 
 def test_contract_rays_node_starts_its_raylet_where_we_replace_it() -> None:
-    wanted = {"node_id", "session_dir", "dashboard_agent_listen_port"}
+    wanted = {"node_id", "session_dir", *FILES.values()}
     assert wanted <= set(inspect.signature(services.start_raylet).parameters)
     assert "ray._private.services.start_raylet(" in inspect.getsource(node.Node.start_raylet)
 

@@ -55,6 +55,12 @@ def test_worker_command_sets_its_resources() -> None:
     assert json.loads(resources.partition("=")[2]) == {"example.com/nic": 1.0}
 
 
+@pytest.mark.parametrize(("forward", "has_monitor"), [("All", True), ("Rank0", True), ("None", False)])
+def test_a_worker_whose_lines_nobody_wants_has_no_log_monitor(forward: str, has_monitor: bool) -> None:
+    command = build_worker_command(POD, make_job(forward_logs=forward), head_address="10.0.0.1")
+    assert ("--include-log-monitor=false" not in command) == has_monitor
+
+
 def test_environment_can_be_overridden_except_the_bundles_path() -> None:
     given = {
         "PYTHONPATH": "/app",

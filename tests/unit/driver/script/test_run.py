@@ -41,6 +41,13 @@ OUT_OF_MEMORY = Failure(FailureClass.OUT_OF_MEMORY, "OutOfMemory", "rank 0")
     [
         (0, Fit(1, FINISHED), None, [], ("Succeeded", "TrainingSucceeded", "")),
         (0, None, None, ["a line"], ("Configuration", "NoFit", "without calling fit()")),
+        (
+            0,
+            None,
+            None,
+            [],
+            ("Configuration", "NoFit", "ray.tune.Tuner is not supported: create one TrainJob for each"),
+        ),
         (0, Fit(2, FAILED, REPORTED), None, [], ("Application", "TrainFunctionRaised", "rank 1")),
         (1, Fit(2, FAILED, REPORTED), OUT_OF_MEMORY, ["x"], ("Application", "TrainFunctionRaised", "rank 1")),
         (0, Fit(2, FAILED), OUT_OF_MEMORY, [], ("OutOfMemory", "OutOfMemory", "rank 0")),
