@@ -15,7 +15,7 @@ CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
-.PHONY: help setup check format generate manifests test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale image sbom release clean
+.PHONY: help setup check format generate manifests test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size image sbom release clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -136,6 +136,9 @@ bench-in-place: $(READY) ## Time from an error in train_func to training again i
 
 bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--jobs 1000"]
 	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)
+
+bench-head-size: $(READY) ## Memory and processor time of a head pod by the number of workers [BENCH_ARGS="--workers 2 32 --framework Torch"]
+	$(BIN)/python -m benchmarks.head_size $(BENCH_ARGS)
 
 image: $(READY) ## Build the operator's image with docker, podman or buildah [BUILDER=buildah IMAGE_ARGS="--build-arg BASE_IMAGE=..."]
 	@$(BIN)/python -m tools.image $(if $(BUILDER),--builder $(BUILDER)) --args="$(IMAGE_ARGS)"

@@ -16,7 +16,7 @@ from benchmarks.run import RunFailed
 from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
 from railhead.cli.main import KNOWN
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.session import Session, default_capacity
+from railhead.local.session import Capacity, Session, default_capacity
 
 
 def find_folder() -> Path:
@@ -27,12 +27,12 @@ def find_folder() -> Path:
 
 
 @contextmanager
-def start_session(console: Console) -> Iterator[Session]:
+def start_session(console: Console, capacity: Capacity | None = None) -> Iterator[Session]:
     """A local cluster for the benchmark only, completely removed afterwards."""
     binaries = resolve(console.echo)
     session = Session(Path(tempfile.mkdtemp(dir=find_folder(), prefix="run-")))
     try:
-        session.up(default_capacity(), binaries=binaries, echo=console.echo, is_ours_only=True)
+        session.up(capacity or default_capacity(), binaries=binaries, echo=console.echo, is_ours_only=True)
         yield session
     finally:
         with uninterrupted():
