@@ -60,6 +60,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("suspendGraceSeconds", 5),
     ("worker", {"drainSeconds": 30}),
     ("resumeFrom", {"trainJob": "other"}),
+    ("logs", {"forward": "None"}),
 ]
 
 

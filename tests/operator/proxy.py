@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import selectors
 import ssl
 import threading
 from collections import Counter
@@ -27,6 +28,7 @@ RETRY_AFTER_SECONDS = 1
 PATH = re.compile(r"^/apis?/.*?namespaces/(?P<namespace>[^/]+)/(?P<resource>[^/]+)(/(?P<name>[^/]+))?(/(?P<sub>.+))?$")
 NOT_FORWARDED = ("host", "content-length", "transfer-encoding", "connection", "content-encoding")
 COMMANDS_SECONDS = 30
+TURNS = 500
 GONE = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
 EXPIRED = json.dumps({"type": "ERROR", "object": {**GONE, "message": "too old resource version"}}).encode() + b"\n"
 
@@ -93,7 +95,8 @@ class FaultyProxy:
         self._ledgers: dict[str, Ledger] = {}
         self._watches: set[Watch] = set()
         self._is_down = False
-        self._loop = asyncio.new_event_loop()
+        self._selector = selectors.DefaultSelector()
+        self._loop = asyncio.SelectorEventLoop(self._selector)
         self._thread = threading.Thread(target=self._loop.run_forever, name="faulty proxy", daemon=True)
 
     def __enter__(self) -> FaultyProxy:
@@ -153,8 +156,10 @@ class FaultyProxy:
     async def _stop(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
-        for _ in range(2):  # an aborted connection is closed in the next turn of the loop
-            await asyncio.sleep(0)
+        for _ in range(TURNS):  # aborted connections and handshakes still end
+            if len(self._selector.get_map()) == 1:  # the loop's own
+                break
+            await asyncio.sleep(0.01)
 
     async def _open(self) -> None:
         self._is_down = False
