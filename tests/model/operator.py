@@ -93,7 +93,14 @@ class ModelOperator:
         self._state.informers = [self._pods]
         executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")
         self.loop = Loop(self.store, self.queue, executor, settings, now=self.client.clock.now)
-        self._writer = ReportWriter(self.client, lookup=self._state.find_facts, record_job=self._state.record_job)
+        self._writer = ReportWriter(
+            self.client,
+            lookup=self._state.find_facts,
+            record_job=self._state.record_job,
+            per_second=25.0,
+            monotonic=lambda: 0.0,
+            call_later=self.alarms.call_later,
+        )
         self._seen = {JOBS: 0, PODS: 0}
 
     async def start(self) -> None:

@@ -36,8 +36,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="with the endpoint's tls.crt, tls.key and ca.crt, as in a cert-manager Secret (default: create them)",
     )
+    parser.add_argument(
+        "--report-writes-per-second",
+        type=_rate,
+        default=25.0,
+        metavar="NUMBER",
+        help="status writes for the reports of all jobs; each stores a TrainJob in etcd again (default: %(default)s)",
+    )
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
+    _add_leader_election(parser)
+    parser.add_argument(
+        "--job-network-policies",
+        action="store_true",
+        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods",
+    )
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+
+
+def _add_leader_election(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--leader-election", action="store_true", help="plan only while holding the Lease in the operator's namespace"
     )
@@ -55,12 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --leader-election: uid of the pod that runs only this operator; it takes over at once from a "
         "process of the same pod that died",
     )
-    parser.add_argument(
-        "--job-network-policies",
-        action="store_true",
-        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods",
-    )
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
 
 def _lease_seconds(text: str) -> int:
@@ -68,6 +79,17 @@ def _lease_seconds(text: str) -> int:
     if not text.isdigit() or int(text) < SHORTEST_LEASE_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {SHORTEST_LEASE_SECONDS}")
     return int(text)
+
+
+def _rate(text: str) -> float:
+    """Raises ArgumentTypeError."""
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = 0.0
+    if not 0.1 <= rate <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0.1 to 10000")
+    return rate
 
 
 def _exit(*_: object) -> NoReturn:
@@ -97,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
         lease_seconds=options.lease_seconds if options.leader_election else None,
         pod_uid=options.pod_uid,
         job_network_policies=options.job_network_policies,
+        report_writes=options.report_writes_per_second,
         report_tls=options.report_tls,
     )
     try:

@@ -4,8 +4,9 @@ One JSON object by `POST {url}/v1/report`, with the pod's projected token as bea
 report holds the complete current state, so that a lost or skipped one does no harm. The response
 to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null,
 `RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's (a list of
-`contract.failure_rules.FailureRule`). While its group trains, a driver reports at least every
-`SILENCE_SECONDS`, so that it learns of a change.
+`contract.failure_rules.FailureRule`), `NEXT_REPORT` after how many seconds new metrics are of use; anything else is
+reported at once. While its group trains, a driver reports at least every `SILENCE_SECONDS`, so that it learns of a
+change.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ LIMIT_BYTES = 65536
 DEADLINE = "progressDeadlineSeconds"
 RESTARTS = "restartsInPlace"
 RULES = "failureRules"
+NEXT_REPORT = "nextReportSeconds"
 SILENCE_SECONDS = 60.0
 State = Literal[
     "STARTING",  # Ray starts, workers join

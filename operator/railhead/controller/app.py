@@ -131,6 +131,17 @@ def _build_loop(config: OperatorConfig, parts: Parts, authority: str) -> Loop:
     return Loop(parts.store, parts.queue, executor, settings, now=parts.client.clock.now, count=count)
 
 
+def _build_writer(config: OperatorConfig, client: KubeClient, state: ClusterState) -> ReportWriter:
+    return ReportWriter(
+        client,
+        lookup=state.find_facts,
+        record_job=state.record_job,
+        per_second=config.report_writes,
+        monotonic=time.monotonic,
+        call_later=asyncio.get_running_loop().call_later,
+    )
+
+
 async def run_operator(config: OperatorConfig) -> None:
     """Runs until SIGTERM or SIGINT, or until one of its parts stops; Kubernetes then restarts it.
 
@@ -155,7 +166,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates.ca.certificate)
-            writer = ReportWriter(client, lookup=state.find_facts, record_job=state.record_job)
+            writer = _build_writer(config, client, state)
             reviews = TokenReviews(client, time.monotonic)
             handler = ReportHandler(reviews=reviews, writer=writer, lookup=state.find_facts)
             renew = partial(_renew, config, client, certificates, partial(present, context))

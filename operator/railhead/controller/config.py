@@ -21,6 +21,7 @@ class OperatorConfig:
         lease_seconds: how long one Lease renewal is valid; None = no leader election, this operator is the only one.
         pod_uid: uid of the pod whose only operator this is; "" = unknown.
         job_network_policies: create a NetworkPolicy for each job.
+        report_writes: status writes per second of this process for the reports of all jobs.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
     """
 
@@ -34,6 +35,7 @@ class OperatorConfig:
     lease_seconds: int | None = None
     pod_uid: str = ""
     job_network_policies: bool = False
+    report_writes: float = 25.0
     report_tls: Path | None = None
 
 

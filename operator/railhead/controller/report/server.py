@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, LIMIT_BYTES, PATH, RESTARTS, RULES
+from railhead.contract.report import DEADLINE, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
 from railhead.controller.config import split_address
 from railhead.controller.report.authority import JobFacts, Limits, refusal
 from railhead.controller.report.certificate import Certificates
@@ -32,9 +32,14 @@ def _answer(status: int, message: str) -> web.Response:
     return web.json_response({"message": message}, status=status)
 
 
-def _accept(limits: Limits) -> web.Response:
+def _accept(limits: Limits, next_seconds: float) -> web.Response:
     rules = [asdict(rule) for rule in limits.rules]
-    values = {DEADLINE: limits.progress_deadline, RESTARTS: limits.restarts, RULES: rules}
+    values = {
+        DEADLINE: limits.progress_deadline,
+        RESTARTS: limits.restarts,
+        RULES: rules,
+        NEXT_REPORT: round(next_seconds, 1),
+    }
     return web.json_response({"message": "accepted", **values}, status=202)
 
 
@@ -69,8 +74,8 @@ class ReportHandler:
         rejection = refusal(speaker, report, facts)
         if rejection is not None:
             return _answer(*rejection)
-        self._writer.put(report)
-        return _accept(facts.limits if facts else Limits())
+        next_seconds = self._writer.put(report)
+        return _accept(facts.limits if facts else Limits(), next_seconds)
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code: None) -> web.Application:

@@ -1,4 +1,4 @@
-"""Writes reports into the status: the newest per job, at most one write per job and second.
+"""Writes reports into the status: the newest per job, within a budget for all jobs.
 
 Touches only the endpoint's own fields, and tests uid and attempt in the same patch, so that a
 late report never ends up in another attempt or in another job of the same name.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from railhead.api.job import JobKey
-from railhead.api.status import JobStatus
+from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.report import Report
+from railhead.controller.queue import Timer
 from railhead.controller.report.authority import JobFacts
+from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
@@ -23,14 +25,29 @@ from railhead.planning.status_write import build_fields, build_operations
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
-PERIOD_SECONDS = 1.0
-WRITES_AT_A_TIME = 8
 CLOSE_SECONDS = 3.0
 
 
 def status_fields(report: Report, status: JobStatus) -> dict[str, Any]:
     """The status fields that this report changes, as JSON; None removes a field. Pure."""
     return build_fields(status, change_by_report(report, status))
+
+
+def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
+    """How soon the report has to be written; None when it changes nothing. Pure."""
+    change = change_by_report(report, status)
+    fields = build_fields(status, change)
+    if not fields:
+        return None
+    if isinstance(change.progress, ProgressStatus) and _without_numbers(change.progress) != _without_numbers(
+        status.progress
+    ):
+        return Urgency.STATE
+    return Urgency.PROGRESS if fields.keys() == {"progress"} else Urgency.CHECKPOINT
+
+
+def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
+    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None})
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:
@@ -51,7 +68,7 @@ def is_for_nobody(error: KubeError) -> bool:
 
 
 class ReportWriter:
-    """One slot per job with a report to write; a newer report replaces an older one."""
+    """Writes the newest report of each job, in the order of `schedule.py`."""
 
     def __init__(
         self,
@@ -59,60 +76,100 @@ class ReportWriter:
         *,
         lookup: Callable[[JobKey], JobFacts | None],
         record_job: Callable[[dict[str, Any]], None],
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        per_second: float,
+        monotonic: Callable[[], float],
+        call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle],
     ) -> None:
-        self._sleep = sleep
+        """`per_second`: writes for all jobs together."""
         self._client = client
         self._lookup = lookup
         self._record_job = record_job
+        self._call_later = call_later
+        self._schedule = WriteSchedule(per_second, monotonic)
         self._latest: dict[JobKey, Report] = {}
-        self._tasks: dict[JobKey, asyncio.Task[None]] = {}
-        self._gate = asyncio.Semaphore(WRITES_AT_A_TIME)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: Timer | asyncio.TimerHandle | None = None
+        self._is_closed = False
 
-    def put(self, report: Report) -> None:
-        """Accepts the report; never blocks."""
+    def put(self, report: Report) -> float:
+        """Accepts the report; never blocks. Returns the seconds until the next one of plain progress is of use."""
         key = JobKey(report.namespace, report.name)
-        self._latest[key] = report
-        if key not in self._tasks:
-            self._tasks[key] = asyncio.create_task(self._write_until_quiet(key))
+        self._want(key, report)
+        self._write_due()
+        return self._schedule.hear(key)
 
     async def close(self) -> None:
-        """Writes the reports accepted but not yet written: the driver will not send them again."""
-        tasks = list(self._tasks.values())
+        """Writes the reports accepted but not yet written, the most urgent first: the driver will not send them
+        again."""
+        self._is_closed = True
+        self._write_due()
+        order, tasks = self._schedule.drain(), list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        left, self._latest = self._latest, {}
+        left = iter([key for key in order if key in self._latest])
+
+        async def work() -> None:
+            for key in left:
+                await self._write_safely(key)
+
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                writes = [self._write(key, report) for key, report in left.items()]
-                for result in await asyncio.gather(*writes, return_exceptions=True):
-                    if isinstance(result, Exception):  # one job's error must not affect the others
-                        log.error("a report was not written: %s: %s", type(result).__name__, result)
+                await asyncio.gather(*(work() for _ in range(WRITES_AT_A_TIME)))
         except TimeoutError:
-            log.warning("reports of %d jobs were not written in time", len(left))
+            log.warning("reports of %d jobs were not written in time", len(list(left)) + WRITES_AT_A_TIME)
 
-    async def _write_until_quiet(self, key: JobKey) -> None:
-        """Writes at once, then once per period, until no new report arrives."""
-        try:
-            while (report := self._latest.pop(key, None)) is not None:
-                try:
-                    async with self._gate:
-                        await self._write(key, report)
-                except asyncio.CancelledError:
-                    self._latest.setdefault(key, report)
-                    raise
-                await self._sleep(PERIOD_SECONDS)
-        finally:
-            self._tasks.pop(key, None)
+    def _want(self, key: JobKey, report: Report) -> None:
+        facts = self._find_facts(key, report)
+        urgency = find_urgency(report, facts.status) if facts else None
+        if urgency is None and self._schedule.is_busy(key):
+            urgency = Urgency.PROGRESS  # what is being written may be older than the report
+        if urgency is not None:
+            self._latest[key] = report
+            self._schedule.want(key, urgency)
 
-    async def _write(self, key: JobKey, report: Report) -> None:
+    def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
+        """The job, unless the report is not for its status."""
         facts = self._lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
-            return  # the leader has already written the driver's outcome
+            return None  # the leader has already written the driver's outcome
         if is_outrun(report, facts.status):
-            return  # the driver has switched to another replica, which was faster
-        fields = status_fields(report, facts.status)
+            return None  # the driver has switched to another replica, which was faster
+        return facts
+
+    def _write_due(self) -> None:
+        """Begins the writes that may begin now, and comes back for the next one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_closed:
+            return
+        while (key := self._schedule.take()) is not None:
+            task = asyncio.create_task(self._write_next(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        wait = self._schedule.wait_seconds()
+        self._timer = None if wait is None else self._call_later(wait, self._write_due)
+
+    async def _write_next(self, key: JobKey) -> None:
+        report = self._latest[key]
+        try:
+            await self._write_safely(key)
+        except asyncio.CancelledError:
+            self._latest.setdefault(key, report)
+            raise
+        finally:
+            self._schedule.done(key)
+            self._write_due()
+
+    async def _write_safely(self, key: JobKey) -> None:
+        try:
+            await self._write(key, self._latest.pop(key))
+        except Exception as error:  # one job's error must not affect the others
+            log.error("%s/%s: a report was not written: %s: %s", key.namespace, key.name, type(error).__name__, error)
+
+    async def _write(self, key: JobKey, report: Report) -> None:
+        facts = self._find_facts(key, report)
+        fields = status_fields(report, facts.status) if facts else {}
         if not fields:
             return
         body: list[dict[str, Any]] = [
@@ -135,6 +192,6 @@ class ReportWriter:
                 log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
             log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
-            self._latest.setdefault(key, report)
+            self._want(key, self._latest.get(key, report))
         else:
             self._record_job(answer)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.report import DEADLINE, PATH, RESTARTS, RULES, SILENCE_SECONDS, Report, ResumedFrom
+from railhead.contract.report import DEADLINE, NEXT_REPORT, PATH, RESTARTS, RULES, SILENCE_SECONDS, Report, ResumedFrom
 from railhead.contract.times import now_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
@@ -54,6 +54,7 @@ class Publisher:
         self._given_up = threading.Event()
         self._sent: Optional[Report] = None
         self._sent_at = 0.0
+        self._next_seconds = 0.0  # after a report, until the operator wants new metrics
         self._problem = ""
         self._connection: Optional[http.client.HTTPConnection] = None
         self._socket = spool.open_socket()
@@ -107,14 +108,13 @@ class Publisher:
 
     def _publish(self, endpoint: Endpoint) -> None:
         failures = 0
-        wait: Optional[float] = 0.0
         while not self._given_up.is_set():
-            self._wait(wait)
             report = self.build_report()
-            if report == self._sent and not self._is_silent_for_long(report):
-                if self._stopping.is_set():
-                    return
-                wait = None
+            left = self._count_seconds_left(report)
+            if report == self._sent and self._stopping.is_set():
+                return
+            if left > 0 and not self._stopping.is_set():
+                self._wait(0.0 if report == self._sent else SHORTEST_INTERVAL, left)
                 continue
             if self._post(report, endpoint):
                 self._sent, self._sent_at, failures, wait = report, time.monotonic(), 0, SHORTEST_INTERVAL
@@ -123,19 +123,25 @@ class Publisher:
                 wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
                 wait = 0.2 if failures else 0.0
+            self._wait(wait, wait)
 
-    def _is_silent_for_long(self, report: Report) -> bool:
-        return report.state == "RUNNING" and time.monotonic() - self._sent_at >= SILENCE_SECONDS
+    def _count_seconds_left(self, report: Report) -> float:
+        """Until this report is to be sent, if nothing changes; 0 or less: now."""
+        known, passed = self._sent, time.monotonic() - self._sent_at
+        if report == known:
+            return SILENCE_SECONDS - passed if report.state == "RUNNING" else SILENCE_SECONDS
+        if known and report == replace(known, reports=report.reports, joined=report.joined, metrics=report.metrics):
+            return min(self._next_seconds, SILENCE_SECONDS) - passed
+        return 0.0
 
-    def _wait(self, seconds: Optional[float]) -> None:
-        """At least `seconds`; if None, until something changes or SILENCE_SECONDS pass. A stop ends it early."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while True:
-            left = SILENCE_SECONDS if deadline is None else max(deadline - time.monotonic(), 0.0)
-            is_readable = bool(select.select([self._socket], [], [], left)[0])
-            if is_readable:
+    def _wait(self, at_least: float, at_most: float) -> None:
+        """Seconds until something changes, between these. A stop ends it early."""
+        began, is_changed = time.monotonic(), False
+        while (left := began + (at_least if is_changed else at_most) - time.monotonic()) > 0:
+            if select.select([self._socket], [], [], left)[0]:
                 self._socket.recv(16)
-            if deadline is None or not is_readable or self._stopping.is_set():
+                is_changed = True
+            if self._stopping.is_set():
                 return
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
@@ -163,6 +169,8 @@ class Publisher:
         seconds, restarts = limits.get(DEADLINE, 0), limits.get(RESTARTS)
         if seconds is None or (isinstance(seconds, int) and seconds > 0):
             self._spool.write_deadline(seconds)
+        next_seconds = limits.get(NEXT_REPORT)
+        self._next_seconds = float(next_seconds) if isinstance(next_seconds, (int, float)) else 0.0
         if isinstance(restarts, int):
             self._spool.write_allowed_restarts(restarts, limits.get(RULES) or [])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -44,11 +45,19 @@ class FakeWriter(ReportWriter):
     """Keeps the reports that it receives."""
 
     def __init__(self) -> None:
-        super().__init__(make_client(), lookup=lambda key: None, record_job=lambda raw: None)
+        super().__init__(
+            make_client(),
+            lookup=lambda key: None,
+            record_job=lambda raw: None,
+            per_second=25.0,
+            monotonic=lambda: 0.0,
+            call_later=asyncio.get_running_loop().call_later,
+        )
         self.reports: list[Report] = []
 
-    def put(self, report: Report) -> None:
+    def put(self, report: Report) -> float:
         self.reports.append(report)
+        return 8.04
 
 
 class Endpoint:
@@ -90,7 +99,12 @@ async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
             answer = await response.json()
         [rule] = answer.pop("failureRules")
         assert rule == {"action": "Fail", "classes": [], "reasons": ["A"], "exit_codes": [], "is_not_in": False}
-        assert answer == {"message": "accepted", "progressDeadlineSeconds": deadline, "restartsInPlace": 2}
+        assert answer == {
+            "message": "accepted",
+            "progressDeadlineSeconds": deadline,
+            "restartsInPlace": 2,
+            "nextReportSeconds": 8.0,
+        }
 
 
 async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:

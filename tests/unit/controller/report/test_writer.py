@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import copy
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.api.status import parse_status
+from railhead.controller.queue import Timer
 from railhead.controller.report.authority import JobFacts
-from railhead.controller.report.writer import PERIOD_SECONDS, WRITES_AT_A_TIME, ReportWriter
+from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency
+from railhead.controller.report.writer import ReportWriter, find_urgency
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from tests.model.client import make_client
-from tests.unit.builders import UID
+from tests.unit.builders import RUNNING_STATUS, UID
 from tests.unit.controller.raws import make_job
 from tests.unit.controller.report.facts import make_facts, make_report
 
@@ -27,23 +31,65 @@ STARTED = {"attempt": 1, "state": "STARTING"}
 COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "observedGeneration": 1}
 
 
-class Harness:
-    """A writer whose periods end when the test ends them."""
+class Clock:
+    """Time that the test moves; its timers ring in order."""
 
     def __init__(self) -> None:
+        self.now = 100.0
+        self._timers: list[Alarm] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> Alarm:
+        self._timers.append(Alarm(self.now + seconds, call))
+        return self._timers[-1]
+
+    def ring(self, until: float) -> bool:
+        """Rings the next timer up to that time, if there is one."""
+        waiting = [each for each in self._timers if each.call is not None and each.at <= until]
+        if not waiting:
+            self.now = until
+            return False
+        alarm = min(waiting, key=lambda each: each.at)
+        self._timers.remove(alarm)
+        self.now = max(self.now, alarm.at)
+        assert alarm.call is not None
+        alarm.call()
+        return True
+
+
+class Alarm(Timer):
+    def __init__(self, at: float, call: Callable[[], None]) -> None:
+        self.at, self.call = at, cast(Callable[[], None] | None, call)
+
+    def cancel(self) -> None:
+        self.call = None
+
+
+class Harness:
+    """A writer with a clock of its own."""
+
+    def __init__(self, *, per_second: float = 1000.0) -> None:
         self.client = make_client()
         self.jobs: dict[JobKey, JobFacts] = {}
         self.add("digits", progress=STARTED)
         self.recorded: list[dict[str, Any]] = []
-        self.periods: list[float] = []
-        self._ring = asyncio.Event()
+        self.clock = Clock()
         self.writer = ReportWriter(
-            self.client, lookup=self.jobs.get, record_job=self.recorded.append, sleep=self._sleep
+            self.client,
+            lookup=self.jobs.get,
+            record_job=self.record,
+            per_second=per_second,
+            monotonic=self.clock.monotonic,
+            call_later=self.clock.call_later,
         )
 
-    async def _sleep(self, seconds: float) -> None:
-        self.periods.append(seconds)
-        await self._ring.wait()
+    def record(self, raw: dict[str, Any]) -> None:
+        """As the operator's cache does."""
+        self.recorded.append(copy.deepcopy(raw))
+        key = JobKey("default", raw["metadata"]["name"])
+        self.jobs[key] = replace(self.jobs[key], status=parse_status({**RUNNING_STATUS, **raw["status"]}))
 
     def add(self, name: str, **status: Any) -> None:
         """An existing, known job."""
@@ -54,12 +100,11 @@ class Harness:
         for _ in range(20):
             await asyncio.sleep(0)
 
-    async def pass_period(self) -> None:
+    async def pass_seconds(self, seconds: float) -> None:
         await self.settle()
-        self._ring.set()
-        await asyncio.sleep(0)
-        self._ring = asyncio.Event()
-        await self.settle()
+        end = self.clock.now + seconds
+        while self.clock.ring(end):
+            await self.settle()
 
     def fail(self, *errors: KubeError) -> None:
         """The results of the next writes."""
@@ -111,17 +156,16 @@ async def test_each_period_has_at_most_one_write_and_the_newest_wins(harness: Ha
         harness.writer.put(make_report(reports=number))
         await harness.settle()
     assert harness.written == [2]
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
     assert harness.written == [2, 9]
-    await harness.pass_period()
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
+    await harness.pass_seconds(2.0)
     assert harness.written == [2, 9]
-    assert set(harness.periods) == {PERIOD_SECONDS}
 
 
 async def test_a_report_after_a_quiet_period_is_written_at_once(harness: Harness) -> None:
     harness.writer.put(make_report(reports=1))
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
     harness.writer.put(make_report(reports=2))
     await harness.settle()
     assert harness.written == [1, 2]
@@ -152,8 +196,8 @@ async def test_a_finished_job_is_not_written(harness: Harness, facts: JobFacts |
 async def test_a_report_of_another_attempt_is_dropped(harness: Harness, error: KubeError) -> None:
     harness.fail(error)
     harness.writer.put(make_report())
-    await harness.pass_period()
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
+    await harness.pass_seconds(2.0)
     assert len(harness.client.asked) == 1
     assert harness.recorded == []
 
@@ -164,9 +208,9 @@ async def test_an_unanswered_write_is_repeated_a_period_later(harness: Harness, 
     harness.writer.put(make_report(reports=7))
     await harness.settle()
     assert harness.written == [7]
-    await harness.pass_period()
-    await harness.pass_period()
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
+    await harness.pass_seconds(2.0)
+    await harness.pass_seconds(2.0)
     assert harness.written == [7, 7, 7]
     assert len(harness.recorded) == 1
 
@@ -176,7 +220,7 @@ async def test_a_newer_report_replaces_one_that_waits_for_its_retry(harness: Har
     harness.writer.put(make_report(reports=1))
     await asyncio.sleep(0)  # the first is in flight
     harness.writer.put(make_report(reports=2))
-    await harness.pass_period()
+    await harness.pass_seconds(2.0)
     assert harness.written == [1, 2]
 
 
@@ -231,23 +275,100 @@ async def test_closing_continues_after_a_report_that_cannot_be_written(harness: 
     assert len(harness.recorded) == 1
 
 
-BROKEN = replace(make_report(), run_uri=cast(str, 7))  # the handler would reject it
-
-
 async def test_a_report_that_raises_does_not_stop_later_ones_of_its_job(harness: Harness) -> None:
-    harness.writer.put(BROKEN)
-    await harness.settle()
+    broken = replace(make_report(), run_uri=cast(str, 7))  # the handler would reject it
+    with pytest.raises(TypeError):
+        harness.writer.put(broken)
     harness.writer.put(make_report(reports=8))
-    await harness.pass_period()
+    await harness.settle()
     assert harness.written == [8]
 
 
-async def test_closing_after_an_exception_writes_the_others(harness: Harness) -> None:
+async def test_a_write_that_raises_does_not_stop_later_ones(harness: Harness, caplog: pytest.LogCaptureFixture) -> None:
+    """A defect of ours, after the first response."""
     harness.add("other")
-    harness.writer.put(BROKEN)
+    record, defects = harness.writer._record_job, [ValueError("a defect")]
+
+    def fail_once(raw: dict[str, Any]) -> None:
+        if defects:
+            raise defects.pop()
+        record(raw)
+
+    harness.writer._record_job = fail_once
+    harness.writer.put(make_report(reports=7))
     harness.writer.put(make_report(name="other", reports=8))
+    await harness.settle()
+    harness.writer.put(make_report(reports=9))
+    await harness.pass_seconds(2.0)
+    assert [raw["status"]["progress"]["reports"] for raw in harness.recorded] == [8, 9]
+    assert "default/digits: a report was not written: ValueError: a defect" in caplog.text
+
+
+COMMIT = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "urgency"),
+    [
+        ({}, None),
+        ({"time": "2026-01-01T00:00:09Z"}, None),
+        ({"reports": 5, "joined": 3, "metrics": {"loss": "2"}}, Urgency.PROGRESS),
+        ({"reports": 5, "checkpoint": COMMIT}, Urgency.CHECKPOINT),
+        ({"best_checkpoint": {**COMMIT, "attempt": 1}}, Urgency.CHECKPOINT),
+        ({"run_uri": "/runs"}, Urgency.CHECKPOINT),
+        ({"state": "RESTARTING", "checkpoint": COMMIT}, Urgency.STATE),
+        ({"workers": 7}, Urgency.STATE),
+        ({"lost_pods": ["w0"]}, Urgency.STATE),
+        ({"warning": {"reason": "StorageUnreachable", "message": "m"}}, Urgency.STATE),
+        ({"restart": {"number": 1, "charged": 1}}, Urgency.STATE),
+        ({"outcome": {"outcome": "Application"}}, Urgency.STATE),
+    ],
+)
+def test_the_urgency_follows_from_what_changes(changes: dict[str, Any], urgency: Urgency | None) -> None:
+    known = make_facts(progress={"attempt": 1, "state": "RUNNING", "reports": 4, "joined": 2, "metrics": {}}).status
+    assert find_urgency(make_report(**changes), known) is urgency
+
+
+async def test_a_state_that_changes_back_during_a_write_ends_up_in_the_status(harness: Harness) -> None:
+    harness.writer.put(make_report(state="RUNNING"))
+    await harness.pass_seconds(2.0)
+    harness.writer.put(make_report(state="RESTARTING"))
+    await asyncio.sleep(0)
+    assert harness.client.at_once == 1
+    harness.writer.put(make_report(state="RUNNING"))
+    await harness.pass_seconds(2.0)
+    assert [raw["status"]["progress"]["state"] for raw in harness.recorded] == ["RUNNING", "RESTARTING", "RUNNING"]
+
+
+async def test_200_jobs_stay_within_the_budget_and_their_checkpoints_come_first() -> None:
+    """Each job reports twice a second, and commits once in 30 s."""
+    harness, lags = Harness(per_second=25.0), list[float]()
+    committed: dict[tuple[str, int], float] = {}
+
+    def record(raw: dict[str, Any]) -> None:
+        harness.record(raw)
+        found = raw["status"].get("checkpoint") or {}
+        if since := committed.pop((raw["metadata"]["name"], found.get("index", -1)), None):
+            lags.append(harness.clock.now - since)
+
+    harness.writer._record_job = record
+    names = [f"j{number}" for number in range(200)]
+    for name in names:
+        harness.add(name, progress={"attempt": 1, "state": "RUNNING", "reports": 0, "joined": 2})
+    seconds, next_seconds, commits = 30, 0.0, dict[str, dict[str, Any]]()
+    for half in range(2 * seconds):
+        for number, name in enumerate(names):
+            if (half + number) % 60 == 0:
+                commits[name] = {**COMMIT, "index": half}
+                committed[name, half] = harness.clock.now
+            next_seconds = harness.writer.put(make_report(name=name, reports=half, checkpoint=commits.get(name)))
+        await harness.pass_seconds(0.5)
+    assert len(harness.client.asked) <= 25 * seconds + 5
+    assert len(lags) >= 195
+    assert sorted(lags)[int(0.99 * len(lags))] <= 2.0
+    assert {raw["metadata"]["name"] for raw in harness.recorded[-25 * 10 :]} == set(names), "each within ten seconds"
+    assert next_seconds == 8.0
     await harness.writer.close()
-    assert harness.written == [8]
 
 
 @pytest.mark.parametrize(("attempt", "is_written"), [(1, False), (2, True)])

@@ -151,6 +151,42 @@ def test_sends_heartbeats_between_reports_and_receives_the_deadline(
     stop(publisher)
 
 
+def test_new_metrics_wait_as_long_as_the_operator_says_and_anything_else_takes_them_along(
+    server: Server, tmp_path: Path
+) -> None:
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
+    publisher, spool, _ = build(server, tmp_path)
+    publisher.start()
+    server.wait_for(1)
+    for number in range(1, 50):
+        spool.write(Progress(state="STARTING", reports=number, metrics={"loss": "1"}).to_dict())
+    spool.write(Progress(state="STARTING", reports=50, checkpoint=CHECKPOINT).to_dict())
+    server.wait_for(2)
+    publisher.update(joined=3)
+    spool.write(Progress(state="STARTING", reports=51, checkpoint=CHECKPOINT).to_dict())
+    spool.write(Progress(state="RUNNING", reports=51, checkpoint=CHECKPOINT).to_dict())
+    server.wait_for(3)
+    publisher.update(joined=4)
+    stop(publisher)
+    sent = [(body["state"], body["reports"], body["joined"], bool(body["checkpoint"])) for body in server.bodies]
+    assert sent[0][:2] == ("STARTING", 0)
+    assert sent[1:] == [("STARTING", 50, 0, True), ("RUNNING", 51, 3, True), ("RUNNING", 51, 4, True)]
+
+
+def test_new_metrics_wait_no_longer_than_a_heartbeat(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.2)
+    server.answers, server.body = [202] * 100, b'{"message": "accepted", "nextReportSeconds": 3600}'
+    publisher, spool, _ = build(server, tmp_path)
+    publisher.start()
+    server.wait_for(1)
+    spool.write(Progress(state="STARTING", reports=1).to_dict())
+    server.wait_for(2)
+    stop(publisher)
+    assert server.bodies[1]["reports"] == 1
+
+
 def test_sends_no_heartbeats_without_a_group(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher_module, "SILENCE_SECONDS", 0.01)
     publisher, _, _ = build(server, tmp_path)

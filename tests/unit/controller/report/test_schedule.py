@@ -1,0 +1,165 @@
+"""The order of the reports' writes: urgency, gaps per job, one budget for all."""
+
+from __future__ import annotations
+
+import pytest
+
+from railhead.api.job import JobKey
+from railhead.contract.report import SILENCE_SECONDS
+from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
+
+STATE, CHECKPOINT, PROGRESS = Urgency.STATE, Urgency.CHECKPOINT, Urgency.PROGRESS
+
+
+def key(name: str) -> JobKey:
+    return JobKey("default", name)
+
+
+A, B, C = key("a"), key("b"), key("c")
+
+
+class Rig:
+    """A schedule, and a clock that the test moves."""
+
+    def __init__(self, per_second: float = 1000.0) -> None:
+        self.now = 0.0
+        self.schedule = WriteSchedule(per_second, lambda: self.now)
+
+    def take(self) -> JobKey | None:
+        """Takes a job whose write ends at once."""
+        taken = self.schedule.take()
+        if taken is not None:
+            self.schedule.done(taken)
+        return taken
+
+    def play(self, seconds: float) -> list[tuple[float, JobKey]]:
+        """All writes until then, with their times."""
+        end, taken = self.now + seconds, list[tuple[float, JobKey]]()
+        while self.now <= end:
+            while (found := self.take()) is not None:
+                taken.append((round(self.now, 3), found))
+            wait = self.schedule.wait_seconds()
+            if wait is None:
+                break
+            self.now += max(wait, 1e-6)
+        self.now = end
+        return taken
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_the_first_write_of_a_job_is_due_at_once(rig: Rig) -> None:
+    rig.schedule.want(A, PROGRESS)
+    assert rig.schedule.wait_seconds() == 0
+    assert rig.take() == A
+    assert rig.take() is None
+    assert rig.schedule.wait_seconds() is None
+
+
+def test_the_most_urgent_is_first_then_the_one_that_waited_longest(rig: Rig) -> None:
+    for name, urgency in [(A, PROGRESS), (B, CHECKPOINT), (C, STATE), (key("d"), CHECKPOINT), (key("e"), PROGRESS)]:
+        rig.now += 0.1
+        rig.schedule.want(name, urgency)
+    assert [rig.take() for _ in range(5)] == [C, B, key("d"), A, key("e")]
+
+
+@pytest.mark.parametrize(("urgency", "gap"), [(STATE, 1.0), (CHECKPOINT, 2.0), (PROGRESS, 2.0)])
+def test_a_job_is_written_again_only_after_a_gap(rig: Rig, urgency: Urgency, gap: float) -> None:
+    rig.schedule.want(A, PROGRESS)
+    rig.take()
+    rig.schedule.want(A, urgency)
+    assert rig.take() is None
+    assert rig.schedule.wait_seconds() == gap
+    rig.now += gap
+    assert rig.take() == A
+
+
+def test_a_job_that_becomes_more_urgent_is_written_once_and_earlier(rig: Rig) -> None:
+    rig.schedule.want(A, PROGRESS)
+    rig.take()
+    for urgency in (PROGRESS, STATE, CHECKPOINT):
+        rig.schedule.want(A, urgency)
+    assert rig.play(10.0) == [(1.0, A)]
+
+
+def test_a_job_that_is_being_written_waits_for_the_end(rig: Rig) -> None:
+    rig.schedule.want(A, PROGRESS)
+    assert rig.schedule.take() == A
+    rig.schedule.want(A, STATE)
+    rig.now += 60.0
+    assert rig.schedule.is_busy(A)
+    assert rig.schedule.take() is None
+    assert rig.schedule.wait_seconds() is None
+    rig.schedule.done(A)
+    assert rig.schedule.take() == A
+    rig.schedule.done(A)
+    assert not rig.schedule.is_busy(A)
+
+
+def test_only_a_few_are_written_at_once(rig: Rig) -> None:
+    for number in range(WRITES_AT_A_TIME + 1):
+        rig.schedule.want(key(str(number)), STATE)
+    taken = [rig.schedule.take() for _ in range(WRITES_AT_A_TIME)]
+    assert rig.schedule.take() is None
+    assert rig.schedule.wait_seconds() is None
+    rig.schedule.done(taken[0] or A)
+    assert rig.schedule.take() == key(str(WRITES_AT_A_TIME))
+
+
+def test_all_jobs_share_a_budget_which_hardly_accumulates() -> None:
+    rig = Rig(per_second=25.0)
+    rig.now = 3600.0
+    for number in range(500):
+        rig.schedule.want(key(str(number)), PROGRESS)
+    taken = rig.play(10.0)
+    assert len(taken) == 25 * 10 + 5
+    seconds = [sum(second <= at < second + 1 for at, _ in taken) for second in range(3600, 3610)]
+    assert seconds[0] <= 30
+    assert set(seconds[1:]) <= {25, 26}
+
+
+def test_urgent_writes_do_not_wait_for_those_that_are_late() -> None:
+    rig = Rig(per_second=10.0)
+    for number in range(1000):
+        rig.schedule.want(key(str(number)), PROGRESS)
+    rig.play(5.0)
+    rig.schedule.want(A, CHECKPOINT)
+    rig.schedule.want(B, STATE)
+    assert [taken for _, taken in rig.play(0.3)][:2] == [B, A]
+
+
+def test_drivers_hear_how_often_new_metrics_are_of_use() -> None:
+    rig = Rig(per_second=10.0)
+    assert rig.schedule.hear(A) == 2.0, "a few jobs"
+    heard = [rig.schedule.hear(key(str(number))) for number in range(99)]
+    assert heard[-1] == 10.0, "100 jobs share 10 writes per second"
+    assert rig.schedule.hear(A) == 10.0, "A counts once"
+    for number in range(10_000):
+        rig.schedule.hear(key(f"more-{number}"))
+    assert rig.schedule.hear(A) == SILENCE_SECONDS, "a driver reports that often in any case"
+    rig.now += 2 * SILENCE_SECONDS + 1
+    assert rig.schedule.hear(A) == 2.0, "those that have ended do not count"
+
+
+def test_what_is_left_is_drained_in_order(rig: Rig) -> None:
+    rig.schedule.want(A, STATE)
+    rig.schedule.take()
+    rig.schedule.want(B, PROGRESS)
+    rig.schedule.want(C, CHECKPOINT)
+    rig.schedule.want(A, PROGRESS)
+    assert rig.schedule.drain() == [A, C, B]
+    rig.schedule.done(A)
+    assert rig.schedule.take() is None
+
+
+def test_nothing_is_kept_of_jobs_that_ended(rig: Rig) -> None:
+    for number in range(1000):
+        rig.schedule.want(key(str(number)), PROGRESS)
+        rig.take()
+        rig.now += 1.0
+    assert len(rig.schedule._written) <= 3
+    assert not rig.schedule._wanted
+    assert len(rig.schedule._due) + len(rig.schedule._later) == 0
