@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 
 from railhead.api import names
@@ -47,8 +46,6 @@ def test_two_concurrent_operators_run_a_job_once(
     for job in jobs:
         cluster.wait_phase(job, "Starting")
         assert cluster.status(job)["attempt"] == 1
-        wait_until("the event", functools.partial(cluster.events, job))  # of the first one, which may be slower
-        assert Counter(event["reason"] for event in cluster.events(job)) == {"Created": 1}
     asked = audit.requests(cluster.namespace)
     assert Counter(r.code for r in asked if (r.verb, r.resource) == ("create", "pods"))[201] == 3 * len(jobs)
     assert not [r for r in asked if r.verb == "delete"]

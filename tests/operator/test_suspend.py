@@ -43,7 +43,7 @@ def test_the_head_ends_first_then_the_workers_and_the_job_resumes_in_a_new_attem
     wait_until("attempt 2", lambda: cluster.status("rests").get("attempt") == 2)
     cluster.wait_pods("rests", 3)
     assert "restarts" not in cluster.status("rests"), "nothing was lost"
-    expected = {"Created", "Suspended", "Resumed"}
+    expected = {"Suspended", "Resumed"}
     wait_until("the events", lambda: expected <= {event["reason"] for event in cluster.events("rests")})
 
 

@@ -57,9 +57,9 @@ def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditL
     wait_last_write(cluster, audit)
     counted = count_writes(cluster, audit)
     assert counted.pop("create pods") == WORKERS + 1
-    assert counted.pop("create events") <= 4
+    assert counted.pop("create events") == 3
     assert counted.pop("patch events") <= 1, "the last checkpoint"
-    assert counted.pop("patch trainjobs/status") <= 5
+    assert counted.pop("patch trainjobs/status") <= 4
     assert counted.pop("patch trainjobs/status railhead-reports") <= REPORTS
     assert counted.pop("delete pods") == WORKERS
     others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}

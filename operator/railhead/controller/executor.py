@@ -8,7 +8,6 @@ Every response is written to the caches at once, so that the next pass sees what
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import secrets
 from collections.abc import Callable, Mapping
@@ -185,7 +184,7 @@ class Executor:
             "data": {name: data[name] for name in keys if name in data},
             "binaryData": {name: binary[name] for name in keys if name in binary},
         }
-        await self._create(key, uid, Create("ConfigMap", {**copied.body, **content}))
+        await self._create(key, uid, Create("ConfigMap", copied.name, lambda: {**copied.build(), **content}))
 
     async def _find_config_map(self, key: JobKey, copied: CopyConfigMap, name: str) -> Object | None:
         try:
@@ -226,11 +225,10 @@ class Executor:
         self.cache.record_pod(existing)
 
     def _complete(self, create: Create) -> Object:
-        if create.kind != "Secret":
-            return dict(create.body)
-        body = copy.deepcopy(dict(create.body))
-        data = body["stringData"]
-        body["stringData"] = {k: self.make_token() if v == TOKEN_TO_BE_GENERATED else v for k, v in data.items()}
+        body = dict(create.build())
+        if create.kind == "Secret":
+            data = body["stringData"]
+            body["stringData"] = {k: self.make_token() if v == TOKEN_TO_BE_GENERATED else v for k, v in data.items()}
         return body
 
     async def _delete(self, key: JobKey, delete: Delete) -> None:

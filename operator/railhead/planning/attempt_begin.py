@@ -15,7 +15,7 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement
 
 
-def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: bool = False) -> Decision:
+def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
     workers = job.wanted_workers
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
@@ -39,7 +39,7 @@ def begin_attempt(job: Job, *, attempt: int, event: Event, phase: Phase, again: 
         head_pod(job, attempt=attempt, workers=workers),
         *worker_pods(job, attempt=attempt, slots=range(workers), round_=0),
     )
-    return Decision(status=status, creates=creates, events=(event,))
+    return Decision(status=status, creates=creates)
 
 
 def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = False) -> Decision:
@@ -47,13 +47,13 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
     attempt = job.attempt + 1
     known = f"; the newest known checkpoint is {job.status.checkpoint.index}" if job.status.checkpoint else ""
     event = Event("Normal", reason, f"Starting attempt {attempt}{known}")
-    decision = begin_attempt(job, attempt=attempt, event=event, phase=phase, again=again)
+    decision = begin_attempt(job, attempt=attempt, phase=phase, again=again)
     return replace(
         decision,
         status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
         removes=driver_removal(job),
-        events=(*_report_abandoned_pods(job), *decision.events),
+        events=(*_report_abandoned_pods(job), event),
     )
 
 

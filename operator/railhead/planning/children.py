@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from railhead.api import names
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
@@ -16,7 +17,7 @@ from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.pod_head import build_head_pod
-from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.pod_worker import WorkerPods
 from railhead.resources.secret import build_secret
 from railhead.resources.service import build_service
 from railhead.resources.source import build_source_copy
@@ -28,7 +29,7 @@ class Child:
 
     Attributes:
         name: the object's name, from the job's name and uid.
-        create: builds the action that creates it.
+        create: the action that creates it, from the job and the name.
         is_wanted: whether a new attempt needs it.
         is_random: created again, it would not be the same.
         may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
@@ -36,7 +37,7 @@ class Child:
 
     kind: ChildKind
     name: Callable[[str, str], str]
-    create: Callable[[Job], Create | CopyConfigMap]
+    create: Callable[[Job, str], Create | CopyConfigMap]
     is_wanted: Callable[[Job], bool] = lambda job: True
     may_exist: Callable[[Job], bool] = lambda job: True
     is_random: bool = False
@@ -46,27 +47,32 @@ def _copies_source(job: Job) -> bool:
     return job.spec.source is not None and job.spec.source.config_map is not None
 
 
-def _copy_source(job: Job) -> CopyConfigMap:
+def _copy_source(job: Job, name: str) -> CopyConfigMap:
     """A change to the user's ConfigMap must not affect a running job, nor give two attempts different code."""
     assert job.spec.source is not None and job.spec.source.config_map is not None
     source = job.spec.source.config_map
     keys = tuple(item.key for item in source.items or [])
-    return CopyConfigMap(source.name, keys, build_source_copy(job.ref), field="spec.source.configMap")
+    return CopyConfigMap(name, source.name, keys, lambda: build_source_copy(job.ref), field="spec.source.configMap")
 
 
 CHILDREN = (
-    Child("Secret", names.secret_name, lambda job: Create("Secret", build_secret(job.ref)), is_random=True),
-    Child("Service", names.service_name, lambda job: Create("Service", build_service(job.ref))),
+    Child(
+        "Secret",
+        names.secret_name,
+        lambda job, name: Create("Secret", name, lambda: build_secret(job.ref)),
+        is_random=True,
+    ),
+    Child("Service", names.service_name, lambda job, name: Create("Service", name, lambda: build_service(job.ref))),
     Child(
         "ConfigMap",
         names.input_name,
-        lambda job: Create("ConfigMap", build_input(job.ref, job.spec, settings=job.settings)),
+        lambda job, name: Create("ConfigMap", name, lambda: build_input(job.ref, job.spec, settings=job.settings)),
     ),
     Child("ConfigMap", names.source_name, _copy_source, is_wanted=_copies_source, may_exist=_copies_source),
     Child(
         "NetworkPolicy",
         names.network_policy_name,
-        lambda job: Create("NetworkPolicy", build_network_policy(job.ref)),
+        lambda job, name: Create("NetworkPolicy", name, lambda: build_network_policy(job.ref)),
         is_wanted=lambda job: job.settings.has_network_policies,
     ),
 )
@@ -81,12 +87,14 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     """
     has_started = attempt == job.attempt and job.was_head_up
     children = tuple(
-        child.create(job) for child in CHILDREN if child.is_wanted(job) and not (has_started and child.is_random)
+        child.create(job, child.name(job.name, job.uid))
+        for child in CHILDREN
+        if child.is_wanted(job) and not (has_started and child.is_random)
     )
     if job.settings_of(attempt) != job.settings:
         return children
-    bundle = build_bundle_config_map(job.settings, namespace=job.namespace)
-    return (Create("ConfigMap", bundle, is_shared=True), *children)
+    build = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
+    return (Create("ConfigMap", job.settings.bundle_name, build, is_shared=True), *children)
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
@@ -104,7 +112,8 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
 
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
     """`workers`: the desired number of worker pods."""
-    body = build_head_pod(
+    build = partial(
+        build_head_pod,
         job.ref,
         job.spec,
         settings=job.settings_of(attempt),
@@ -113,13 +122,11 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,
     )
-    return Create("Pod", body)
+    return Create("Pod", names.head_name(job.name, job.uid, attempt), build)
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    settings = job.settings_of(attempt)
-    bodies = (
-        build_worker_pod(job.ref, job.spec, settings=settings, attempt=attempt, slot=slot, round_=round_)
-        for slot in slots
+    pods = WorkerPods(job.ref, job.spec, settings=job.settings_of(attempt), attempt=attempt)
+    return tuple(
+        Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_)) for slot in slots
     )
-    return tuple(Create("Pod", body) for body in bodies)

@@ -6,8 +6,8 @@ the plan. Creates are idempotent by name, deletes carry the uid of their pod.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -19,15 +19,17 @@ ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
 @dataclass(frozen=True)
 class Create:
-    """One child to create; it may already exist. `is_shared`: it is the same for all jobs of the namespace."""
+    """One child to create; it may already exist.
+
+    Attributes:
+        build: its body; called when it is sent, which may be never.
+        is_shared: it is the same for all jobs of the namespace.
+    """
 
     kind: ChildKind
-    body: Mapping[str, Any]
+    name: str
+    build: Callable[[], Mapping[str, Any]] = field(compare=False)
     is_shared: bool = False
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
 
 
 @dataclass(frozen=True)
@@ -37,19 +39,16 @@ class CopyConfigMap:
     Attributes:
         source: name of the user's ConfigMap.
         keys: the keys to copy; empty = all.
-        body: the child without its data.
+        build: the child without its data.
         field: the field of the spec, for the message about a missing source.
     """
 
+    name: str
     source: str
     keys: tuple[str, ...]
-    body: Mapping[str, Any]
+    build: Callable[[], Mapping[str, Any]] = field(compare=False)
     field: str
     kind: ChildKind = "ConfigMap"
-
-    @property
-    def name(self) -> str:
-        return str(self.body["metadata"]["name"])
 
 
 @dataclass(frozen=True)

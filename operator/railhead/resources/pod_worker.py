@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from railhead.api import names
@@ -13,6 +14,33 @@ from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
+
+
+class WorkerPods:
+    """The worker pods of an attempt: one is built, and the others are copies that differ in slot and round."""
+
+    def __init__(self, job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int) -> None:
+        self._job = job
+        self._spec = spec
+        self._settings = settings
+        self._attempt = attempt
+
+    def name(self, slot: int, round_: int) -> str:
+        return names.worker_name(self._job.name, self._job.uid, attempt=self._attempt, slot=slot, round_=round_)
+
+    def build(self, *, slot: int, round_: int) -> dict[str, Any]:
+        """The pod, as Kubernetes JSON; it shares parts with the others, so nobody may change it."""
+        metadata, name = self._first["metadata"], self.name(slot, round_)
+        place = {names.LABEL_SLOT: str(slot), names.LABEL_ROUND: str(round_)}
+        return {
+            **self._first,
+            "metadata": {**metadata, "name": name, "labels": {**metadata["labels"], **place}},
+            "spec": {**self._first["spec"], "hostname": name},
+        }
+
+    @cached_property
+    def _first(self) -> dict[str, Any]:
+        return build_worker_pod(self._job, self._spec, settings=self._settings, attempt=self._attempt, slot=0, round_=0)
 
 
 def build_worker_pod(

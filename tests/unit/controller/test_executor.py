@@ -77,7 +77,7 @@ def make_old(uid: str = "uid-old", **spec: Any) -> Object:
 
 def make_child(kind: Any, name: str, **body: Any) -> Create:
     metadata = {"namespace": "default", "name": name, "ownerReferences": [JOB_OWNER]}
-    return Create(kind, {"kind": kind, "metadata": metadata, "spec": {}, **body})
+    return Create(kind, name, lambda: {"kind": kind, "metadata": metadata, "spec": {}, **body})
 
 
 def make_secret() -> Create:
@@ -280,7 +280,7 @@ async def test_an_existing_pod_of_the_job_is_adopted_and_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     head = make_child("Pod", "head")
-    client.api.put(dict(head.body))
+    client.api.put(dict(head.build()))
     await executor.execute(KEY, UID, Plan(creates=(head, make_child("Pod", "worker"))))
     assert sorted(recorded.pods) == ["head", "worker"]
 
@@ -295,7 +295,7 @@ async def test_a_foreign_pod_with_our_name_is_reported_and_not_adopted(
 
 
 async def test_an_existing_secret_is_used_and_never_read(client: ModelClient, executor: Executor) -> None:
-    client.api.put(dict(make_secret().body))
+    client.api.put(dict(make_secret().build()))
     await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
     assert [r.verb for r in client.asked] == ["create", "create"]
 
@@ -385,7 +385,7 @@ async def test_the_token_is_generated_here_and_nothing_else_changes(client: Mode
     secret = make_secret()
     await executor.execute(KEY, UID, Plan(creates=(secret,)))
     assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
-    assert secret.body["stringData"]["token"] == TOKEN_TO_BE_GENERATED
+    assert secret.build()["stringData"]["token"] == TOKEN_TO_BE_GENERATED
 
 
 def test_tokens_are_long_and_differ(client: ModelClient, recorded: RecordedCache) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from railhead.kube import kinds
-from railhead.planning.children import CHILDREN, prerequisites, removals
+from railhead.planning.children import CHILDREN, head_pod, prerequisites, removals, worker_pods
+from railhead.resources import pod_worker
+from railhead.resources.pod import build_pod
 from tests.unit.builders import make_job, make_spec
 
 WITH_ALL = make_job(spec=make_spec(source={"configMap": {"name": "code"}}))
@@ -24,4 +29,25 @@ def test_everything_created_for_a_job_is_removed_with_it() -> None:
 
 def test_a_child_is_created_and_removed_by_the_same_name() -> None:
     for child in CHILDREN:
-        assert child.create(WITH_ALL).name == child.name(WITH_ALL.name, WITH_ALL.uid)
+        name = child.name(WITH_ALL.name, WITH_ALL.uid)
+        assert child.create(WITH_ALL, name).build()["metadata"]["name"] == name
+
+
+def test_pods_have_the_names_of_their_creates() -> None:
+    workers = worker_pods(WITH_ALL, attempt=2, slots=(0, 7), round_=3)
+    for create in (head_pod(WITH_ALL, attempt=2, workers=2), *workers, *prerequisites(WITH_ALL, attempt=2)):
+        assert create.build()["metadata"]["name"] == create.name
+
+
+def test_a_plan_with_4096_pods_builds_none_and_sending_them_builds_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[str] = []
+
+    def count(*args: Any, **kwargs: Any) -> Any:
+        built.append("pod")
+        return build_pod(*args, **kwargs)
+
+    monkeypatch.setattr(pod_worker, "build_pod", count)
+    creates = worker_pods(WITH_ALL, attempt=1, slots=range(4096), round_=0)
+    assert (len(creates), built) == (4096, [])
+    assert len({create.build()["metadata"]["name"] for create in creates}) == 4096
+    assert built == ["pod"]

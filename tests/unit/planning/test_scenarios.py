@@ -30,7 +30,7 @@ def test_a_clean_run_costs_no_more_writes_than_needed() -> None:
     assert sim.count_created("pods") == 4
     assert sim.count_created("services", "secrets", "configmaps") == 4
     assert sim.count_status_writes() <= 5
-    assert sim.events == ["Created", "Started", "CheckpointCommitted", "CheckpointCommitted", "Succeeded"]
+    assert sim.events == ["Started", "CheckpointCommitted", "CheckpointCommitted", "Succeeded"]
 
 
 def test_the_next_attempt_receives_the_best_checkpoint_until_the_driver_reports_none() -> None:

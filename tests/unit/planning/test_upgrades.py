@@ -24,7 +24,9 @@ def observe(*pods: PodView, **status: Any) -> Observed:
 
 def find_drivers(wanted: Plan) -> set[str]:
     """Drivers that the created pods mount."""
-    return {driver_of(create.body) for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"}
+    return {
+        driver_of(create.build()) for create in wanted.creates if isinstance(create, Create) and create.kind == "Pod"
+    }
 
 
 def creates_driver(wanted: Plan) -> bool:

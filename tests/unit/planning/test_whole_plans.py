@@ -100,7 +100,6 @@ def test_the_first_attempt() -> None:
             },
             tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0},
         ),
-        events=(Event("Normal", "Created", "Starting 1 head pod and 2 worker pods"),),
     )
     workers = [worker_name("digits", UID, attempt=1, slot=slot, round_=0) for slot in (0, 1)]
     assert creates == [*PARENTS, ("Pod", head_name("digits", UID, 1)), *(("Pod", name) for name in workers)]

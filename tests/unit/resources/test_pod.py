@@ -13,7 +13,7 @@ from railhead.contract.report import AUDIENCE
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
-from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.pod_worker import WorkerPods, build_worker_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import SETTINGS, UID, make_spec
 
@@ -71,6 +71,14 @@ def volumes(pod: Object) -> dict[str, Object]:
 
 def mounts(pod: Object) -> dict[str, str]:
     return {mount["mountPath"]: mount["name"] for mount in ray(pod)["volumeMounts"]}
+
+
+@all_pods
+@pytest.mark.parametrize(("slot", "round_"), [(3, 1), (0, 0), (4095, 12)])
+def test_a_copied_worker_pod_is_the_one_that_would_be_built(spec: str, slot: int, round_: int) -> None:
+    parsed = make_spec(**SPECS[spec])
+    built = build_worker_pod(JOB, parsed, settings=SETTINGS, attempt=2, slot=slot, round_=round_)
+    assert WorkerPods(JOB, parsed, settings=SETTINGS, attempt=2).build(slot=slot, round_=round_) == built
 
 
 @all_pods

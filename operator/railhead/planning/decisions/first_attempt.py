@@ -7,7 +7,7 @@ from dataclasses import replace
 from railhead.api.names import HEAD
 from railhead.planning.attempt_begin import begin_attempt
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision, Event
+from railhead.planning.plan import Decision
 
 
 def decide_first_attempt(job: Job) -> Decision | None:
@@ -23,6 +23,5 @@ def decide_first_attempt(job: Job) -> Decision | None:
         return None
     heads = [pod.attempt for pod in alive if pod.role == HEAD and pod.attempt > job.attempt]
     attempt = max([1, *(heads or [pod.attempt for pod in alive])])
-    event = Event("Normal", "Created", f"Starting 1 head pod and {job.wanted_workers} worker pods")
-    decision = begin_attempt(job, attempt=attempt, event=event, phase="Pending" if attempt == 1 else "Restarting")
-    return replace(decision, creates=(), events=()) if job.attempt > 0 else decision
+    decision = begin_attempt(job, attempt=attempt, phase="Pending" if attempt == 1 else "Restarting")
+    return replace(decision, creates=()) if job.attempt > 0 else decision

@@ -23,7 +23,7 @@ def decide(source: dict[str, Any] | None, **resume_from: Any) -> Any:
 
 
 def env_of(wanted: Any) -> dict[str, str]:
-    [head] = [c.body for c in wanted.creates if c.kind == "Pod" and c.name.endswith("-head")]
+    [head] = [c.build() for c in wanted.creates if c.kind == "Pod" and c.name.endswith("-head")]
     return {v["name"]: v.get("value", "") for v in head["spec"]["containers"][0]["env"]}
 
 
