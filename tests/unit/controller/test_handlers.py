@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import kopf
 import pytest
@@ -190,3 +192,18 @@ def test_the_limits_fit_the_api_servers_timeouts() -> None:
     assert 61.25 < settings.watching.inactivity_timeout < 75, "after the next bookmark, before events leave the cache"
     assert settings.networking.request_timeout is not None
     assert settings.networking.request_timeout < 300, "a page that hangs does not outlast the list's version"
+
+
+async def test_kopf_copies_no_job(server: JobServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, deepcopy = list[object](), copy.deepcopy
+
+    def count(value: Any, *args: Any) -> Any:
+        if isinstance(value, dict) and "spec" in value:
+            copied.append(value)
+        return deepcopy(value, *args)
+
+    operator = Operator()
+    monkeypatch.setattr(copy, "deepcopy", count)
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES, task)
+    assert not copied
