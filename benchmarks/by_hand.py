@@ -1,9 +1,9 @@
 """A job without Railhead: a Ray cluster started by hand, and the user's own driver.
 
 Head, workers and driver start at the same moment; the workers wait for the head, the driver
-imports meanwhile. Ray's arguments and environment come from the same functions as for the
-pods of the TrainJob, without Railhead's own parts (bundle, callback, failure policy,
-publisher).
+imports meanwhile. Ray's arguments and environment are those of `by_hand_settings.py`, its configs
+and the sizes of the nodes those of the TrainJob; it has none of Railhead's own parts (bundle,
+callback, failure policy, publisher).
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from benchmarks.by_hand_settings import TUNED, HandSettings
 from benchmarks.example import CODE, read_spec
 from benchmarks.milestones import DRIVER_END, read_milestones
 from benchmarks.run import LIMIT_SECONDS, Run, RunFailed
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import JobInput
-from railhead.driver.node.ray_node import build_head_command, build_ray_environment, build_worker_command
 from railhead.driver.pod import Pod
 from railhead.driver.trainers.configs import plan_configs
 from railhead.driver.trainers.frameworks import plan_options
-from railhead.driver.user_code.path import WORKING_FOLDER
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.container import base_environment
 from railhead.local.ports import free_port
@@ -56,7 +55,16 @@ class Script:
 class HandStarted:
     """One cluster and one run; everything is in its own folder, and its processes are ended by their marker."""
 
-    def __init__(self, name: str, pool: AddressPool, *, storage: Path, script: Script | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        pool: AddressPool,
+        *,
+        storage: Path,
+        script: Script | None = None,
+        settings: HandSettings = TUNED,
+    ) -> None:
+        self._settings = settings
         self._script = script or Script(read_spec(), CODE, DRIVER)
         self._job = build_job_input(JobRef("default", name, str(uuid.uuid4())), self._script.spec)
         self._storage = storage
@@ -99,7 +107,7 @@ class HandStarted:
         """Starts head, workers and driver; returns the driver."""
         self._write_driver()
         self.workers = [self._pod(f"w{slot}") for slot in range(self._job.worker_pods)]
-        self._start_ray(self._head, build_head_command(self._head, self._job))
+        self._start_ray(self._head, "head", "--head", f"--port={self._port}")
         for worker in self.workers:
             self._start_worker(worker)
         return self._spawn([sys.executable, "driver.py"], self._head, cwd=self._folder / "code", log=self._log)
@@ -127,28 +135,26 @@ class HandStarted:
         return self._folder / "driver.log"
 
     def _start_worker(self, worker: Pod) -> None:
-        self._start_ray(worker, build_worker_command(worker, self._job, head_address=self._head.ip))
+        self._start_ray(worker, "worker", f"--address={self._head.ip}:{self._port}")
 
-    def _start_ray(self, pod: Pod, command: list[str]) -> None:
-        """`ray start ...`, without the bundle that runs Ray's command in a pod."""
-        arguments = command[command.index("ray") + 1 :]
+    def _start_ray(self, pod: Pod, role: str, *arguments: str) -> None:
+        place = (f"--node-ip-address={pod.ip}", f"--temp-dir={pod.temp}", "--block")
         pod.temp.mkdir()
-        self._spawn([str(RAY), *arguments], pod, cwd=pod.temp, log=pod.temp.with_suffix(".log"))
+        command = [str(RAY), "start", *place, *self._settings.build_node(self._job, role), *arguments]
+        self._spawn(command, pod, cwd=pod.temp, log=pod.temp.with_suffix(".log"))
 
     def _spawn(self, command: list[str], pod: Pod, *, cwd: Path, log: Path) -> subprocess.Popen[bytes]:
         return spawn(command, cwd=cwd, log=log, env=self._environment(pod))
 
     def _environment(self, pod: Pod) -> dict[str, str]:
-        given = {
+        return {
             **base_environment(),
+            **self._settings.build_environment(self._job),
             "HOME": str(pod.temp),
             "CUDA_VISIBLE_DEVICES": "",
-            "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self._folder / "token"),
             MARKER: str(self._folder),
         }
-        built = build_ray_environment(given, job=self._job, pod=pod, folder="/")
-        return {name: value for name, value in built.items() if name not in ("PYTHONPATH", WORKING_FOLDER)}
 
     def _pod(self, name: str) -> Pod:
         """As a Pod, what a user who starts a node by hand chooses: an address and a folder."""

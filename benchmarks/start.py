@@ -1,21 +1,24 @@
 """`make bench-start`: how long a small job takes as a TrainJob, and on a Ray cluster started by hand.
 
-Both on this machine, in turn, next to the same idle control plane. Exit code 0 only if the
-ratio of the medians is within the bound.
+All on this machine, in turn, next to the same idle control plane; by hand with settings for speed, and
+with Ray's defaults. Exit code 0 only if the ratio to the fast settings is within the bound.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from benchmarks.applied import run_applied
 from benchmarks.by_hand import HandStarted
+from benchmarks.by_hand_settings import RAYS_DEFAULTS, TUNED, HandSettings
 from benchmarks.command import run_command, start_session
 from benchmarks.machine import Meter, read_processes, wait_until_quiet
 from benchmarks.run import Run, count_undisturbed, select_undisturbed
-from benchmarks.table import describe_milestones, describe_run, describe_verdict
+from benchmarks.table import describe_milestones, describe_plain, describe_run, describe_verdict
 from benchmarks.watch import Watch
 from railhead.cli.local_options import Console
 from railhead.local.node.addresses import AddressPool
@@ -23,18 +26,22 @@ from railhead.local.session import Session
 
 BOUND = 1.15
 MOST_ROUNDS = 3  # for each one that is wanted, on a shared machine
-APPLIED, BY_HAND = "kubectl apply", "by hand"
+APPLIED, BY_HAND, DEFAULTS = "kubectl apply", "by hand", "by hand, Ray's defaults"
 
 
 class Bench:
-    """Both ways of starting next to one session; the order changes from round to round."""
+    """All ways of starting next to one session; the order changes from round to round."""
 
     def __init__(self, session: Session, watch: Watch, console: Console) -> None:
         self._session = session
         self._watch = watch
         self._console = console
         self._pool = AddressPool()
-        self._ways = {APPLIED: self._run_applied, BY_HAND: self._run_by_hand}
+        self._ways: dict[str, Callable[[int], Run]] = {
+            APPLIED: self._run_applied,
+            BY_HAND: partial(self._run_by_hand, settings=TUNED),
+            DEFAULTS: partial(self._run_by_hand, settings=RAYS_DEFAULTS),
+        }
         self.runs: dict[str, list[Run]] = {what: [] for what in self._ways}
 
     def run_rounds(self, wanted: int) -> None:
@@ -48,8 +55,9 @@ class Bench:
     def _run_applied(self, number: int) -> Run:
         return run_applied(self._session, self._watch, name=f"digits-{number}")
 
-    def _run_by_hand(self, number: int) -> Run:
-        with HandStarted(f"by-hand-{number}", self._pool, storage=self._session.folder / "by-hand") as hand:
+    def _run_by_hand(self, number: int, *, settings: HandSettings) -> Run:
+        storage = self._session.folder / ("by-hand" if settings is TUNED else "defaults")
+        with HandStarted(f"by-hand-{number}", self._pool, storage=storage, settings=settings) as hand:
             return hand.run()
 
     def _measure(self, what: str, number: int) -> Run:
@@ -74,6 +82,8 @@ def bench(rounds: int, bound: float) -> int:
     print("\n".join(["", *describe_milestones(applied, by_hand), ""]))
     is_within, lines = describe_verdict(applied, by_hand, bound=bound)
     print("\n".join(lines))
+    plain = select_undisturbed(bench.runs[DEFAULTS], wanted=rounds)
+    print(describe_plain(applied, plain))
     return 0 if is_within else 1
 
 
