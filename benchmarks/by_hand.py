@@ -9,6 +9,7 @@ callback, failure policy, publisher).
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import subprocess
@@ -39,6 +40,7 @@ from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 
 DRIVER = Path(__file__).with_name("by_hand_driver.py")
+_ACCURACY = re.compile(r"^.*accuracy ([\d.]+)", re.MULTILINE)  # with Ray's defaults in color
 RAY = Path(sys.executable).with_name("ray")
 
 
@@ -90,7 +92,7 @@ class HandStarted:
             run_folder=self._storage / self._job.run_name,
         )
         milestones = {mark: at - began for mark, at in {**times, DRIVER_END: ended}.items()}
-        return Run(ended - began, milestones, float(output.rpartition("accuracy ")[2].split()[0]))
+        return Run(ended - began, milestones, float(_ACCURACY.findall(output)[-1]))
 
     def run_driver(self) -> tuple[float, float, str]:
         """When it started and ended, and the driver's output. Raises RunFailed."""
