@@ -27,6 +27,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     "alone": {"replicas": 1, "leaderElection": {"enabled": False}},
     "watched": {"watchNamespaces": list(WATCHED)},
     "own": {"watchNamespaces": [NAMESPACE]},
+    "selected": {"jobSelector": "team in (a, b),!legacy"},
+    "flow": {"flowSchema": {"enabled": True, "concurrencyShares": 5}},
     "resources": {"resources": {"requests": {"cpu": 1, "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}},
     "placement": {
         "nodeSelector": {"kubernetes.io/os": "linux"},

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.cli import operator
+from railhead.kube.selector import parse_selector
 from tests.chart.chart import NAMESPACE, RELEASES, Chart, Rendered
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -27,12 +28,15 @@ def test_the_operator_parses_its_arguments(chart: Chart) -> None:
     found = flags(chart.render())
     assert found["namespace"] == "$(POD_NAMESPACE)"
     assert found["watch_namespace"] == []
+    assert found["job_selector"] == parse_selector("")
     assert found["report_url"] == "https://railhead-reports.$(POD_NAMESPACE).svc:8443"
 
 
 def test_arguments_come_from_values(chart: Chart) -> None:
     values = {"concurrency": 3, "logLevel": "DEBUG", "watchNamespaces": ["a", NAMESPACE], "service": {"port": 443}}
-    found = flags(chart.render(values))
+    selector = "team in (a, b),!legacy"
+    found = flags(chart.render({**values, "jobSelector": selector}))
+    assert found["job_selector"] == parse_selector(selector)
     assert found["concurrency"] == 3
     assert found["log_level"] == "DEBUG"
     assert found["report_writes_per_second"] == 25

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
 from railhead.kube.kinds import CHILDREN
 from railhead.planning.children import CHILDREN as OF_JOBS
 from tests.chart.chart import NAMESPACE, Chart
@@ -55,13 +60,19 @@ def test_network_policies_of_jobs_need_an_extra_permission(chart: Chart) -> None
     assert "--job-network-policies" in rendered.container["args"]
 
 
-def test_two_releases_that_watch_namespaces_do_not_collide(chart: Chart) -> None:
+@pytest.mark.parametrize("some", [{"watchNamespaces": ["a"]}, {"jobSelector": "team=a"}], ids=json.dumps)
+def test_two_releases_for_some_jobs_do_not_collide(chart: Chart, some: dict[str, Any]) -> None:
     """Even if both have the same name."""
-    values = {"watchNamespaces": ["a"], "rbac": {"aggregate": False}}
+    values = {**some, "rbac": {"aggregate": False}, "flowSchema": {"enabled": True}}
     names = [
-        {o["metadata"]["name"] for o in chart.render(values, namespace=namespace).of("ClusterRole")}
+        {
+            (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"])
+            for o in chart.render(values, namespace=namespace).objects
+            if o["metadata"].get("namespace") != "a"
+        }
         for namespace in ("team-a", "team-b")
     ]
+    assert len(names[0]) >= 9
     assert not names[0] & names[1]
 
 

@@ -49,6 +49,19 @@ def test_the_network_policy_can_be_narrowed_and_widened(chart: Chart) -> None:
     assert spec["egress"] == [{"to": [peer]}]
 
 
+def test_the_flow_schema_matches_the_operators_requests_only(chart: Chart) -> None:
+    assert chart.render().of("FlowSchema") == chart.render().of("PriorityLevelConfiguration") == []
+    values = {"flowSchema": {"enabled": True, "concurrencyShares": 7}, "serviceAccount": {"name": "mine"}}
+    rendered = chart.render(values)
+    level, schema = rendered.one("PriorityLevelConfiguration"), rendered.one("FlowSchema")
+    assert level["spec"]["limited"]["nominalConcurrencyShares"] == 7
+    assert schema["spec"]["priorityLevelConfiguration"]["name"] == level["metadata"]["name"]
+    [rule] = schema["spec"]["rules"]
+    account = {"name": "mine", "namespace": NAMESPACE}
+    assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": account}]
+    assert schema["spec"]["matchingPrecedence"] < 9000, "before the FlowSchema of all service accounts"
+
+
 def test_extra_objects_are_part_of_the_release(chart: Chart) -> None:
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}}
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-text'}\n"

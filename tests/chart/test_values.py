@@ -29,6 +29,8 @@ from tests.chart.chart import Chart, RenderFailed
         ({"crds": {"enabled": "yes"}}, "at '/crds/enabled': got string, want boolean"),
         ({"watchNamespaces": ["Team_A"]}, "at '/watchNamespaces/0': 'Team_A' does not match pattern"),
         ({"watchNamespaces": ["a", "a"]}, "at '/watchNamespaces': items at 0 and 1 are equal"),
+        ({"jobSelector": ["team=a"]}, "at '/jobSelector': got array, want string"),
+        ({"flowSchema": {"concurrencyShares": 0}}, "at '/flowSchema/concurrencyShares': minimum: got 0, want 1"),
         ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0': got string, want object"),
         ({"extraArgs": "--x"}, "at '/extraArgs': got string, want array"),
         ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "at '/podDisruptionBudget/maxUnavailable'"),

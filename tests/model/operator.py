@@ -92,7 +92,14 @@ class ModelOperator:
         )
         self._state.informers = [self._pods]
         executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")
-        self.loop = Loop(self.store, self.queue, executor, settings, now=self.client.clock.now)
+        self.loop = Loop(
+            self.store,
+            self.queue,
+            executor,
+            settings,
+            now=self.client.clock.now,
+            monotonic=lambda: time().timestamp(),
+        )
         self._writer = ReportWriter(
             self.client,
             lookup=self._state.find_facts,

@@ -22,6 +22,7 @@ GROUPS = (
     "networking.k8s.io",
 )
 TEAM_NAMESPACE = "team-operator"  # of an operator for one namespace
+LABEL_NAMESPACE = "label-operator"  # of an operator that selects jobs by labels
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -29,7 +30,9 @@ POLICY = {
     "rules": [
         {
             "level": "Metadata",
-            "users": [f"system:serviceaccount:{n}:railhead-operator" for n in (NAMESPACE, TEAM_NAMESPACE)],
+            "users": [
+                f"system:serviceaccount:{n}:railhead-operator" for n in (NAMESPACE, TEAM_NAMESPACE, LABEL_NAMESPACE)
+            ],
             "resources": [{"group": group} for group in GROUPS],
         },
         {"level": "None"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -27,8 +28,10 @@ class Cluster:
     operator: RunningOperator
     namespace: str
 
-    def apply(self, name: str, *, workers: int = 2, **spec: Any) -> Object:
-        return self._ask("POST", JOBS.format(self.namespace), self.build(name, workers=workers, **spec))
+    def apply(self, name: str, *, workers: int = 2, labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
+        body = self.build(name, workers=workers, **spec)
+        body["metadata"]["labels"] = dict(labels or {})
+        return self._ask("POST", JOBS.format(self.namespace), body)
 
     def build(self, name: str, *, workers: int = 2, **spec: Any) -> Object:
         """A TrainJob as a user has it in a file."""
@@ -45,6 +48,11 @@ class Cluster:
                 **spec,
             },
         }
+
+    def label(self, name: str, **labels: str) -> None:
+        """The user's patch of a job's labels."""
+        body = {"metadata": {"labels": labels}}
+        self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", body, content_type=MERGE_PATCH)
 
     def change(self, name: str, **spec: Any) -> Object:
         """The user's patch of the spec."""

@@ -7,19 +7,17 @@ the API server's audit log.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tools.helm import resolve_helm
 
 from railhead.local.control_plane import ControlPlane
-from railhead.local.control_plane.identities import write_kubeconfig
-from railhead.local.install import NAMESPACE, Kubectl, load_manifests
+from railhead.local.install import NAMESPACE, load_manifests
 from tests.api.server import ApiServer
-from tests.chart.chart import Chart, Rendered
+from tests.chart.chart import Rendered
+from tests.operator.account import make_account
 from tests.operator.audit import TEAM_NAMESPACE, AuditLog, Request
 from tests.operator.cluster import Cluster
 from tests.operator.conftest import LED, make_cluster
@@ -101,32 +99,25 @@ def team(
     """The chart's roles for one namespace, and an operator with only those; the other tests' operator is stopped."""
     plane = audited_plane[0]
     cluster = make_cluster(server, operator)
-    values = {"watchNamespaces": [cluster.namespace], "jobNetworkPolicies": True, "rbac": {"aggregate": False}}
-    chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
-    rendered = chart.render(values, namespace=TEAM_NAMESPACE)
-    kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
-    kinds = ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
-    kubectl("create", "namespace", TEAM_NAMESPACE)
-    kubectl.apply([document for kind in kinds for document in rendered.of(kind)])
-    token = kubectl("create", "token", "railhead-operator", "-n", TEAM_NAMESPACE).strip()
-    write_kubeconfig(tmp_path / "team.kubeconfig", server=plane.server, pki=plane.pki, token=token)
-    flags = [arg for arg in rendered.container["args"] if arg.startswith(("--watch-namespace", "--job-network"))]
-    assert len(flags) == 2
-    first, second = (
-        RunningOperator(tmp_path / "team.kubeconfig", tmp_path / name, namespace=TEAM_NAMESPACE, flags=flags)
-        for name in ("first", "second")
-    )
-    operator.end()
-    try:
-        first.start()
-        second.start(report_url=first.report_url, flags=LED)
-        wait_until("its lead", lambda: "leading as" in second.log.read_text())
-        yield Team(replace(cluster, operator=first), second, granted(rendered))
-    finally:
-        first.stop()
-        second.stop()
-        operator.start()
-        kubectl("delete", "namespace", TEAM_NAMESPACE, "--wait=false")
+    values = {"watchNamespaces": [cluster.namespace], "jobNetworkPolicies": True}
+    kubeconfig = tmp_path / "team.kubeconfig"
+    with make_account(plane, TEAM_NAMESPACE, values, kubeconfig) as rendered:
+        flags = [arg for arg in rendered.container["args"] if arg.startswith(("--watch-namespace", "--job-network"))]
+        assert len(flags) == 2
+        first, second = (
+            RunningOperator(kubeconfig, tmp_path / name, namespace=TEAM_NAMESPACE, flags=flags)
+            for name in ("first", "second")
+        )
+        operator.end()
+        try:
+            first.start()
+            second.start(report_url=first.report_url, flags=LED)
+            wait_until("its lead", lambda: "leading as" in second.log.read_text())
+            yield Team(replace(cluster, operator=first), second, granted(rendered))
+        finally:
+            first.stop()
+            second.stop()
+            operator.start()
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ may have dots and begin with a digit. 54 characters leave room for "-operator", 
 {{- define "railhead.operator" -}}{{ include "railhead.fullname" . }}-operator{{- end -}}
 {{- define "railhead.reports" -}}{{ include "railhead.fullname" . }}-reports{{- end -}}
 
-{{/* Several releases may watch different namespaces, so the names of cluster-scoped objects include the release's namespace. */}}
+{{/* Several releases may run different jobs, so the names of cluster-scoped objects include the release's namespace then. */}}
 {{- define "railhead.clusterName" -}}
-{{- include "railhead.operator" . -}}{{- if .Values.watchNamespaces -}}-{{ .Release.Namespace }}{{- end -}}
+{{- include "railhead.operator" . -}}{{- if or .Values.watchNamespaces .Values.jobSelector -}}-{{ .Release.Namespace }}{{- end -}}
 {{- end -}}
 
 {{- define "railhead.serviceAccount" -}}

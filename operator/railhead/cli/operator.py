@@ -10,6 +10,8 @@ import signal
 from pathlib import Path
 from typing import NoReturn
 
+from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
+
 SHORTEST_LEASE_SECONDS = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
@@ -27,6 +29,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAMESPACE",
         help="run the jobs of this namespace only (repeatable; default: all namespaces)",
+    )
+    parser.add_argument(
+        "--job-selector",
+        type=_selector,
+        default=EVERYTHING,
+        metavar="SELECTOR",
+        help="run the jobs only whose labels match, for example team=a,tier!=test (default: all)",
     )
     parser.add_argument("--report-listen", default="0.0.0.0:8443", metavar="HOST:PORT", help="report endpoint")
     parser.add_argument("--report-url", required=True, metavar="URL", help="base URL of the endpoint, as pods reach it")
@@ -92,6 +101,14 @@ def _rate(text: str) -> float:
     return rate
 
 
+def _selector(text: str) -> LabelSelector:
+    """Raises ArgumentTypeError."""
+    try:
+        return parse_selector(text)
+    except BadSelector as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _exit(*_: object) -> NoReturn:
     raise SystemExit(0)
 
@@ -112,6 +129,7 @@ def run(options: argparse.Namespace) -> int:
         kubeconfig=options.kubeconfig,
         namespace=options.namespace,
         watch_namespaces=tuple(options.watch_namespace),
+        job_selector=options.job_selector,
         report_listen=options.report_listen,
         report_url=options.report_url,
         probe_listen=options.probe_listen,

@@ -23,7 +23,7 @@ from railhead.controller.config import OperatorConfig
 from railhead.controller.definition import check_definition
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
-from railhead.controller.handlers import watch_jobs
+from railhead.controller.handlers import WatchLimits, watch_jobs
 from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
 from railhead.controller.loop import Loop
@@ -115,7 +115,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
         if leadership.is_leading():  # otherwise each replica would count it
             metrics.count_change(old, new)
 
-    state = ClusterState(store, queue, on_change)
+    state = ClusterState(store, queue, on_change, config.job_selector)
     state.informers = _informers(client, state, config.watch_namespaces)
     return Parts(client, store, queue, state, leadership, metrics)
 
@@ -123,7 +123,12 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
 def _build_loop(config: OperatorConfig, parts: Parts, authority: str) -> Loop:
     bundle = build_bundle()
     settings = OperatorSettings(
-        config.report_url, authority, bundle, bundle_name(bundle), has_network_policies=config.job_network_policies
+        config.report_url,
+        authority,
+        bundle,
+        bundle_name(bundle),
+        has_network_policies=config.job_network_policies,
+        job_selector=config.job_selector.text,
     )
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))
@@ -170,7 +175,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             reviews = TokenReviews(client, time.monotonic)
             handler = ReportHandler(reviews=reviews, writer=writer, lookup=state.find_facts)
             renew = partial(_renew, config, client, certificates, partial(present, context))
-            watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal)
+            limits = WatchLimits(label_selector=config.job_selector.text)
+            watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal, limits=limits)
             try:
                 async with serve_reports(config.report_listen, context, handler, parts.metrics.count_report):
                     await _run_parts(config, parts, loop, renew(), watch())
@@ -193,7 +199,7 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
     try:
         await run_together(
             *(informer.run() for informer in parts.state.informers),
-            run_sweep(parts.client, parts.store, config.watch_namespaces),
+            run_sweep(parts.client, parts.store, config.watch_namespaces, selector=config.job_selector.text),
             _lead(config, parts, loop),
             *others,
         )

@@ -12,6 +12,7 @@ from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
+from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.kube.types import Object
 from railhead.planning.facts.budgets import count_allowed_restarts
 from railhead.planning.facts.failure_rules import build_rules
@@ -25,11 +26,13 @@ class ClusterState:
         store: Store,
         queue: KeyedQueue[JobKey],
         on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
+        selector: LabelSelector = EVERYTHING,
     ) -> None:
-        """`on_change` receives the old and new status of a known job."""
+        """`on_change` receives the old and new status of a known job; the watch's `selector` applies to responses."""
         self._store = store
         self._queue = queue
         self._on_change = on_change
+        self._selector = selector
         self.informers: list[Informer] = []
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
@@ -47,7 +50,12 @@ class ClusterState:
 
     def record_job(self, raw: Object) -> None:
         metadata = raw.get("metadata") or {}
-        old = self._store.job(JobKey(str(metadata.get("namespace")), str(metadata.get("name"))))
+        known = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+        old = self._store.job(known)
+        if not self._selector.matches(metadata.get("labels") or {}):  # another operator's since the write
+            if old is None or old.version < version_of(raw):
+                self._store.drop_job(known, str(metadata.get("uid")), version=version_of(raw))
+            return
         key = self._store.put_job(raw)
         if key is None:
             return

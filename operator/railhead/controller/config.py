@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from railhead.kube.selector import EVERYTHING, LabelSelector
+
 
 @dataclass(frozen=True)
 class OperatorConfig:
@@ -14,6 +16,7 @@ class OperatorConfig:
         kubeconfig: path, or None for the pod's own service account.
         namespace: where the operator keeps its own Secret and Lease.
         watch_namespaces: namespaces whose TrainJobs it runs; empty = all.
+        job_selector: by labels, which of them it runs.
         report_listen: host:port of the report endpoint.
         report_url: its base URL, as head pods reach it.
         probe_listen: host:port of /healthz and /readyz.
@@ -31,6 +34,7 @@ class OperatorConfig:
     report_listen: str
     report_url: str
     probe_listen: str
+    job_selector: LabelSelector = EVERYTHING
     concurrency: int = 8
     lease_seconds: int | None = None
     pod_uid: str = ""

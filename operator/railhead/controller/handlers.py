@@ -42,6 +42,7 @@ class WatchLimits:
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server
             sends a bookmark each minute (plus up to 1.25 s) and caches events for 75 s: between the two, a
             healthy watch is never cut off, and the next one continues where a dead one ended.
+        label_selector: of the jobs; "" = all. The API server reports one whose labels match no more as deleted.
         relist_pause_seconds: between a 410 that stopped kopf and the next list, so as not to flood a server
             that answers every request with 410.
     """
@@ -50,6 +51,7 @@ class WatchLimits:
     request_timeout_seconds: float = 60.0
     inactivity_timeout_seconds: float = 70.0
     relist_pause_seconds: float = 5.0
+    label_selector: str = ""
 
 
 class NoDiffs(kopf.DiffBaseStorage):
@@ -86,6 +88,8 @@ def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
 def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     """kopf only watches: no peering, no events, no scanning for CRDs, no annotations."""
     settings = kopf.OperatorSettings()
+    if limits.label_selector:
+        settings.watching.label_selectors[names.GROUP, names.VERSION, names.PLURAL] = limits.label_selector
     settings.watching.chunk_size = limits.page_size
     settings.watching.inactivity_timeout = limits.inactivity_timeout_seconds
     settings.networking.request_timeout = limits.request_timeout_seconds
@@ -104,7 +108,7 @@ async def watch_jobs(
     on_signal: Callable[[], None],
     limits: WatchLimits = WatchLimits(),
 ) -> None:
-    """Passes every TrainJob of these namespaces (or of all) to `on_job`, until it is cancelled.
+    """Passes every selected TrainJob of these namespaces (or of all) to `on_job`, until it is cancelled.
 
     Each namespace has its own kopf: when one watch fails, kopf leaves those of the other
     namespaces running, and could not be restarted next to them.

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from railhead.api.job import JobKey
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.queue import KeyedQueue
+from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.store import Store
+from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
@@ -22,11 +23,43 @@ from railhead.together import let_end
 log = logging.getLogger(__name__)
 TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
+SLOW_PASS_SECONDS = 2.0
+MOST_SLOW_PASSES = 32
+
+
+def _call_later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
+    return asyncio.get_running_loop().call_later(seconds, call)
+
+
+class Slot:
+    """One of the passes that may run at once; released when the pass ends, or before if it is slow."""
+
+    def __init__(
+        self,
+        slots: asyncio.Semaphore,
+        call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle],
+    ) -> None:
+        self._slots = slots
+        self._is_held = True
+        self._timer = call_later(SLOW_PASS_SECONDS, self._release)
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self._release()
+
+    def _release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._slots.release()
 
 
 @dataclass
 class Loop:
-    """Reconciles jobs, several at a time, never one job twice at once."""
+    """Reconciles jobs, several at a time, never one job twice at once.
+
+    A pass that takes long waits for the API server: it gives its slot to the next job, so that a few jobs whose
+    requests hang delay no other.
+    """
 
     store: Store
     queue: KeyedQueue[JobKey]
@@ -35,16 +68,24 @@ class Loop:
     now: Callable[[], datetime]
     count: Callable[[str, float], None] = lambda result, seconds: None
     monotonic: Callable[[], float] = time.monotonic
+    call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle] = _call_later
+    look_ups: Turns[JobKey] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.look_ups = Turns(self.monotonic)
 
     async def run(self, concurrency: int) -> None:
         """Runs until cancelled; passes in progress are then completed, since they hold status writes and Events."""
+        slots = asyncio.Semaphore(concurrency)
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency):
-                group.create_task(self._work())
+            for _ in range(concurrency + MOST_SLOW_PASSES):
+                group.create_task(self._work(slots))
 
-    async def _work(self) -> None:
+    async def _work(self, slots: asyncio.Semaphore) -> None:
         while True:
+            await slots.acquire()
             key = await self.queue.get()
+            slot = Slot(slots, self.call_later)
             try:
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             except asyncio.CancelledError:
@@ -52,6 +93,7 @@ class Loop:
                 raise
             finally:
                 self.queue.done(key)
+                slot.end()
 
     async def reconcile(self, key: JobKey) -> None:
         """One pass over one job. An error stays with that job: nothing is raised."""
@@ -69,7 +111,8 @@ class Loop:
             wanted = plan(observed)
             await self.executor.execute(key, observed.uid, wanted)
             pod = wanted.look_up_events_of
-            problem = await self.executor.look_up_events(key, pod) if pod else None
+            wait = self.look_ups.take(key) if pod else 0.0
+            problem = await self.executor.look_up_events(key, pod) if pod and not wait else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
             self.queue.fail(key)
@@ -90,14 +133,17 @@ class Loop:
             return "error"
         if wanted.announced is not None:
             self.store.note_announced(observed.uid, wanted.announced, at=self.now())
-        if pod is not None:
+        if pod is not None and not wait:
             self.store.note_pod_events(pod, problem, at=self.now())
             self.queue.add(key)  # the next pass reports it, with the time of the next look-up
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)
+        delays = [wait] if wait else []
         if wanted.wake_at is not None:
-            self.queue.wake(key, (wanted.wake_at - self.now()).total_seconds())
+            delays.append((wanted.wake_at - self.now()).total_seconds())
+        if delays:
+            self.queue.wake(key, min(delays))
         return "done"
 
     def _retry(self, key: JobKey, message: str, *, at_least: float) -> None:

@@ -24,14 +24,16 @@ class WentBack(Exception):
     """The API server's data is older than what was seen of it. The operator exits, and Kubernetes restarts it."""
 
 
-async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> list[JobKey]:
-    """Forgets the jobs that no longer exist; returns their keys. Raises WentBack."""
+async def sweep_once(
+    client: KubeClient, store: Store, namespaces: tuple[str, ...], *, selector: str = ""
+) -> list[JobKey]:
+    """Forgets the jobs that are gone, or whose labels match no more; returns their keys. Raises WentBack."""
     known = store.newest_version
     before = {key: record for key in store.all_keys() if (record := store.job(key))}
     existing: set[str] = set()
     versions: list[int] = []
     for namespace in namespaces or (None,):
-        page = await client.list(TRAIN_JOB, namespace=namespace, metadata_only=True)
+        page = await client.list(TRAIN_JOB, namespace=namespace, label_selector=selector, metadata_only=True)
         versions.append(version_of(page))
         existing.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
     if min(versions) < known:  # a list is never older than anything seen before it was requested
@@ -46,14 +48,14 @@ async def sweep_once(client: KubeClient, store: Store, namespaces: tuple[str, ..
     return lost
 
 
-async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...]) -> None:
+async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...], *, selector: str) -> None:
     """Sweeps every few minutes, until cancelled. Raises WentBack."""
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
         try:
-            lost = await sweep_once(client, store, namespaces)
+            lost = await sweep_once(client, store, namespaces, selector=selector)
         except KubeError as error:
             log.warning("sweep: %s", error)
         else:
             if lost:
-                log.info("sweep: forgot %d deleted jobs", len(lost))
+                log.info("sweep: forgot %d jobs that are gone", len(lost))

@@ -103,9 +103,12 @@ def removals(job: Job) -> tuple[Remove, ...]:
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:
-    """The driver of an earlier version of the operator, once this job, the last one with it, needs it no more."""
-    driver = job.status.driver
-    if driver in ("", job.settings.bundle_name) or job.is_driver_shared:
+    """The driver of an earlier version of the operator, once this job, the last one with it, needs it no more.
+
+    With a job selector it stays: jobs that another operator runs may need it.
+    """
+    driver, settings = job.status.driver, job.settings
+    if driver in ("", settings.bundle_name) or job.is_driver_shared or settings.job_selector:
         return ()
     return (Remove("ConfigMap", driver),)
 

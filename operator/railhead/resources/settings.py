@@ -15,6 +15,7 @@ class OperatorSettings:
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
         has_network_policies: each job gets a NetworkPolicy.
+        job_selector: by labels, which jobs it runs; "" = all.
     """
 
     report_url: str
@@ -22,3 +23,4 @@ class OperatorSettings:
     bundle: bytes
     bundle_name: str
     has_network_policies: bool = False
+    job_selector: str = ""

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import NOON
+from tests.model.patches import matches_labels
 from tests.unit.builders import SPEC
 
 
@@ -49,10 +50,12 @@ class ListOrWatch:
 
     def deliver(self, entry: Entry) -> None:
         """Send a change as an event, or as a bookmark if the watch does not cover the object."""
-        if entry.plural == JOBS and self.namespace in ("", entry.object["metadata"]["namespace"]):
+        if entry.plural != JOBS or self.namespace not in ("", entry.object["metadata"]["namespace"]):
+            self.send("BOOKMARK", {"metadata": {"resourceVersion": str(entry.version)}})
+        elif matches_labels(entry.object, self.query.get("labelSelector", "")):
             self.send(entry.type, entry.object)
         else:
-            self.send("BOOKMARK", {"metadata": {"resourceVersion": str(entry.version)}})
+            self.send("DELETED", entry.object)  # of an object that it never reported, too: clients ignore that
 
 
 class JobServer:
@@ -71,9 +74,13 @@ class JobServer:
         self.expires: Callable[[ListOrWatch], bool] = lambda call: False
         self.is_silent = False
 
-    def add(self, *job_names: str, namespace: str = "default") -> None:
+    def add(self, *job_names: str, namespace: str = "default", **labels: str) -> None:
         for name in job_names:
-            self.api.create((JOBS, namespace, ""), {"metadata": {"name": name}, "spec": dict(SPEC)})
+            body = {"metadata": {"name": name, "labels": labels}, "spec": dict(SPEC)}
+            self.api.create((JOBS, namespace, ""), body)
+
+    def label(self, name: str, **labels: str) -> None:
+        self.api.patch((JOBS, "default", name), {"metadata": {"labels": labels}})
 
     @property
     def watches(self) -> list[ListOrWatch]:

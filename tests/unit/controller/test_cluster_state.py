@@ -12,6 +12,7 @@ from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
+from railhead.kube.selector import parse_selector
 from tests.model.client import make_client
 from tests.unit.builders import UID
 from tests.unit.controller.raws import make_job, make_pod
@@ -23,12 +24,15 @@ KEY = JobKey("default", "digits")
 class Fixture:
     """A ClusterState over an empty store."""
 
-    def __init__(self, *namespaces: str | None) -> None:
+    def __init__(self, *namespaces: str | None, selector: str = "") -> None:
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
         self.changes: list[tuple[int, int]] = []
         self.state = ClusterState(
-            self.store, self.queue, lambda old, new: self.changes.append((old.attempt, new.attempt))
+            self.store,
+            self.queue,
+            lambda old, new: self.changes.append((old.attempt, new.attempt)),
+            parse_selector(selector),
         )
         client = make_client()
         self.state.informers = [
@@ -59,6 +63,37 @@ async def test_a_deleted_job_is_forgotten_and_a_late_response_does_not_bring_it_
     fixture.state.record_job(make_job(5))
     assert fixture.state.find_facts(KEY) is None
     assert list(fixture.store.all_keys()) == []
+
+
+MINE, THEIRS = {"labels": {"team": "a"}}, {"labels": {"team": "b"}}
+
+
+async def test_a_response_for_a_job_that_left_the_selection_releases_it() -> None:
+    """The response may come before the watch's DELETED, or after it."""
+    for left in (3, 5):
+        fixture = Fixture(selector="team=a")
+        fixture.state.on_job("ADDED", make_job(2, metadata=MINE))
+        assert await fixture.due() == ["digits"]
+        fixture.state.record_job(make_job(4, metadata=THEIRS))
+        assert fixture.store.job(KEY) is None
+        fixture.state.on_job("DELETED", make_job(left, metadata=MINE))
+        fixture.state.record_job(make_job(3, metadata=MINE))
+        assert list(fixture.store.all_keys()) == [] == await fixture.due()
+
+
+async def test_a_job_that_returns_to_the_selection_is_run_again_with_its_pods() -> None:
+    fixture = Fixture(None, selector="team=a")
+    fixture.state.record_pod(make_pod("w", resourceVersion="1"))
+    fixture.state.on_job("ADDED", make_job(2, metadata=MINE))
+    fixture.state.on_job("DELETED", make_job(3, metadata=MINE))
+    fixture.state.record_pod(make_pod("w", resourceVersion="4"))
+    await fixture.due()
+    fixture.state.on_job("ADDED", make_job(6, metadata=MINE))
+    assert await fixture.due() == ["digits"]
+    fixture.state.record_job(make_job(5, metadata=THEIRS))
+    assert fixture.store.job(KEY) is not None, "a late response"
+    facts = fixture.state.find_facts(KEY)
+    assert facts is not None and [pod.name for pod in facts.pods] == ["w"]
 
 
 async def test_each_change_of_a_pod_queues_its_job() -> None:

@@ -124,6 +124,21 @@ async def test_a_watch_rejected_as_expired_leads_to_a_new_list(server: JobServer
     assert operator.known == NAMES
 
 
+async def test_the_server_selects_the_jobs_and_one_that_leaves_the_selection_is_released(server: JobServer) -> None:
+    server.add("mine", "ours", team="x")
+    operator = Operator()
+    async with operator.watching(limits=replace(LIMITS, label_selector="team=x")) as task:
+        await until(lambda: operator.known == ["mine", "ours"] and server.watches, task)
+        server.add("young", team="x")
+        server.add("theirs", team="y")
+        server.label("mine", team="y")
+        server.label("a", team="x")
+        await until(lambda: operator.known == ["a", "ours", "young"], task)
+        server.label("mine", team="x")
+        await until(lambda: operator.known == ["a", "mine", "ours", "young"], task)
+    assert {call.query["labelSelector"] for call in server.calls} == {"team=x"}
+
+
 async def test_only_the_namespace_whose_list_expires_is_listed_again(server: JobServer) -> None:
     server.add("f", "g", "h", namespace="other")
     server.expires = expire_once(after="g")

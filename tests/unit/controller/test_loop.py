@@ -14,7 +14,7 @@ from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.loop import TROUBLE_RETRY_SECONDS, Loop
+from railhead.controller.loop import MOST_SLOW_PASSES, SLOW_PASS_SECONDS, TROUBLE_RETRY_SECONDS, Loop
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
@@ -75,7 +75,16 @@ class Harness:
             self.store.put_job(make_job(version, name=key.name, uid=f"uid-{key.name}"))
         self.executor = ScriptedExecutor()
         self.counted: list[str] = []
-        self.loop = Loop(self.store, self.queue, self.executor, SETTINGS, now=self.now, count=self.count)
+        self.loop = Loop(
+            self.store,
+            self.queue,
+            self.executor,
+            SETTINGS,
+            now=self.now,
+            count=self.count,
+            monotonic=lambda: self.clock.now,
+            call_later=self.clock.call_later,
+        )
 
     def count(self, result: str, seconds: float) -> None:
         assert seconds >= 0
@@ -205,6 +214,81 @@ async def test_a_pass_that_does_not_end_is_cancelled(harness: Harness, monkeypat
     assert harness.queue.depth == 1  # for the next run of the loop, when this operator leads again
 
 
+class HangingExecutor(ScriptedExecutor):
+    """The requests of some jobs get no answer until the test gives it, and fail then."""
+
+    def __init__(self, *hanging: JobKey) -> None:
+        super().__init__()
+        self.hanging = set(hanging)
+        self.answer = asyncio.Event()
+
+    async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
+        await super().execute(key, uid, plan)
+        if key in self.hanging:
+            await self.answer.wait()
+            raise RetryAfter(0, "NoAnswer", "timed out")
+
+
+def make_keys(harness: Harness, count: int) -> list[JobKey]:
+    keys = [JobKey("default", f"job-{number}") for number in range(count)]
+    for key in keys:
+        harness.store.put_job(make_job(9, name=key.name, uid=f"uid-{key.name}"))
+    return keys
+
+
+async def test_jobs_whose_requests_hang_delay_the_others_for_a_moment_only(harness: Harness) -> None:
+    hanging, others = (keys := make_keys(harness, 20))[:8], keys[8:]
+    harness.loop.executor = harness.executor = executor = HangingExecutor(*hanging)
+    async with harness.running(concurrency=8) as settle:
+        for key in keys:
+            harness.queue.add(key)
+        assert await settle() == [key.name for key in hanging]
+        harness.clock.pass_seconds(SLOW_PASS_SECONDS)
+        assert await settle() == [key.name for key in others]
+        for key in others:
+            harness.queue.add(key)
+        assert await settle() == [key.name for key in others], "from then on they have all slots"
+        executor.answer.set()
+        assert await settle() == []
+        assert harness.counted.count("error") == 8
+
+
+async def test_slow_passes_are_bounded_and_give_each_slot_back_once(harness: Harness) -> None:
+    keys = make_keys(harness, MOST_SLOW_PASSES + 5)
+    harness.loop.executor = harness.executor = executor = HangingExecutor(*keys)
+    async with harness.running(concurrency=2) as settle:
+        for key in keys:
+            harness.queue.add(key)
+        for _ in range(MOST_SLOW_PASSES):
+            await settle()
+            harness.clock.pass_seconds(SLOW_PASS_SECONDS)
+        await settle()
+        assert len(executor.plans) == MOST_SLOW_PASSES + 2
+        executor.hanging = set()
+        executor.answer.set()
+        assert await settle() == [key.name for key in keys[MOST_SLOW_PASSES + 2 :]]
+        assert executor.most_at_once <= 2, "those that do not hang still share the slots"
+
+
+async def test_a_job_that_fails_each_time_and_one_with_a_storm_of_events_take_no_more_than_their_share(
+    harness: Harness,
+) -> None:
+    others = make_keys(harness, 3)
+    harness.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")] * 100}
+    for number in range(4000):
+        role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(number), LABEL_ROUND: "0"}
+        harness.store.change_pod(None, make_pod(f"w{number}", owner="uid-b", labels=role))
+    async with harness.running(concurrency=1) as settle:
+        for _ in range(4000):  # each pod's change
+            harness.queue.add(B)
+            harness.queue.add(A)
+        for key in others:
+            harness.queue.add(key)
+        assert await settle() == ["b", "a", *(key.name for key in others)]
+        harness.clock.pass_seconds(60)
+        assert (await settle()).count("a") == 1, "it backs off"
+
+
 async def test_a_rejection_is_reported_at_once_and_forgotten_when_all_children_exist(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -272,14 +356,37 @@ async def test_a_waiting_job_is_woken_when_it_is_due(harness: Harness) -> None:
         assert harness.executor.plans[-1][2].creates
 
 
-async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(harness: Harness) -> None:
-    harness.store.put_job(make_job(9, name="a", uid="uid-a", status=PENDING))
-    pod_name = head_name("a", "uid-a", 1)
+def put_silent(harness: Harness, key: JobKey) -> str:
+    """The job's head has a node and does not report why it does not start; returns its name."""
+    uid = f"uid-{key.name}"
+    harness.store.put_job(make_job(9, name=key.name, uid=uid, status=PENDING))
+    head = head_name(key.name, uid, 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
-    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a", status={"phase": "Pending"}, **created))
+    harness.store.change_pod(None, make_pod(head, owner=uid, status={"phase": "Pending"}, **created))
     for slot in (0, 1):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        harness.store.change_pod(None, make_pod(f"w{slot}", owner="uid-a", labels=role))
+        harness.store.change_pod(None, make_pod(f"{key.name}-w{slot}", owner=uid, labels=role))
+    return head
+
+
+async def test_the_events_of_silent_pods_of_many_jobs_are_looked_up_one_a_second(harness: Harness) -> None:
+    jobs = [JobKey("default", f"silent-{number}") for number in range(20)]
+    heads = [put_silent(harness, key) for key in jobs]
+    harness.executor.pod_problems = [Problem("FailedMount", "no such secret")] * 20
+    async with harness.running() as settle:
+        for key in jobs:
+            harness.queue.add(key)
+        await settle()
+        assert harness.executor.looked_up == heads[:1]
+        for number in range(2, 21):
+            harness.clock.pass_seconds(1)
+            passes = await settle()
+            assert harness.executor.looked_up == heads[:number]
+            assert not {key.name for key in jobs[number:]} & set(passes), "a job that waits is left alone meanwhile"
+
+
+async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_next_pass(harness: Harness) -> None:
+    pod_name = put_silent(harness, A)
     harness.executor.pod_problems = [Problem("FailedMount", "no such secret")]
     async with harness.running() as settle:
         harness.queue.add(A)

@@ -83,6 +83,14 @@ async def test_only_the_watched_namespaces_are_listed() -> None:
     assert [r.path.split("/")[5] for r in client.asked] == ["default", "b"]
 
 
+async def test_a_job_whose_labels_match_no_more_is_forgotten() -> None:
+    mine = make_job(3, name="mine", uid="u4", metadata={"labels": {"team": "a"}})
+    theirs = make_job(5, name="theirs", uid="u5", metadata={"labels": {"team": "b"}})
+    store = make_store(mine, theirs)
+    lost = await sweep_once(make_client(mine, theirs), store, (), selector="team=a")
+    assert lost == [JobKey("default", "theirs")]
+
+
 async def test_only_metadata_is_requested() -> None:
     """The sweep needs neither specs nor statuses."""
     client = make_client(HERE)

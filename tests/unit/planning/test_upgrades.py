@@ -141,3 +141,6 @@ def test_a_driver_stays_if_another_job_runs_it_or_it_is_this_operators() -> None
     own = observe(phase="Restarting", failure=FAILURE, driver=SETTINGS.bundle_name)
     assert find_removed_drivers(plan(own)) == []
     assert find_removed_drivers(plan(observe(phase="Restarting", failure=FAILURE, driver=""))) == []
+    one_of_several = replace(SETTINGS, job_selector="team=a")
+    unknown = replace(observe(phase="Restarting", failure=FAILURE), settings=one_of_several)
+    assert find_removed_drivers(plan(unknown)) == [], "a job of another operator may run it"

@@ -9,7 +9,7 @@ import pytest
 
 from railhead.api.status import parse_status
 from railhead.planning.planner import plan
-from tests.unit.builders import make_observed, make_spec
+from tests.unit.builders import SETTINGS, make_observed, make_spec
 from tests.unit.planning.simulation import Simulation
 
 CHECKPOINT = {"uri": "/runs/other/c7", "index": 7, "attempt": 1}
@@ -25,6 +25,16 @@ def decide(source: dict[str, Any] | None, **resume_from: Any) -> Any:
 def env_of(wanted: Any) -> dict[str, str]:
     [head] = [c.build() for c in wanted.creates if c.kind == "Pod" and c.name.endswith("-head")]
     return {v["name"]: v.get("value", "") for v in head["spec"]["containers"][0]["env"]}
+
+
+def test_a_source_of_another_operator_is_reported_with_the_selector() -> None:
+    settings = replace(SETTINGS, job_selector="team=a")
+    wanted = plan(make_observed(spec=make_spec(resumeFrom={"trainJob": "other"}), settings=settings))
+    [event] = wanted.events
+    assert event.message == (
+        "spec.resumeFrom.trainJob other does not exist, or its labels do not match team=a of this operator; "
+        "name another TrainJob in namespace default, or a checkpoint"
+    )
 
 
 @pytest.mark.parametrize(
