@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Callable
 
@@ -38,6 +39,7 @@ _NO_MANAGER = (
     "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
     "earlier head of this job from committing; use a Ray version that Railhead is tested with"
 )
+END_PATIENCE = 30.0  # seconds: a storage that hangs does not hold up the end
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
@@ -75,7 +77,9 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
 
     def after_controller_finish(self, result: Any) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
-        self._clean_up()
+        thread = threading.Thread(target=self._clean_up, daemon=True)
+        thread.start()
+        thread.join(END_PATIENCE)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -363,6 +364,23 @@ def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
     assert path.exists(), "an error of the removal fails no run"
     successor.callback.after_controller_finish(None)
     assert not path.exists()
+
+
+def test_a_storage_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    responds, is_done = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> list[str]:
+        assert responds.wait(60)
+        is_done.set()
+        return []
+
+    monkeypatch.setattr("railhead.driver.train_controller.fence.END_PATIENCE", 0.0)
+    monkeypatch.setattr(RunFolder, "list_names", hang)
+    run.callback.after_controller_finish(None)
+    assert not is_done.is_set()
+    responds.set()
+    assert is_done.wait(60)
 
 
 def bad_disk() -> None:
