@@ -23,6 +23,7 @@ from railhead.driver.node import accelerators, ray_features
 from railhead.driver.node.ray_command import OPTIONS
 from railhead.driver.node.ray_node import DEFAULTS
 from railhead.driver.rank.notice import METHOD
+from railhead.driver.rank.uploads import METHODS, REPORT, UPLOAD
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.acquire_run import find_fields
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
@@ -150,6 +151,23 @@ def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches()
     want_parameters(find(worker, "RayTrainWorker.mark_preempt", used_by=used_by), "info", used_by=used_by)
     utils = "ray.train.v2._internal.execution.train_fn_utils"
     find(utils, f"DistributedTrainFnUtils.{METHOD}", used_by="driver/rank/notice.py")
+
+
+def test_ranks_upload_through_the_methods_that_the_driver_watches() -> None:
+    used_by = "driver/rank/uploads.py"
+    module = "ray.train.v2._internal.execution.context"
+    for name, parameters in METHODS.items():
+        method = find(module, f"TrainContext.{name}", used_by=used_by)
+        assert list(inspect.signature(method).parameters)[: len(parameters)] == parameters, f"{used_by} does not watch"
+    report = find(module, f"TrainContext.{REPORT}", used_by=used_by)
+    assert list(inspect.signature(report).parameters)[len(METHODS[REPORT])] == "checkpoint_upload_mode"
+    source = inspect.getsource(report)
+    assert source.index("_sync_checkpoint_dir_name_across_ranks(") < source.index(f".{UPLOAD}("), (
+        f"{used_by}: rank 0 records an upload before it gives the others its name, and they begin after that"
+    )
+    find("ray.train", "CheckpointUploadMode.NO_UPLOAD", used_by=used_by)
+    done = find("ray.train.v2._internal.execution.training_report", "_TrainingReport", used_by=used_by)
+    assert "checkpoint" in done.__init__.__code__.co_names, f"{used_by} reads where the checkpoint is"
 
 
 def test_every_state_of_the_controller_is_known() -> None:

@@ -1,8 +1,9 @@
-"""Storage that fails under a rank and under Ray Train's controller, with a real Ray: one fit(), and nothing is left."""
+"""Uploads and commits that fail or are interrupted, with a real Ray: one fit(), and nothing is left."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.snapshot import FILE
-from tests.ray.pods import Pods, make_job
+from tests.ray.pods import Pods, make_job, share_pod
 
 # The first group fills the disk in its second upload, the second one removes the controller's snapshot, the third
 # one repairs it.
@@ -65,7 +66,56 @@ def test_failing_storage_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_pa
     assert warnings[0]["message"].startswith(full), warnings
     assert reports[-1]["warning"] is None, "the last commit succeeded"
     assert log.count("Infrastructure: run.storagePath: a checkpoint could not be written: ") == 2
-    listed = {each["checkpoint_dir_name"] for each in json.loads((run / FILE).read_text())["checkpoint_results"]}
-    assert {path.name for path in run.glob("checkpoint_*") if path.is_dir()} == listed and len(listed) == 3
-    assert "removed what failed uploads had left: checkpoint_" in log
+    assert find_folders(run) == find_listed(run) and len(find_listed(run)) == 3
+    assert log.count("removed what unfinished uploads had left: checkpoint_") == 1
+    assert not list((run / RECORDS).iterdir())
+
+
+def find_folders(run: Path) -> set[str]:
+    return {path.name for path in run.glob("checkpoint_*") if path.is_dir()}
+
+
+def find_listed(run: Path) -> set[str]:
+    return {each["checkpoint_dir_name"] for each in json.loads((run / FILE).read_text())["checkpoint_results"]}
+
+
+# In the first group, the process of rank 1 dies in the middle of an upload in the background.
+KILLED = """
+import os, signal, tempfile
+import ray.train, ray.train.collective
+from ray.train import Checkpoint, CheckpointUploadMode
+
+def upload_a_part(checkpoint, name):
+    storage = ray.train.get_context().get_storage()
+    if ray.train.get_context().get_world_rank() == 1:
+        os.makedirs(storage.build_checkpoint_path_from_name(name), exist_ok=True)
+        open(os.path.join(storage.build_checkpoint_path_from_name(name), "part"), "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return storage.persist_current_checkpoint(checkpoint, name)
+
+def report(**options):
+    folder = tempfile.mkdtemp()
+    open(os.path.join(folder, f"shard-{ray.train.get_context().get_world_rank()}"), "w").close()
+    ray.train.report({}, checkpoint=Checkpoint(folder), checkpoint_upload_mode=CheckpointUploadMode.ASYNC, **options)
+
+def train_func():
+    report()
+    if len(ray.train.get_all_reported_checkpoints()) == 1:
+        report(checkpoint_upload_fn=upload_a_part)
+        ray.train.collective.barrier()
+"""
+
+
+@pytest.mark.slow
+def test_the_next_group_removes_what_a_killed_process_was_uploading_in_the_background(tmp_path: Path) -> None:
+    job = share_pod(make_job(framework="Python", backend={}, max_failures=1))
+    runs = tmp_path / "runs"
+    with Pods(tmp_path, job, source={"user.py": KILLED}, storage=str(runs)) as pods:
+        pods.start(workers=1)
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
+        log = pods.read_log()
+    run = runs / job.run_name
+    assert log.count("removed what unfinished uploads had left: checkpoint_") == 1
+    assert find_folders(run) == find_listed(run) and len(find_listed(run)) == 2
+    assert all(sorted(os.listdir(run / name)) == ["shard-0", "shard-1"] for name in find_listed(run))
     assert not list((run / RECORDS).iterdir())

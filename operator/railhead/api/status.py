@@ -16,10 +16,10 @@ from railhead.api.base import StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
 from railhead.contract.failure import POLICIES
+from railhead.contract.report import MAX_LOST_PODS
 from railhead.contract.times import parse_time
 
 MAX_MESSAGE = 1024
-MAX_LOST_PODS = 128
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
 PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
 MAX_STUCK_PODS = 32

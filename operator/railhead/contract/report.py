@@ -20,6 +20,7 @@ from railhead.contract.checkpoint import Checkpoint
 PATH = "/v1/report"
 AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does not accept it for itself
 LIMIT_BYTES = 65536
+MAX_LOST_PODS = 128
 DEADLINE = "progressDeadlineSeconds"
 RESTARTS = "restartsInPlace"
 RULES = "failureRules"
@@ -106,7 +107,8 @@ class Report:
         run_uri: where the run keeps its checkpoints.
         resumed_from: the checkpoint that this attempt started from, or None.
         warning: or None.
-        lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss.
+        lost_pods: names of worker pods whose Ray nodes do not answer the driver, of the last loss, at most
+            `MAX_LOST_PODS`.
         restart: the last restart in place, or None.
         outcome: only in the attempt's last report; the operator uses it when the head pod vanishes with its
             termination message.

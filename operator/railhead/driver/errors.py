@@ -25,18 +25,16 @@ class TrainingError(Exception):
         rank: the worker's; -1 when unknown.
         text: `Type: message (file, line n, in function)`.
         exit_code: of a rank that called sys.exit(), else None.
-        upload: the name of the checkpoint whose upload failed, else empty.
     """
 
-    def __init__(self, rank: int, text: str, exit_code: Optional[int] = None, upload: str = "") -> None:
+    def __init__(self, rank: int, text: str, exit_code: Optional[int] = None) -> None:
         super().__init__(f"rank {rank}: {text}" if rank >= 0 else text)
         self.rank = rank
         self.text = text
         self.exit_code = exit_code
-        self.upload = upload
 
     def __reduce__(self) -> Any:
-        return (type(self), (self.rank, self.text, self.exit_code, self.upload))
+        return (type(self), (self.rank, self.text, self.exit_code))
 
 
 class TrainFunctionRaised(TrainingError):
@@ -128,16 +126,8 @@ def choose_kind(error: BaseException) -> type:
 
 def is_storage_failure(error: BaseException) -> bool:
     """Whether Ray Train raised it while copying a checkpoint to storage, or because it does not see the storage."""
-    is_away = any(frame.name == LOOKING for frame in traceback.extract_tb(error.__traceback__))
-    return (is_away or may_be_of_storage(error)) and find_upload(error) is not None
-
-
-def find_upload(error: BaseException) -> Optional[str]:
-    """The name of the checkpoint that Ray Train was copying to storage, or None; empty if Ray calls it otherwise."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_name == COPYING:
-            return str(frame.f_locals.get("checkpoint_dir_name", ""))
-    return None
+    functions = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    return COPYING in functions and (LOOKING in functions or may_be_of_storage(error))
 
 
 def may_be_of_storage(error: BaseException) -> bool:
@@ -161,8 +151,7 @@ def cloudpickle_dumps(value: Any) -> bytes:
 
 
 def build_training_error(kind: type, rank: int, error: BaseException) -> TrainingError:
-    upload = find_upload(error) or ""
-    built: TrainingError = kind(rank, describe_exception(error), read_exit_code(error), upload)
+    built: TrainingError = kind(rank, describe_exception(error), read_exit_code(error))
     return built
 
 

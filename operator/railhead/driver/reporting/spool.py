@@ -17,7 +17,7 @@ from typing import Any, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.failure_rules import RESTART, find_rule, read_rules
-from railhead.contract.report import RestartInPlace, RunWarning
+from railhead.contract.report import MAX_LOST_PODS, RestartInPlace, RunWarning
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
@@ -52,8 +52,8 @@ class Spool:
         return _parse_failure(self._read("failure.json"))
 
     def write_lost_pods(self, names: tuple[str, ...]) -> None:
-        """Of the last failure; earlier ones are replaced by now, or Kubernetes finds them."""
-        self._replace("lost_pods.json", {"names": names})
+        """Of the last failure; earlier ones are replaced by now, or Kubernetes finds them, and those past the bound."""
+        self._replace("lost_pods.json", {"names": names[:MAX_LOST_PODS]})
         self.wake()
 
     def read_lost_pods(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
+from railhead.driver.storage.leftovers import forget_uploads
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
@@ -89,6 +90,7 @@ def find_fields() -> frozenset[str]:
 def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str, int], commits: int) -> Restored:
     """Call only behind the fence. `commits`: how many the status records. Raises JobRefused when none is left."""
     found = examine(folder, known=known)
+    forget_uploads(folder, None if found.damage else known)
     if found.snapshot is None:
         return _start_from_scratch(folder, found, commits=commits)
     text = write_snapshot(found.snapshot, fields=fields, ray_version=find_version())

@@ -1,33 +1,81 @@
-"""Folders of checkpoints whose upload has failed: recorded when it fails, removed before a later group trains.
+"""Folders of uploads that never became a checkpoint: recorded before the upload, removed before a later group trains.
 
-Nothing else is removed. A record names a folder that Ray Train itself has named, for this one upload; the
-controller that wrote it has seen the upload fail, so nobody is writing there any more. It is a file
-without content, which a full disk still takes.
+Nothing else is removed. A record is a file without content, which a full disk still takes. It has the name of a
+folder that Ray Train has chosen for this one upload, and goes once the checkpoint is committed. A crash
+may leave the record of a committed checkpoint; so whatever any snapshot or the status names stays, and
+where a snapshot was damaged, all records are forgotten.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Collection
+from typing import Collection, Iterable, Optional
 
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
+from railhead.driver.storage.snapshot import FILE, parse_snapshot
 
-RECORDS = f"{OWN_FOLDER}/failed-uploads"
+RECORDS = f"{OWN_FOLDER}/uploads"
+ELSEWHERE = f"{OWN_FOLDER}/uploads-elsewhere"
 # By the time of the upload. A name that the user chose may be an older folder's; and the next upload fills it again.
 _NAMED_BY_RAY = re.compile(r"checkpoint_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.\d{6}")
 
 
-def record_failed_uploads(folder: RunFolder, names: Collection[str]) -> None:
-    for name in filter(_NAMED_BY_RAY.fullmatch, names):
+def record_upload(folder: RunFolder, name: str) -> None:
+    if _NAMED_BY_RAY.fullmatch(name):
         folder.write(f"{RECORDS}/{name}", b"")
 
 
-def remove_failed_uploads(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
-    """Call only behind the fence. Returns what it has removed."""
-    removed = []
-    for name in filter(_NAMED_BY_RAY.fullmatch, folder.list_names(RECORDS)):
-        if name not in committed and folder.find_existing([name]):
+def is_recorded(folder: RunFolder, name: str) -> bool:
+    return folder.read(f"{RECORDS}/{name}") is not None
+
+
+def keep_uploads(folder: RunFolder) -> None:
+    """For good: the user's function has put a checkpoint elsewhere, and that one may need any other folder."""
+    if folder.read(ELSEWHERE) is None:
+        folder.write(ELSEWHERE, b"")
+
+
+def forget_uploads(folder: RunFolder, names: Optional[Collection[str]] = None) -> None:
+    """Their folders stay, whatever happens; None for all."""
+    committed = None if names is None else _find_folders(names)
+    for name in _list_records(folder):
+        if committed is None or name in committed:
+            _forget(folder, name)
+
+
+def remove_leftovers(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
+    """Call only behind the fence, while no rank of this attempt trains. Returns what it has removed.
+
+    A record goes only once there is no folder: a process on a lost node may still be writing. Raises
+    SnapshotUnreadable.
+    """
+    records = _list_records(folder)
+    if not records:
+        return []
+    if folder.read(ELSEWHERE) is not None:
+        forget_uploads(folder)
+        return []
+    data = folder.read(FILE)
+    kept = _find_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
+    left = folder.find_existing(records) - kept
+    for name in records:
+        if name in left:
             folder.delete_folder(name)
-            removed.append(name)
+        else:
+            _forget(folder, name)
+    return sorted(left)
+
+
+def _list_records(folder: RunFolder) -> list[str]:
+    return list(filter(_NAMED_BY_RAY.fullmatch, folder.list_names(RECORDS)))
+
+
+def _find_folders(names: Iterable[str]) -> set[str]:
+    """In the run's: a checkpoint may be in a subfolder of what Ray has named."""
+    return {name.partition("/")[0] for name in names}
+
+
+def _forget(folder: RunFolder, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):  # the copy of the snapshot is made in a thread of its own
         folder.delete(f"{RECORDS}/{name}")
-    return removed

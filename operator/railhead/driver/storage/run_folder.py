@@ -43,9 +43,14 @@ class RunFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """In place: on a network file system the next reader sees the new content, whatever directory caches say."""
-        path = self.find(name)
-        self.filesystem.create_dir(PurePath(path).parent.as_posix(), recursive=True)
-        with self.filesystem.open_output_stream(path) as stream:
+        try:
+            self._put(name, data)
+        except FileNotFoundError:  # not first: on S3 this takes a request per level
+            self.filesystem.create_dir(PurePath(self.find(name)).parent.as_posix(), recursive=True)
+            self._put(name, data)
+
+    def _put(self, name: str, data: bytes) -> None:
+        with self.filesystem.open_output_stream(self.find(name)) as stream:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:

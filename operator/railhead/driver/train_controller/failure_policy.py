@@ -102,7 +102,7 @@ class RetryDecider:
         if facts.lost_pods:
             spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
-        handle(error, found, spool)
+        handle(found, spool)
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
         self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts(found))
         is_ending = spool.read_end() is not None

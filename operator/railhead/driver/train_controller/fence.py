@@ -14,10 +14,11 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any, Callable
 
-from ray.train.v2._internal.execution.callback import WorkerGroupCallback
+from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
@@ -27,7 +28,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.fence import Claim, look
-from railhead.driver.storage.leftovers import remove_failed_uploads
+from railhead.driver.storage.leftovers import remove_leftovers
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
@@ -38,15 +39,17 @@ _NO_MANAGER = (
     "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
     "earlier head of this job from committing; use a Ray version that Railhead is tested with"
 )
+END_PATIENCE = 30.0  # seconds: a storage that hangs does not hold up the end
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
-class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
+class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[misc]
     """Checks the fence once a worker group has formed, before it trains, and from then on in the manager."""
 
     def __init__(self) -> None:
         self._claim = Claim.parse(RunContext.read().claim)
         self._spool_folder = os.environ.get(e.TEMP, "")
+        self._clean_up: Callable[[], None] = lambda: None
 
     def before_init_train_context(self, workers: list[Any]) -> dict[str, list[Any]]:
         """The sign of life without which no rank trains; workers that replace others get it too."""
@@ -67,9 +70,16 @@ class FenceCallback(WorkerGroupCallback):  # type: ignore[misc]
         group.CURRENT.folder = folder
         patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
         patience.call(check)
-        _clean_up(folder, manager)
-        copy = SnapshotCopy(folder, functools.partial(look, folder, self._claim))
-        guard(manager, check=check, after=copy.request, patience=patience)
+        check_quietly = functools.partial(look, folder, self._claim)
+        self._clean_up = functools.partial(_clean_up, folder, manager, check_quietly)
+        self._clean_up()
+        guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)
+
+    def after_controller_finish(self, result: Any) -> None:
+        """The last group is gone, and there may be no later one. Never raises."""
+        thread = threading.Thread(target=self._clean_up, daemon=True)
+        thread.start()
+        thread.join(END_PATIENCE)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
@@ -125,10 +135,11 @@ def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
     warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
 
 
-def _clean_up(folder: RunFolder, manager: Any) -> None:
+def _clean_up(folder: RunFolder, manager: Any, check: Callable[[], None]) -> None:
     try:
-        removed = remove_failed_uploads(folder, committed=ray_checkpoints.list_names(manager))
+        check()
+        removed = remove_leftovers(folder, committed=ray_checkpoints.list_names(manager))
         if removed:
-            log(f"removed what failed uploads had left: {', '.join(removed)}")
+            log(f"removed what unfinished uploads had left: {', '.join(removed)}")
     except Exception as error:
-        log(f"cannot remove what failed uploads have left: {describe_exception(error)}")
+        log(f"cannot remove what unfinished uploads have left: {describe_exception(error)}")

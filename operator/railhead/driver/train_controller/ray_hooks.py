@@ -95,6 +95,8 @@ OPTIONAL = (
         "the ranks are not notified before the run ends",
         since=(2, 58),
     ),
+    Hook(f"{_EXECUTION}.context", "TrainContext.report", "folders of unfinished uploads stay"),
+    Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", "folders of unfinished uploads stay"),
     Hook(
         "ray.core.generated.gcs_service_pb2",
         "UnregisterNodeRequest",

@@ -1,5 +1,7 @@
 """After each commit: our own copy of the snapshot, with the size of the new checkpoint, in a thread of its own.
 
+The records of the uploads that it names go then.
+
 Listing the files of a checkpoint may take long, and Ray Train's controller polls its workers meanwhile.
 """
 
@@ -10,6 +12,7 @@ import threading
 from typing import Callable, Optional
 
 from railhead.driver.describe import describe_exception
+from railhead.driver.storage.leftovers import forget_uploads
 from railhead.driver.storage.repair import read_copy, select_sizes, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size
 from railhead.driver.storage.snapshot import FILE, parse_snapshot
@@ -54,3 +57,4 @@ class SnapshotCopy:
             self._sizes[newest] = self._folder.measure(newest)
         self._check()  # measuring takes time, and a successor may have taken over
         write_copy(self._folder, text, self._sizes)
+        forget_uploads(self._folder, snapshot.names)

@@ -1,4 +1,4 @@
-"""A failure of the run's storage in Ray Train's controller: where it was, what it leaves behind, and the warning.
+"""A failure of the run's storage in Ray Train's controller: where it was, and the warning.
 
 The warning is in the status while training continues without new checkpoints; the next commit removes it.
 """
@@ -12,10 +12,8 @@ from dataclasses import replace
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import STORAGE_TROUBLES, RunWarning
 from railhead.driver.describe import describe_exception
-from railhead.driver.errors import TrainingError, read_note
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.storage.error_messages import redact
-from railhead.driver.storage.leftovers import record_failed_uploads
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import FailureFacts
 
@@ -32,24 +30,11 @@ def name_path(facts: FailureFacts) -> FailureFacts:
     return replace(facts, errors=errors)
 
 
-def handle(error: BaseException, found: Failure, spool: Spool) -> None:
-    """Never raises. `found`: what `error` was classified as."""
+def handle(found: Failure, spool: Spool) -> None:
+    """Never raises."""
     if found.class_ is not FailureClass.INFRASTRUCTURE or found.reason not in STORAGE_TROUBLES:
         return
     warn(spool, found.reason, f"{found.message}; training restarts from the last checkpoint")
-    folder, names = group.CURRENT.folder, find_uploads(error)
-    try:
-        if folder is not None:
-            record_failed_uploads(folder, names)
-    except Exception as problem:
-        log(f"{', '.join(names)} will stay in {folder}: {describe_exception(problem)}")
-
-
-def find_uploads(error: BaseException) -> list[str]:
-    """Names of the checkpoints that ranks failed to upload."""
-    failures = getattr(error, "worker_failures", None) or {}
-    noted = [read_note(each) or each for each in failures.values()]
-    return sorted({each.upload for each in noted if isinstance(each, TrainingError) and each.upload})
 
 
 def warn(spool: Spool, reason: str, message: str) -> None:

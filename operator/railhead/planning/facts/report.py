@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api.status import (
-    MAX_LOST_PODS,
     MAX_MESSAGE,
     CheckpointStatus,
     DriverWarning,
@@ -33,7 +32,7 @@ from railhead.contract.checkpoint import (
 )
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
-from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, RunWarning
+from railhead.contract.report import MAX_LOST_PODS, Report, ReportedOutcome, RestartInPlace, RunWarning
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
 

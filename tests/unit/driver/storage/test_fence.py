@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.fence import Claim, look, take_run
-from railhead.driver.storage.leftovers import record_failed_uploads
+from railhead.driver.storage.leftovers import RECORDS, record_upload
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group
@@ -333,22 +334,53 @@ def test_retries_rays_snapshot_write_behind_the_fence(
         run.commit("c1")
 
 
-def test_the_next_group_removes_folders_of_failed_uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     partial, complete = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
     run = Controller(tmp_path, monkeypatch, attempt=1)
+    path = Path(run.folder.find(partial))
+    record_upload(run.folder, complete)
     run.commit(complete)
-    Path(run.folder.find(partial)).mkdir()
-    record_failed_uploads(run.folder, [partial, complete])
-    successor = Controller(tmp_path, monkeypatch, attempt=2)
-    assert not Path(run.folder.find(partial)).exists() and Path(run.folder.find(complete)).exists()
-    Path(run.folder.find(partial)).mkdir()
-    record_failed_uploads(run.folder, [partial])
+    assert run.folder.list_names(RECORDS) == []
+    record_upload(run.folder, complete)
+    for attempt in (2, 3):  # after the end of an attempt, and after its death
+        path.mkdir()
+        record_upload(run.folder, partial)
+        if attempt == 2:
+            run.callback.after_controller_finish(None)
+        successor = Controller(tmp_path, monkeypatch, attempt=attempt)
+        assert not path.exists() and Path(run.folder.find(complete)).exists()
+    path.mkdir()
+    record_upload(run.folder, partial)
     with pytest.raises(Fenced):
         run.callback.after_worker_group_start(run.group)
-    assert Path(run.folder.find(partial)).exists(), "a fenced attempt removes nothing"
-    monkeypatch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
-    successor.callback.after_worker_group_start(successor.group)
-    assert Path(run.folder.find(partial)).exists(), "an error of the removal fails no run"
+    run.callback.after_controller_finish(None)
+    assert path.exists(), "a fenced attempt removes nothing"
+    assert Spool(successor.temp).read_failure() is None
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
+        successor.callback.after_worker_group_start(successor.group)
+    assert path.exists(), "an error of the removal fails no run"
+    successor.callback.after_controller_finish(None)
+    assert not path.exists()
+
+
+def test_a_storage_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    responds, is_done = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> list[str]:
+        assert responds.wait(60)
+        is_done.set()
+        return []
+
+    monkeypatch.setattr("railhead.driver.train_controller.fence.END_PATIENCE", 0.0)
+    monkeypatch.setattr(RunFolder, "list_names", hang)
+    run.callback.after_controller_finish(None)
+    assert not is_done.is_set()
+    responds.set()
+    assert is_done.wait(60)
 
 
 def bad_disk() -> None:

@@ -1,21 +1,22 @@
-"""Files of failed uploads are removed from the run's folder, and nothing else is."""
+"""Folders of unfinished uploads are removed from the run's folder, and nothing else is."""
 
 from __future__ import annotations
 
-import errno
-import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyarrow.fs import LocalFileSystem
 from ray.train import Checkpoint
-from ray.train.v2._internal.execution import storage as ray_storage
 from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.errors import CheckpointNotWritten, explain_exception
-from railhead.driver.storage.leftovers import RECORDS, record_failed_uploads, remove_failed_uploads
+from railhead.driver.storage.acquire_run import find_fields, restore_run
+from railhead.driver.storage.leftovers import RECORDS, is_recorded, keep_uploads, record_upload, remove_leftovers
 from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnreadable, parse_snapshot, write_snapshot
+from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 PARTIAL, COMMITTED = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
 COPIED = "checkpoint_2026-11-22_23-44-59.999999"  # by a user, from another run
@@ -31,52 +32,138 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def names(folder: RunFolder) -> set[str]:
-    return set(folder.list_names("")) - {".railhead"}
+    return set(folder.list_names("")) - {".railhead", FILE}
 
 
-def test_removes_only_failed_uploads(folder: RunFolder) -> None:
-    assert remove_failed_uploads(folder, committed=[COMMITTED]) == []
-    assert names(folder) == ALL
-    record_failed_uploads(folder, [PARTIAL])
+def commit(folder: RunFolder, *committed: str) -> None:
+    """As Ray's manager writes it."""
+    entries = tuple(Entry(name, {}, number) for number, name in enumerate(committed))
+    snapshot = Snapshot(entries, committed[-1], reports=len(entries))
+    folder.write(FILE, write_snapshot(snapshot, fields=find_fields(), ray_version="2.60.0").encode())
+
+
+def test_removes_only_recorded_uploads(folder: RunFolder) -> None:
+    assert remove_leftovers(folder, committed=[COMMITTED]) == []
+    record_upload(folder, PARTIAL)
+    record_upload(folder, COMMITTED)
     assert names(folder) == ALL, "not while ranks may still be writing"
-    assert remove_failed_uploads(folder, committed=[COMMITTED]) == [PARTIAL]
+    assert remove_leftovers(folder, committed=[COMMITTED]) == [PARTIAL]
     assert names(folder) == ALL - {PARTIAL}
-    assert folder.list_names(RECORDS) == []
-    assert remove_failed_uploads(folder, committed=[COMMITTED]) == []
+    assert remove_leftovers(folder, committed=[COMMITTED]) == []
+    assert names(folder) == ALL - {PARTIAL} and folder.list_names(RECORDS) == []
+
+
+def test_removes_what_a_process_on_a_lost_node_writes_meanwhile(folder: RunFolder) -> None:
+    record_upload(folder, PARTIAL)
+    for _ in range(2):
+        assert remove_leftovers(folder, committed=[]) == [PARTIAL]
+        folder.write(f"{PARTIAL}/late", b"w")
+    assert remove_leftovers(folder, committed=[]) == [PARTIAL]
+    assert remove_leftovers(folder, committed=[]) == folder.list_names(RECORDS) == []
 
 
 @pytest.mark.parametrize(
     "name", ["epoch-5", "notes", "../other", ".railhead", "", "checkpoint_last", f"{PARTIAL}/deep"]
 )
 def test_keeps_folders_that_ray_did_not_name(folder: RunFolder, name: str) -> None:
-    record_failed_uploads(folder, [name])
-    assert remove_failed_uploads(folder, committed=[]) == []
+    record_upload(folder, name)
+    assert remove_leftovers(folder, committed=[]) == []
     assert names(folder) == ALL
 
 
-def test_keeps_a_committed_checkpoint_even_if_recorded(folder: RunFolder) -> None:
-    record_failed_uploads(folder, [COMMITTED, "checkpoint_2026-01-01_00-00-00.000000"])
-    assert remove_failed_uploads(folder, committed=[COMMITTED]) == []
+def test_keeps_what_the_snapshot_names_whatever_the_manager_knows(folder: RunFolder) -> None:
+    """A predecessor may have committed it after this attempt has read the snapshot."""
+    commit(folder, COMMITTED)
+    record_upload(folder, COMMITTED)
+    assert remove_leftovers(folder, committed=[]) == []
+    assert names(folder) == ALL and folder.list_names(RECORDS) == []
+    record_upload(folder, COMMITTED)
+    folder.write(FILE, b'{"checkpoint_results": [')
+    with pytest.raises(SnapshotUnreadable):
+        remove_leftovers(folder, committed=[])
+    assert names(folder) == ALL and is_recorded(folder, COMMITTED)
+
+
+def test_keeps_a_checkpoint_in_a_subfolder(folder: RunFolder) -> None:
+    record_upload(folder, COMMITTED)
+    assert remove_leftovers(folder, committed=[f"{COMMITTED}/deep"]) == []
+    assert names(folder) == ALL
+
+
+def test_keeps_everything_once_a_function_has_put_a_checkpoint_elsewhere(folder: RunFolder) -> None:
+    """The checkpoint may be a file that only says where its data are."""
+    for name in (COMMITTED, PARTIAL):
+        record_upload(folder, name)
+        keep_uploads(folder)
+        assert remove_leftovers(folder, committed=["epoch-5"]) == []
     assert names(folder) == ALL and folder.list_names(RECORDS) == []
 
 
-def test_a_rank_reports_the_name_of_its_failed_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And Ray names checkpoints as we expect."""
+class Upload:
+    """One upload after a first commit, step by step: a crash may follow each of them."""
 
-    def fill_disk(**_: Any) -> None:
-        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28] No space left on device")
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        commit(folder, COMMITTED)
+        SnapshotCopy(folder, lambda: None).copy()
+        folder.delete_folder(PARTIAL)
+        self.steps: list[Callable[[], Any]] = [
+            lambda: record_upload(folder, PARTIAL),
+            lambda: folder.write(f"{PARTIAL}/shard-0", b"w"),
+            lambda: folder.write(f"{PARTIAL}/shard-1", b"w"),
+            lambda: commit(folder, COMMITTED, PARTIAL),
+            SnapshotCopy(folder, lambda: None).copy,
+        ]
 
-    monkeypatch.setattr(ray_storage, "_pyarrow_fs_copy_files", fill_disk)
-    storage = StorageContext(storage_path=str(tmp_path), experiment_dir_name="r")
-    name = storage.make_default_checkpoint_dir_name()
-    with pytest.raises(OSError) as caught:
-        storage.persist_current_checkpoint(Checkpoint(str(tmp_path)), name)
-    error = pickle.loads(pickle.dumps(explain_exception(caught.value, 3)))
-    assert isinstance(error, CheckpointNotWritten) and (error.rank, error.upload) == (3, name)
-    folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
-    record_failed_uploads(folder, [error.upload])
-    assert remove_failed_uploads(folder, committed=[]) == [name]
-    assert explain_exception(ValueError("of the function"), 0).upload == ""
+    def attempt(self, **known: int) -> set[str]:
+        """A later one, twice: what it lists."""
+        for _ in range(2):
+            restore_run(self.folder, fields=find_fields(), known=known, commits=1)
+            listed = set(parse_snapshot((self.folder.read(FILE) or b"").decode()).names)
+            remove_leftovers(self.folder, committed=listed)
+        return listed
+
+
+COMMIT = 4  # steps
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_crash_leaves_either_a_checkpoint_or_nothing(folder: RunFolder, steps: int) -> None:
+    upload = Upload(folder)
+    for step in upload.steps[:steps]:
+        step()
+    listed = upload.attempt()
+    assert listed == {COMMITTED} | ({PARTIAL} if steps >= COMMIT else set())
+    assert names(folder) == ALL - {PARTIAL} | listed and folder.list_names(RECORDS) == []
+
+
+@pytest.mark.parametrize("text", [b"", b'{"checkpoint_results": [', None])
+@pytest.mark.parametrize("steps", [COMMIT, COMMIT + 1])
+def test_a_repaired_snapshot_keeps_a_checkpoint_that_it_does_not_list(
+    folder: RunFolder, steps: int, text: bytes | None
+) -> None:
+    upload = Upload(folder)
+    for step in upload.steps[:steps]:
+        step()
+    folder.delete(FILE) if text is None else folder.write(FILE, text)
+    listed = upload.attempt()
+    assert (PARTIAL in listed) == (steps > COMMIT), "the copy lists it"
+    assert names(folder) == ALL
+
+
+def test_a_snapshot_that_lost_its_last_write_keeps_what_the_status_names(folder: RunFolder) -> None:
+    upload = Upload(folder)
+    for step in upload.steps[:COMMIT]:
+        step()
+    commit(folder, COMMITTED)
+    assert upload.attempt(**{COMMITTED: 0, PARTIAL: 1}) == {COMMITTED}
+    assert names(folder) == ALL
+
+
+def test_contract_ray_names_checkpoints_as_we_expect(folder: RunFolder) -> None:
+    name = StorageContext.make_default_checkpoint_dir_name()
+    record_upload(folder, name)
+    assert is_recorded(folder, name)
 
 
 def test_a_missing_mount_on_a_worker_is_no_error_of_the_function(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ from railhead.driver.errors import (
 )
 from railhead.driver.rank.run import RankEnd
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import callback, failure, failure_policy, group
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
@@ -173,15 +172,12 @@ def test_a_storage_error_in_the_controller_is_retried_in_the_same_fit(
     assert str(inner) in found.message and "run.storagePath" in found.message
 
 
-def test_a_full_disk_sets_a_warning_with_rank_and_path_and_records_the_upload(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_sets_a_warning_with_rank_and_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = RunFolder(LocalFileSystem(), str(tmp_path / "digits"))
     monkeypatch.setattr(group, "CURRENT", group.Group(folder=run))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "0123456789")
-    name = "checkpoint_2026-11-22_23-44-51.000123"
     text = "OSError: [Errno 28] No space left on device 0123456789 (storage.py, line 9, in persist_current_checkpoint)"
-    full = CheckpointNotWritten(3, text, upload=name)
+    full = CheckpointNotWritten(3, text)
     decider = RetryDecider(max_failures=0, spool_folder=str(tmp_path))
     assert decider.decide(WorkerGroupError("", {3: full, 0: dead_actor("gone")}))
     warning = Spool(tmp_path).read_warning()
@@ -191,17 +187,9 @@ def test_a_full_disk_sets_a_warning_with_rank_and_path_and_records_the_upload(
         "device (hidden) ("
     )
     assert warning.message.endswith("; training restarts from the last checkpoint")
-    assert run.list_names(RECORDS) == [name]
     Spool(tmp_path).forget_warning()
     assert not decider.decide(WorkerGroupError("", {3: RAISED}))
     assert Spool(tmp_path).read_warning() is None, "an error of the function is no storage error"
-
-
-def test_retries_even_if_the_upload_cannot_be_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "digits").write_text("a file where the run's folder was")
-    monkeypatch.setattr(group, "CURRENT", group.Group(folder=RunFolder(LocalFileSystem(), str(tmp_path / "digits"))))
-    full = CheckpointNotWritten(3, "OSError: [Errno 28]", upload="checkpoint_2026-11-22_23-44-51.000123")
-    assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {3: full}))
 
 
 def test_an_os_error_during_set_up_is_no_storage_error() -> None:

@@ -1,0 +1,149 @@
+"""What the head does for each node and rank of a large group, by counted calls and bytes; without any time.
+
+The nodes have all the fields of Ray 2.60's `ray.nodes()`, with long values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray.train import WorkerGroupError
+
+from railhead.contract.outcome import LIMIT_BYTES as OUTCOME_BYTES
+from railhead.contract.outcome import Outcome
+from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
+from railhead.driver import cluster
+from railhead.driver.logs.marks import name_process
+from railhead.driver.reporting.progress import Progress
+from railhead.driver.reporting.publisher import Publisher
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import group, lost_nodes
+from railhead.driver.train_controller.failure_policy import RetryDecider
+from tests.ray.pods import make_job
+from tests.unit.driver.node.test_ray_node import POD
+from tests.unit.driver.train_controller.test_failure_policy import dead_actor
+
+SIZES = (256, 1000)
+METRICS = {f"metric-{number}": "1.23456e-05" for number in range(64)}
+
+
+def make_nodes(size: int) -> list[dict[str, Any]]:
+    """Workers, after the head."""
+    head = {**make_node(0), "Resources": {"node:__internal_head__": 1.0, "memory": 1e9}}
+    return [head, *(make_node(number) for number in range(1, size + 1))]
+
+
+def make_node(number: int) -> dict[str, Any]:
+    address = f"10.{number // 65536}.{number // 256 % 256}.{number % 256}"
+    sockets = "/tmp/railhead/session_2026-11-23_06-38-14_123456_7/sockets"
+    return {
+        "NodeID": f"{number:056x}",
+        "Alive": True,
+        "NodeManagerAddress": address,
+        "NodeManagerHostname": f"a-rather-long-name-of-a-job-7f3a-worker-{number}",
+        "NodeManagerPort": 40001,
+        "ObjectManagerPort": 40002,
+        "ObjectStoreSocketName": f"{sockets}/plasma_store",
+        "RayletSocketName": f"{sockets}/raylet",
+        "MetricsExportPort": 40003,
+        "NodeName": address,
+        "RuntimeEnvAgentPort": 40004,
+        "DeathReason": 0,
+        "DeathReasonMessage": "",
+        "alive": True,
+        "Resources": {"CPU": 8.0, "GPU": 8.0, f"node:{address}": 1.0, "memory": 1e12, "accelerator_type:H100": 1.0},
+        "Labels": {"ray.io/node-id": f"{number:056x}", "ray.io/accelerator-type": "H100"},
+    }
+
+
+class Cluster:
+    """Counts calls; `nodes` is what Ray lists, `lost` the addresses that do not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: Counter[str] = Counter()
+        self.nodes: list[dict[str, Any]] = []
+        self.lost: set[str] = set()
+        monkeypatch.setattr("ray.nodes", self.list_nodes)
+        monkeypatch.setattr(lost_nodes, "is_listening", self.probe)
+
+    def list_nodes(self) -> list[dict[str, Any]]:
+        self.calls["ray.nodes"] += 1
+        return self.nodes
+
+    def probe(self, address: str, port: int, *, timeout: float) -> bool:
+        self.calls["probe"] += 1
+        return address not in self.lost
+
+
+@pytest.fixture
+def ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    return Cluster(monkeypatch)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
+    size: int, ray_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, counts = make_nodes(size + 1), list[int]()
+    rounds = [nodes[: size // 2], nodes[: size + 1], nodes[: size + 1], nodes, [nodes[0], *nodes[2:]]]
+    probes: list[int] = []
+    ray_cluster.lost = {nodes[1]["NodeManagerAddress"]}
+
+    def next_round(seconds: float) -> None:
+        probes.append(ray_cluster.calls["probe"] - sum(probes))
+        if len(probes) == len(rounds):
+            raise StopIteration
+        ray_cluster.nodes = rounds[len(probes)]
+
+    ray_cluster.nodes = rounds[0]
+    monkeypatch.setattr(cluster, "time", SimpleNamespace(sleep=next_round))
+    publisher = SimpleNamespace(update=lambda joined: counts.append(joined))
+    job = make_job(worker_pods=size, scaling={"acceleratorType": "H100"})
+    with pytest.raises(StopIteration):
+        cluster.watch_nodes(POD, job, publisher, Spool(tmp_path), lambda text: None, on_fatal=pytest.fail)  # type: ignore[arg-type]
+    assert counts == [size // 2 - 1, size]
+    assert probes == [0, 0, 0, size + 1, 0]
+    assert ray_cluster.calls["ray.nodes"] == len(rounds) + 1
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
+    size: int, ray_cluster: Cluster, tmp_path: Path
+) -> None:
+    ray_cluster.nodes = make_nodes(size)
+    workers = [SimpleNamespace(metadata=SimpleNamespace(node_id=n["NodeID"], pid=7)) for n in ray_cluster.nodes[1:]]
+    group.CURRENT.worker_group = SimpleNamespace(get_workers=lambda: workers)
+    for node in ray_cluster.nodes[1:]:
+        node["Alive"] = False
+    spool = Spool(tmp_path)
+    processes = tuple(name_process(node["NodeID"], 1234567) for node in ray_cluster.nodes[1:])
+    spool.write(Progress(state="RUNNING", metrics=METRICS, processes=processes).to_dict())
+    error = WorkerGroupError("Ray's own text. " * size, {rank: dead_actor("gone" * 99) for rank in range(size)})
+    assert RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    assert ray_cluster.calls["ray.nodes"] <= 3 and ray_cluster.calls["probe"] == 0, "Ray knows of the loss"
+
+    base = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
+    publisher = Publisher(endpoint=None, spool=spool, base=base, log=print)
+    report = publisher.build_report()
+    publisher.start()
+    publisher.wait_stopped(60)  # it closes its socket
+    body = report.to_json()
+    assert len(body) <= LIMIT_BYTES
+    assert (len(json.loads(body)["lost_pods"]), report.workers) == (MAX_LOST_PODS, size)
+    assert report.metrics == METRICS, "there is room for them"
+    assert len((tmp_path / "progress.json").read_bytes()) <= LIMIT_BYTES, "it is written with each report of the group"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_message_of_a_failure_of_all_ranks_is_short(size: int, ray_cluster: Cluster, tmp_path: Path) -> None:
+    error = WorkerGroupError("text " * size, {rank: ValueError("no " * 999) for rank in range(size)})
+    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and "; also failed: rank 1, 2, 3, 4, 5, 6, 7, 8, ..." in found.message
+    assert len(Outcome(found.class_.value, found.reason, found.message).to_json().encode()) <= OUTCOME_BYTES
