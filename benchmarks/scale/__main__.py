@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.run import RunFailed
-from benchmarks.scale import bare, present
+from benchmarks.scale import bare, present, reporting
 from benchmarks.scale.api import Object
 from benchmarks.scale.plane import start_plane
 from benchmarks.scale.record import Machine, write_record
@@ -77,13 +77,34 @@ def bench_present(subjects: Sequence[Subject], options: argparse.Namespace) -> R
     return Result("present", present.describe(figures), figures)
 
 
+def bench_reporting(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
+    binaries, figures = resolve(echo), list[reporting.Figures]()
+    for _ in range(options.rounds):
+        for jobs in options.reporting:
+            for subject in subjects:
+                with start_plane(binaries) as plane:
+                    turn = asyncio.run(
+                        reporting.run_reporting(
+                            plane,
+                            subject,
+                            jobs=jobs,
+                            workers=options.workers,
+                            seconds=options.seconds,
+                            commit_per_report=options.commit_per_report,
+                        )
+                    )
+                echo(f"{turn.name}: {turn.status_writes:.1f} status writes/s, p99 of the lag {turn.lag_p99:.2f} s")
+                figures.append(turn)
+    return Result("reporting", reporting.describe(figures), figures)
+
+
 def echo(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
     machine = Machine.read()
-    bench = bench_present if options.present else bench_bare
+    bench = bench_present if options.present else bench_reporting if options.reporting else bench_bare
     result = bench(subjects, options)
     print(f"{result.mode}, jobs of 1 + {options.workers}, medians of {options.rounds}; {machine.describe()}")
     print("\n".join(result.table))
@@ -112,6 +133,11 @@ def build_parser() -> argparse.ArgumentParser:
     add("--running", type=float, default=10, metavar="PERCENT", help="that run (default: %(default)s)")
     add("--suspended", type=float, default=45, metavar="PERCENT", help="the others are finished (default: %(default)s)")
     add("--events", type=int, default=500, help="changes of jobs, then of pods (default: %(default)s)")
+    group = parser.add_argument_group("jobs that run, and report twice a second")
+    add = group.add_argument
+    add("--reporting", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
+    add("--commit-per-report", action="store_true", help="each report has a new checkpoint, instead of one a minute")
+    add("--seconds", type=float, default=120, help="how long is measured (default: %(default)s)")
     return parser
 
 
