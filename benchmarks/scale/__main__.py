@@ -3,6 +3,8 @@
     python -m benchmarks.scale --jobs 200 --workers 3 --rounds 3
     python -m benchmarks.scale --operator other.yaml --operator railhead.yaml
     python -m benchmarks.scale --present 100 1000 10000
+    python -m benchmarks.scale --reporting 200
+    python -m benchmarks.scale --cluster --jobs 200
 
 Each turn has an API server of its own. Prints a table of medians and writes the figures as JSON.
 """
@@ -10,101 +12,22 @@ Each turn has an API server of its own. Prints a table of medians and writes the
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from tools.go_program import NotBuilt
 
 from benchmarks.run import RunFailed
-from benchmarks.scale import bare, present, reporting
-from benchmarks.scale.api import Object
-from benchmarks.scale.plane import start_plane
+from benchmarks.scale.modes import bench, echo
 from benchmarks.scale.record import Machine, write_record
 from benchmarks.scale.subject import OURS, Subject, load_subject
 from railhead.cli.local_options import interrupt_on_termination
 from railhead.cli.main import KNOWN
-from railhead.local.control_plane.binaries import resolve
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-
-@dataclass(frozen=True)
-class Result:
-    """Of all turns of one mode: a table, and the figures for the JSON file."""
-
-    mode: str
-    table: list[str]
-    turns: Sequence[DataclassInstance]
-
-
-def bench_bare(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
-    """All turns. The floor's pods are those of the first operator."""
-    binaries, figures = resolve(echo), list[bare.Figures]()
-
-    def report(turn: bare.Figures) -> None:
-        echo(f"{turn.name}: {turn.pods} pods in {turn.seconds:.1f} s, CPU {turn.cpu_seconds:.1f} s")
-        figures.append(turn)
-
-    for _ in range(options.rounds):
-        for jobs in options.jobs:
-            pods: list[Object] = []
-            for subject in subjects:
-                with start_plane(binaries) as plane:
-                    turn, found = asyncio.run(bare.run_jobs(plane, subject, jobs=jobs, workers=options.workers))
-                pods = pods or found
-                report(turn)
-            with start_plane(binaries) as plane:
-                report(asyncio.run(bare.run_floor(plane, pods, jobs=jobs)))
-    return Result("bare", bare.describe(figures), figures)
-
-
-def bench_present(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
-    binaries, figures = resolve(echo), list[present.Figures]()
-    for _ in range(options.rounds):
-        for jobs in options.present:
-            mix = present.Mix.split(jobs, running=options.running, suspended=options.suspended)
-            for subject in subjects:
-                with start_plane(binaries) as plane:
-                    run = present.run_present(plane, subject, mix=mix, workers=options.workers, events=options.events)
-                    turn = asyncio.run(run)
-                echo(
-                    f"{turn.name}, {jobs} jobs: reconciled after {turn.start.reconciled:.1f} s, {turn.rss_peak:.0f} MiB"
-                )
-                figures.append(turn)
-    return Result("present", present.describe(figures), figures)
-
-
-def bench_reporting(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
-    binaries, figures = resolve(echo), list[reporting.Figures]()
-    for _ in range(options.rounds):
-        for jobs in options.reporting:
-            for subject in subjects:
-                with start_plane(binaries) as plane:
-                    turn = asyncio.run(
-                        reporting.run_reporting(
-                            plane,
-                            subject,
-                            jobs=jobs,
-                            workers=options.workers,
-                            seconds=options.seconds,
-                            commit_per_report=options.commit_per_report,
-                        )
-                    )
-                echo(f"{turn.name}: {turn.status_writes:.1f} status writes/s, p99 of the lag {turn.lag_p99:.2f} s")
-                figures.append(turn)
-    return Result("reporting", reporting.describe(figures), figures)
-
-
-def echo(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
     machine = Machine.read()
-    bench = bench_present if options.present else bench_reporting if options.reporting else bench_bare
     result = bench(subjects, options)
     print(f"{result.mode}, jobs of 1 + {options.workers}, medians of {options.rounds}; {machine.describe()}")
     print("\n".join(result.table))
@@ -133,6 +56,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--running", type=float, default=10, metavar="PERCENT", help="that run (default: %(default)s)")
     add("--suspended", type=float, default=45, metavar="PERCENT", help="the others are finished (default: %(default)s)")
     add("--events", type=int, default=500, help="changes of jobs, then of pods (default: %(default)s)")
+    group = parser.add_argument_group("a whole cluster")
+    add = group.add_argument
+    add("--cluster", action="store_true", help="with scheduler, controller manager and nodes simulated by KWOK")
+    add("--nodes", type=int, default=20, help="simulated nodes (default: %(default)s)")
     group = parser.add_argument_group("jobs that run, and report twice a second")
     add = group.add_argument
     add("--reporting", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
@@ -149,7 +76,7 @@ def main() -> int:
     except KeyboardInterrupt:
         echo("interrupted; everything was stopped")
         return 130
-    except (*KNOWN, RunFailed) as error:
+    except (*KNOWN, RunFailed, NotBuilt) as error:
         echo(f"bench-scale: {error}")
         return 1
     return 0

@@ -16,24 +16,25 @@ ADDED = b'{"type":"ADDED"'
 
 
 class Complete:
-    """Counts pods; `wait` returns with the last one. Raises RunFailed when none comes for a minute."""
+    """Counts pods; `wait` returns with the last one."""
 
     def __init__(self, wanted: int) -> None:
-        self._left = wanted
+        self.left = wanted
         self._last = time.monotonic()
         self._done = asyncio.Event()
 
     def count(self) -> None:
-        self._left -= 1
+        self.left -= 1
         self._last = time.monotonic()
-        if self._left <= 0:
+        if self.left <= 0:
             self._done.set()
 
     async def wait(self) -> float:
-        """When the last one came, by the monotonic clock."""
+        """When the last one came, by the monotonic clock. Raises RunFailed when none comes for a minute."""
+        began = time.monotonic()
         while not self._done.is_set():
-            if time.monotonic() - self._last > STALLED_SECONDS:
-                raise RunFailed(f"no pod for {STALLED_SECONDS:.0f} s; {self._left} are missing")
+            if time.monotonic() - max(began, self._last) > STALLED_SECONDS:
+                raise RunFailed(f"no pod for {STALLED_SECONDS:.0f} s; {self.left} are missing")
             try:
                 await asyncio.wait_for(self._done.wait(), 1)
             except TimeoutError:

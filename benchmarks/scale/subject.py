@@ -16,7 +16,8 @@ Without the following, a file's operator has fewer figures, or modes:
     queue_depth: the gauge of keys that are due (reconciled: none is)
     pass_seconds: the histogram of passes
     reports:  URL of its report endpoint; ${report_port}
-    success:  how a job ends by itself: the suffix of the pod's name, and its termination message
+    success:  how a job ends: the suffix of the pod's name, and its termination message
+    ends:     true if the pods of a job end by themselves under KWOK, which only knows those of a Job
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Subject:
     pass_seconds: str = ""
     reports: str = ""
     success: Success | None = None
+    ends: bool = False
 
     @property
     def name_of_jobs(self) -> str:
@@ -92,4 +94,5 @@ def load_subject(path: Path = OURS, *, name: str = "", packages: str = "") -> Su
         pass_seconds=str(values.get("pass_seconds", "")),
         reports=str(values.get("reports", "")),
         success=Success(str(success["pod_suffix"]), str(success["message"])) if success else None,
+        ends=bool(values.get("ends", False)),
     )
