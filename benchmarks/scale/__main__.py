@@ -20,7 +20,8 @@ from tools.go_program import NotBuilt
 
 from benchmarks.run import RunFailed
 from benchmarks.scale.modes import bench, echo
-from benchmarks.scale.record import Machine, write_record
+from benchmarks.scale.plots import draw
+from benchmarks.scale.record import Machine, read_record, write_record
 from benchmarks.scale.subject import OURS, Subject, load_subject
 from railhead.cli.local_options import interrupt_on_termination
 from railhead.cli.main import KNOWN
@@ -31,8 +32,12 @@ def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
     result = bench(subjects, options)
     print(f"{result.mode}, jobs of 1 + {options.workers}, medians of {options.rounds}; {machine.describe()}")
     print("\n".join(result.table))
-    if options.json:
-        write_record(options.json, mode=result.mode, machine=machine, turns=result.turns)
+    file = options.json or (options.plots and options.plots / f"{result.mode}.json")
+    if file:
+        write_record(file, mode=result.mode, machine=machine, turns=result.turns)
+    if options.plots:
+        for path in draw([read_record(file)], options.plots):
+            echo(str(path))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -50,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="a file such as railhead.yaml; PACKAGES comes first on PYTHONPATH (default: this tree's operator)",
     )
     add("--json", type=Path, help="where the figures of all turns go")
+    add("--plots", type=Path, metavar="FOLDER", help="where plots go, and the figures too unless --json names a file")
     group = parser.add_argument_group("jobs that are present, and silent")
     add = group.add_argument
     add("--present", type=int, nargs="+", metavar="JOBS", help="how many, for instance 100 1000 10000")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from benchmarks.scale.api import Api, Object, for_each
 from benchmarks.scale.plane import PODS
-
-SINCE = "2026-01-01T00:00:00Z"
+from railhead.contract.times import format_time
 
 
 def build_running(pod: Object) -> Object:
@@ -18,7 +18,8 @@ def build_running(pod: Object) -> Object:
 def build_succeeded(pod: Object, *, message: str) -> Object:
     """The status of a pod whose first container has ended with this termination message."""
     status = _build_base(pod, is_ready=False)
-    ended = {"exitCode": 0, "reason": "Completed", "message": message, "startedAt": SINCE, "finishedAt": SINCE}
+    now = format_time(datetime.now(UTC))
+    ended = {"exitCode": 0, "reason": "Completed", "message": message, "startedAt": now, "finishedAt": now}
     status["containerStatuses"][0]["state"] = {"terminated": ended}
     return {**status, "phase": "Succeeded"}
 
@@ -32,8 +33,9 @@ async def set_status(api: Api, pod: str, status: Object) -> None:
 
 
 def _build_base(pod: Object, *, is_ready: bool) -> Object:
+    now = format_time(datetime.now(UTC))
     kinds = {"PodScheduled": True, "Initialized": True, "ContainersReady": is_ready, "Ready": is_ready}
-    conditions = [{"type": kind, "status": str(holds), "lastTransitionTime": SINCE} for kind, holds in kinds.items()]
+    conditions = [{"type": kind, "status": str(holds), "lastTransitionTime": now} for kind, holds in kinds.items()]
     containers = [
         {
             "name": each["name"],
@@ -43,9 +45,9 @@ def _build_base(pod: Object, *, is_ready: bool) -> Object:
             "ready": is_ready,
             "started": is_ready,
             "restartCount": 0,
-            "state": {"running": {"startedAt": SINCE}},
+            "state": {"running": {"startedAt": now}},
         }
         for each in pod["spec"]["containers"]
     ]
-    address = {"hostIP": "10.0.0.1", "podIP": "10.0.0.2", "startTime": SINCE}
+    address = {"hostIP": "10.0.0.1", "podIP": "10.0.0.2", "startTime": now}
     return {"conditions": conditions, "containerStatuses": containers, **address}

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from railhead import __version__
 from railhead.local.control_plane.binaries import ETCD_VERSION, KUBERNETES_VERSION
@@ -42,7 +42,24 @@ class Machine:
         )
 
 
+Turn = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run: the figures of all turns of one mode. `machine`: in one line."""
+
+    mode: str
+    machine: str
+    turns: list[Turn]
+
+
 def write_record(path: Path, *, mode: str, machine: Machine, turns: Sequence[DataclassInstance]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = {"mode": mode, "machine": asdict(machine), "turns": [asdict(each) for each in turns]}
+    record = {"mode": mode, "machine": asdict(machine), "turns": [asdict(each) for each in turns]}
     path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def read_record(path: Path) -> Record:
+    values = json.loads(path.read_text())
+    return Record(str(values["mode"]), Machine(**values["machine"]).describe(), list(values["turns"]))
