@@ -19,6 +19,7 @@ from benchmarks.scale.metrics import estimate_quantile, read_buckets
 from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
 from benchmarks.scale.process import Process
 from benchmarks.scale.subject import Subject
+from benchmarks.scale.table import describe_medians, group_turns
 from railhead.local.control_plane import ControlPlane
 
 SETTLE_SECONDS = 3.0
@@ -30,7 +31,8 @@ FLOOR = "floor"
 class Figures:
     """Of one turn. Seconds, CPU seconds of the operator, MiB; requests per job, by the API server's count.
 
-    `pass_p50` and `pass_p99`: seconds of a pass, by the operator's own histogram; None without one.
+    `pass_p50` and `pass_p99`: seconds of a pass, by the operator's own histogram; None without one. The floor has
+    no figures of an operator.
     """
 
     name: str
@@ -38,11 +40,11 @@ class Figures:
     pods: int
     seconds: float
     pods_per_second: float
-    cpu_seconds: float = 0.0
-    idle_share: float = 0.0
-    rss_before: float = 0.0
-    rss_after: float = 0.0
-    rss_peak: float = 0.0
+    cpu_seconds: float
+    idle_share: float | None = None
+    rss_before: float | None = None
+    rss_after: float | None = None
+    rss_peak: float | None = None
     pass_p50: float | None = None
     pass_p99: float | None = None
     requests: dict[str, float] = field(default_factory=dict)
@@ -124,18 +126,17 @@ def describe(figures: Sequence[Figures]) -> list[str]:
         f"{'':16}{'jobs':>6}{'pods/s':>8}{'of floor':>10}{'CPU s':>8}{'ms/pod':>8}{'idle %':>8}"
         f"{'pass ms p50, p99':>18}{'RSS MiB: start, after, peak':>30}"
     ]
-    groups: dict[tuple[int, str], list[Figures]] = {}
-    for each in figures:
-        groups.setdefault((each.jobs, each.name), []).append(each)
+    groups = group_turns(figures)
     for (jobs, name), turns in groups.items():
         floor = median(each.pods_per_second for each in groups[jobs, FLOOR])
-        rate, cpu = median(t.pods_per_second for t in turns), median(t.cpu_seconds for t in turns)
-        memory = [median(each) for each in zip(*((t.rss_before, t.rss_after, t.rss_peak) for t in turns), strict=True)]
         lines.append(
-            f"{name:16}{jobs:6}{rate:8.0f}{rate / floor:10.2f}{cpu:8.1f}{1000 * cpu / turns[0].pods:8.2f}"
-            f"{100 * median(t.idle_share for t in turns):8.2f}"
-            f"{describe_quantiles([t.pass_p50 for t in turns], [t.pass_p99 for t in turns]):>18}{'':6}"
-            + "".join(f"{each:8.0f}" for each in memory)
+            f"{name:16}{jobs:6}{describe_medians(turns, lambda t: [t.pods_per_second], digits=0):>8}"
+            f"{describe_medians(turns, lambda t: [t.pods_per_second], digits=2, factor=1 / floor):>10}"
+            f"{describe_medians(turns, lambda t: [t.cpu_seconds], digits=1):>8}"
+            f"{describe_medians(turns, lambda t: [t.cpu_seconds / t.pods], digits=2, factor=1000):>8}"
+            f"{describe_medians(turns, lambda t: [t.idle_share], digits=2, factor=100):>8}"
+            f"{describe_medians(turns, lambda t: [t.pass_p50, t.pass_p99], digits=1, factor=1000):>18}"
+            f"{describe_medians(turns, lambda t: [t.rss_before, t.rss_after, t.rss_peak], digits=0):>30}"
         )
     for (jobs, name), turns in groups.items():
         if turns[-1].requests:
@@ -143,9 +144,3 @@ def describe(figures: Sequence[Figures]) -> list[str]:
             total = sum(turns[-1].requests.values())
             lines.append(f"requests per job of {name}, {jobs} jobs: {total:.1f} ({counted})")
     return lines
-
-
-def describe_quantiles(p50: Sequence[float | None], p99: Sequence[float | None]) -> str:
-    """Medians in milliseconds, or a dash for an operator without that histogram."""
-    known = [[1000 * value for value in values if value is not None] for values in (p50, p99)]
-    return ", ".join(f"{median(values):.1f}" for values in known) if all(known) else "-"

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from string import Template as Text
 
 from benchmarks.scale.api import Api, connect
@@ -22,6 +21,7 @@ from benchmarks.scale.kwok import simulate_nodes
 from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
 from benchmarks.scale.process import Process
 from benchmarks.scale.subject import Subject
+from benchmarks.scale.table import describe_medians, group_turns
 from railhead.local.control_plane import ControlPlane
 
 # By default they limit themselves to 20 and 50 requests per second.
@@ -133,19 +133,22 @@ def describe(figures: Sequence[Figures]) -> list[str]:
         f"{'':16}{'jobs':>6}{'pods: s until created, running':>32}{'running/s':>11}{'finished s':>12}{'deleted s':>11}"
         f"{'CPU s':>8}{'idle %':>8}{'RSS MiB: start, full, peak, deleted':>37}"
     ]
-    for jobs, name in dict.fromkeys((each.jobs, each.name) for each in figures):
-        turns = [each for each in figures if (each.jobs, each.name) == (jobs, name)]
-        until = f"{median(t.created for t in turns):.1f}, {median(t.running for t in turns):.1f}"
-        ends = [t.finished for t in turns if t.finished is not None]
-        memory = zip(*((t.rss_before, t.rss_after, t.rss_peak, t.rss_deleted) for t in turns), strict=True)
+    for (jobs, name), turns in group_turns(figures).items():
         lines.append(
-            f"{name:16}{jobs:6}{until:>32}{median(t.running_per_second for t in turns):11.0f}"
-            f"{f'{median(ends):.1f}' if ends else '-':>12}{median(t.deleted for t in turns):11.1f}"
-            f"{median(t.cpu_seconds for t in turns):8.1f}{100 * median(t.idle_share for t in turns):8.2f}"
-            f"{', '.join(f'{median(each):.0f}' for each in memory):>37}"
+            f"{name:16}{jobs:6}{describe_medians(turns, lambda t: [t.created, t.running], digits=1):>32}"
+            f"{describe_medians(turns, lambda t: [t.running_per_second], digits=0):>11}"
+            f"{describe_medians(turns, lambda t: [t.finished], digits=1):>12}"
+            f"{describe_medians(turns, lambda t: [t.deleted], digits=1):>11}"
+            f"{describe_medians(turns, lambda t: [t.cpu_seconds], digits=1):>8}"
+            f"{describe_medians(turns, lambda t: [t.idle_share], digits=2, factor=100):>8}"
+            f"{describe_medians(turns, _memory, digits=0):>37}"
         )
     if any(each.finished is None for each in figures):
         lines.append(
             "finished -: not measured. Simulated kubelets run no program, so these jobs do not end by themselves."
         )
     return lines
+
+
+def _memory(turn: Figures) -> list[float | None]:
+    return [turn.rss_before, turn.rss_after, turn.rss_peak, turn.rss_deleted]

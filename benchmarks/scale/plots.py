@@ -32,7 +32,7 @@ class Panel:
     def read(self, turn: Turn) -> float | None:
         """None for a figure that the turn lacks, such as the memory of the floor."""
         value = _find(turn, self.field)
-        if not value:
+        if value is None:
             return None
         return value * self.factor / ((_find(turn, self.per) or 1.0) if self.per else 1.0)
 
@@ -87,10 +87,11 @@ def draw(records: Sequence[Record], folder: Path) -> list[Path]:
             lines = read_lines(turns, panel)
             for name, points in lines.items():
                 axes.plot(*zip(*points, strict=True), marker="o", label=name)
-            highest = max((value for points in lines.values() for _, value in points), default=1.0)
-            axes.set(title=panel.title, xlabel="jobs", xscale="log", ylim=(0, 1.1 * highest))
+            highest = max((value for points in lines.values() for _, value in points), default=0.0)
+            axes.set(title=panel.title, xlabel="jobs", xscale="log", ylim=(0, 1.1 * highest or 1.0))
             axes.grid(visible=True, alpha=0.3)
-            axes.legend()
+            if lines:
+                axes.legend()
         for format_ in FORMATS:
             written.append(folder / f"{mode}.{format_}")
             figure.savefig(written[-1], dpi=120)

@@ -10,15 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from string import Template as Text
 
 from benchmarks.scale.api import Api, Object, connect
-from benchmarks.scale.bare import describe_quantiles
 from benchmarks.scale.metrics import estimate_quantile, read_buckets, select_writes
 from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
 from benchmarks.scale.process import Process
 from benchmarks.scale.subject import Subject
+from benchmarks.scale.table import describe_medians, group_turns
 from benchmarks.scale.templates import Templates, make_templates, write_copies
 from railhead.local.control_plane import ControlPlane
 
@@ -44,10 +43,10 @@ class Mix:
 
 @dataclass(frozen=True)
 class Start:
-    """From the operator's start. `reconciled` is when no key was due any more; 0 for one without that metric."""
+    """From the operator's start. `reconciled`: until no key was due any more; None for one without that metric."""
 
     ready: float
-    reconciled: float
+    reconciled: float | None
     cpu_seconds: float
     writes: dict[str, int] = field(default_factory=dict)
 
@@ -140,7 +139,7 @@ async def _start(api: Api, process: Process, subject: Subject) -> Start:
     process.start()
     await process.wait_ready()
     ready = time.monotonic() - began
-    reconciled = await process.wait_idle() - began if subject.queue_depth else 0.0
+    reconciled = await process.wait_idle() - began if subject.queue_depth else None
     cpu = process.used
     await asyncio.sleep(SETTLE_SECONDS)  # a late write counts, too
     writes = select_writes(await api.count_requests() - before)
@@ -167,18 +166,16 @@ def describe(figures: Sequence[Figures]) -> list[str]:
         f"{'':16}{'jobs':>7}{'start s: ready, reconciled, CPU':>33}{'restart s':>11}"
         f"{'RSS MiB: ready, idle, after, peak':>35}{'idle %':>8}{'ms/event: job, pod':>20}{'pass ms p50, p99':>18}"
     ]
-    groups: dict[tuple[int, str], list[Figures]] = {}
-    for each in figures:
-        groups.setdefault((each.jobs, each.name), []).append(each)
+    groups = group_turns(figures)
     for (jobs, name), turns in groups.items():
-        start = _medians([(t.start.ready, t.start.reconciled, t.start.cpu_seconds) for t in turns])
-        memory = _medians([(t.rss_ready, t.rss_idle, t.rss_after, t.rss_peak) for t in turns])
-        events = _medians([(t.ms_per_job_event, t.ms_per_pod_event) for t in turns])
         lines.append(
-            f"{name:16}{jobs:7}{', '.join(f'{each:.1f}' for each in start):>33}"
-            f"{median(t.restart.reconciled for t in turns):11.1f}{', '.join(f'{each:.0f}' for each in memory):>35}"
-            f"{100 * median(t.idle_share for t in turns):8.2f}{', '.join(f'{each:.2f}' for each in events):>20}"
-            f"{describe_quantiles([t.pass_p50 for t in turns], [t.pass_p99 for t in turns]):>18}"
+            f"{name:16}{jobs:7}"
+            f"{describe_medians(turns, lambda t: _seconds(t.start), digits=1):>33}"
+            f"{describe_medians(turns, lambda t: [t.restart.reconciled], digits=1):>11}"
+            f"{describe_medians(turns, lambda t: [t.rss_ready, t.rss_idle, t.rss_after, t.rss_peak], digits=0):>35}"
+            f"{describe_medians(turns, lambda t: [t.idle_share], digits=2, factor=100):>8}"
+            f"{describe_medians(turns, lambda t: [t.ms_per_job_event, t.ms_per_pod_event], digits=2):>20}"
+            f"{describe_medians(turns, lambda t: [t.pass_p50, t.pass_p99], digits=1, factor=1000):>18}"
         )
     for (jobs, name), turns in groups.items():
         written = sum((Counter(t.start.writes) + Counter(t.restart.writes) for t in turns), Counter[str]())
@@ -187,5 +184,5 @@ def describe(figures: Sequence[Figures]) -> list[str]:
     return lines
 
 
-def _medians(rows: Sequence[tuple[float, ...]]) -> list[float]:
-    return [median(column) for column in zip(*rows, strict=True)]
+def _seconds(start: Start) -> list[float | None]:
+    return [start.ready, start.reconciled, start.cpu_seconds]

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
+from statistics import quantiles
 from string import Template as Text
 
 import aiohttp
@@ -26,6 +26,7 @@ from benchmarks.scale.kubelet import run_pods
 from benchmarks.scale.plane import NAMESPACE, install, prepare
 from benchmarks.scale.process import Process
 from benchmarks.scale.subject import Subject
+from benchmarks.scale.table import describe_medians, group_turns
 from benchmarks.scale.templates import find_pods
 from railhead.local.control_plane import ControlPlane
 
@@ -56,9 +57,9 @@ class Figures:
     status_writes: float
     commits: int
     missing: int
-    lag_p50: float
-    lag_p99: float
-    lag_max: float
+    lag_p50: float | None
+    lag_p99: float | None
+    lag_max: float | None
     cpu_share: float
     rss: float
     answers: dict[int, int] = field(default_factory=dict)
@@ -89,10 +90,10 @@ class Lags:
     def missing(self) -> int:
         return sum(len(waiting) for waiting in self._reported.values())
 
-    def quantile(self, percent: int) -> float:
-        """NaN when nothing has appeared."""
+    def quantile(self, percent: int) -> float | None:
+        """None when nothing has appeared."""
         if len(self.seconds) < 2:
-            return self.seconds[0] if self.seconds else float("nan")
+            return self.seconds[0] if self.seconds else None
         return quantiles(self.seconds, n=100, method="inclusive")[percent - 1]
 
 
@@ -139,7 +140,7 @@ async def run_reporting(
                 missing=lags.missing,
                 lag_p50=lags.quantile(50),
                 lag_p99=lags.quantile(99),
-                lag_max=max(lags.seconds, default=float("nan")),
+                lag_max=max(lags.seconds, default=None),
                 cpu_share=used / took,
                 rss=process.memory(),
                 answers=dict(sum((driver.answers for driver in drivers), Counter[int]())),
@@ -194,22 +195,21 @@ async def _drive(driver: Driver, authority: ssl.SSLContext, lags: Lags, *, perio
 
 
 def describe(figures: Sequence[Figures]) -> list[str]:
-    """Medians of all turns of the same operator."""
+    """Medians of all turns of the same operator and size, then the answers of the report endpoint."""
     lines = [
         f"{'':16}{'jobs':>6}{'reports/s':>11}{'status writes/s':>17}{'commits (missing)':>19}"
         f"{'commit to status s p50, p99, max':>34}{'CPU %':>8}{'RSS MiB':>9}"
     ]
-    for name in dict.fromkeys(each.name for each in figures):
-        turns = [each for each in figures if each.name == name]
-        lag = ", ".join(
-            f"{median(each):.2f}" for each in zip(*((t.lag_p50, t.lag_p99, t.lag_max) for t in turns), strict=True)
-        )
+    for (jobs, name), turns in group_turns(figures).items():
         counted = f"{sum(t.commits for t in turns)} ({sum(t.missing for t in turns)})"
         lines.append(
-            f"{name:16}{turns[0].jobs:6}{median(t.reports for t in turns):11.0f}"
-            f"{median(t.status_writes for t in turns):17.1f}{counted:>19}{lag:>34}"
-            f"{100 * median(t.cpu_share for t in turns):8.1f}{median(t.rss for t in turns):9.0f}"
+            f"{name:16}{jobs:6}{describe_medians(turns, lambda t: [t.reports], digits=0):>11}"
+            f"{describe_medians(turns, lambda t: [t.status_writes], digits=1):>17}{counted:>19}"
+            f"{describe_medians(turns, lambda t: [t.lag_p50, t.lag_p99, t.lag_max], digits=2):>34}"
+            f"{describe_medians(turns, lambda t: [t.cpu_share], digits=1, factor=100):>8}"
+            f"{describe_medians(turns, lambda t: [t.rss], digits=0):>9}"
         )
         answers = sum((Counter(t.answers) for t in turns), Counter[int]())
-        lines.append(f"answers of {name}: {', '.join(f'{code} {number}' for code, number in sorted(answers.items()))}")
+        counted = ", ".join(f"{code} {number}" for code, number in sorted(answers.items()))
+        lines.append(f"answers of {name}, {jobs} jobs: {counted}")
     return lines

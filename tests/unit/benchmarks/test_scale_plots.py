@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
+from benchmarks.scale import bare, cluster, present, reporting
 from benchmarks.scale.plots import PANELS, Panel, draw, read_lines
 from benchmarks.scale.record import Machine, Record, Turn, read_record, write_record
-from benchmarks.scale.reporting import Figures
 
 TURNS: list[Turn] = [
     {"name": "a", "jobs": 100, "cpu_seconds": 1.0, "pods": 400, "start": {"ready": 2}},
@@ -29,25 +30,30 @@ def test_a_turn_without_a_figure_is_left_out() -> None:
     assert read_lines(TURNS, Panel("", "start.ready")) == {"a": [(10, 1), (100, 2)]}
 
 
+FIGURES = {
+    "bare": bare.Figures,
+    "present": present.Figures,
+    "reporting": reporting.Figures,
+    "cluster": cluster.Figures,
+}
+
+
 @pytest.mark.parametrize("mode", PANELS)
-def test_each_mode_is_drawn_as_png_and_svg(mode: str, tmp_path: Path) -> None:
-    turns: list[Turn] = [
-        {
-            "name": "a",
-            "jobs": 10,
-            **{panel.field: 1.0 for panel in PANELS[mode]},
-            "pods": 40,
-            "start": {"reconciled": 2.0},
-        }
-    ]
-    files = draw([Record(mode, "2 processors", turns)], tmp_path / "plots")
-    assert [path.name for path in files] == [f"{mode}.png", f"{mode}.svg"]
+def test_the_panels_of_a_mode_are_its_figures(mode: str) -> None:
+    known = {field.name for field in dataclasses.fields(FIGURES[mode])}
+    assert {part.partition(".")[0] for panel in PANELS[mode] for part in (panel.field, panel.per or "jobs")} <= known
+
+
+def test_a_mode_is_drawn_as_png_and_svg(tmp_path: Path) -> None:
+    turns: list[Turn] = [{"name": "a", "jobs": 10, "start": {"reconciled": 2.0}, "rss_peak": 90}]
+    files = draw([Record("present", "2 processors", turns)], tmp_path / "plots")
+    assert [path.name for path in files] == ["present.png", "present.svg"]
     assert files[0].read_bytes().startswith(b"\x89PNG")
     assert "<svg" in files[1].read_text()
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    figures = Figures("a", 200, 60.0, 400.0, 20.0, 200, 0, 0.5, 1.5, 2.0, 0.3, 90.0, {202: 9})
+    figures = reporting.Figures("a", 200, 60.0, 400.0, 20.0, 200, 0, 0.5, 1.5, 2.0, 0.3, 90.0, {202: 9})
     path = tmp_path / "build" / "reporting.json"
     write_record(path, mode="reporting", machine=Machine.read(), turns=[figures])
     record = read_record(path)
