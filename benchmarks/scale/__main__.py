@@ -70,6 +70,7 @@ def build_parser() -> argparse.ArgumentParser:
     add = group.add_argument
     add("--reporting", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
     add("--commit-per-report", action="store_true", help="each report has a new checkpoint, instead of one a minute")
+    add("--patient", action="store_true", help="reports with new metrics only wait as long as the endpoint asks for")
     add("--seconds", type=float, default=120, help="how long is measured (default: %(default)s)")
     return parser
 

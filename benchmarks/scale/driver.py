@@ -14,7 +14,7 @@ from benchmarks.run import RunFailed
 from benchmarks.scale.api import Api, Object
 from benchmarks.scale.plane import NAMESPACE
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import AUDIENCE, Report
+from railhead.contract.report import AUDIENCE, NEXT_REPORT, Report
 from railhead.contract.times import format_time
 
 ACCOUNT = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token"
@@ -42,7 +42,10 @@ async def find_authority(api: Api) -> ssl.SSLContext:
 
 @dataclass
 class Driver:
-    """One job's driver. Counts the endpoint's answers by their status."""
+    """One job's driver. Counts the endpoint's answers by their status.
+
+    `next_seconds`: after how long new metrics are of use, by the last answer.
+    """
 
     job: Object
     token: str
@@ -51,6 +54,7 @@ class Driver:
     answers: Counter[int]
     reports: int = 0
     checkpoint: Checkpoint | None = None
+    next_seconds: float = 0.0
 
     @property
     def name(self) -> str:
@@ -82,8 +86,10 @@ class Driver:
         )
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         async with session.post(self.url, data=report.to_json(), headers=headers) as response:
-            await response.read()
+            answer = await response.read()
             self.answers[response.status] += 1
+            if response.status == 202:
+                self.next_seconds = float(json.loads(answer).get(NEXT_REPORT, 0.0))
 
 
 def _now() -> str:

@@ -37,6 +37,20 @@ LAST_SECONDS = 15.0  # for the last checkpoints to appear
 
 
 @dataclass(frozen=True)
+class Pace:
+    """When drivers report.
+
+    Attributes:
+        commit_seconds: between two checkpoints.
+        is_patient: whether they keep new metrics as long as the endpoint asks for, as real drivers do; a new
+            checkpoint does not wait.
+    """
+
+    commit_seconds: float = COMMIT_SECONDS
+    is_patient: bool = False
+
+
+@dataclass(frozen=True)
 class Figures:
     """Of one turn.
 
@@ -98,7 +112,7 @@ class Lags:
 
 
 async def run_reporting(
-    plane: ControlPlane, subject: Subject, *, jobs: int, workers: int, seconds: float, commit_per_report: bool
+    plane: ControlPlane, subject: Subject, *, jobs: int, workers: int, seconds: float, pace: Pace
 ) -> Figures:
     """Starts the jobs, and lets them report for this long."""
     kubeconfig = prepare(plane)
@@ -117,11 +131,10 @@ async def run_reporting(
                 lags.show(job["metadata"]["name"], index, at=time.monotonic())
 
             stop = asyncio.Event()
-            period = REPORT_SECONDS if commit_per_report else COMMIT_SECONDS
             async with api.watching(path, look), asyncio.TaskGroup() as group:
                 authority = await find_authority(api)
                 for driver in drivers:
-                    group.create_task(_drive(driver, authority, lags, period=period, stop=stop))
+                    group.create_task(_drive(driver, authority, lags, pace=pace, stop=stop))
                 await asyncio.sleep(WARM_UP_SECONDS)
                 lags.clear()
                 before, used, began = await _count(api, subject, drivers), process.used, time.monotonic()
@@ -176,22 +189,25 @@ async def _count(api: Api, subject: Subject, drivers: Sequence[Driver]) -> tuple
     return sum(driver.answers.total() for driver in drivers), writes
 
 
-async def _drive(driver: Driver, authority: ssl.SSLContext, lags: Lags, *, period: float, stop: asyncio.Event) -> None:
+async def _drive(driver: Driver, authority: ssl.SSLContext, lags: Lags, *, pace: Pace, stop: asyncio.Event) -> None:
     """Reports until `stop`, each driver at its own moments."""
     connector = aiohttp.TCPConnector(ssl=authority, limit=1)
     async with aiohttp.ClientSession(connector=connector) as session:
         began = time.monotonic() + random.uniform(0, REPORT_SECONDS)
-        number, commit_at = 0, began + random.uniform(0, period)
+        number, metrics_at, commit_at = 0, began, began + random.uniform(0, pace.commit_seconds)
         while not stop.is_set():
             await asyncio.sleep(began + number * REPORT_SECONDS - time.monotonic())
-            number += 1
-            if time.monotonic() >= commit_at:
-                lags.report(driver.name, driver.commit(), at=time.monotonic())
-                commit_at += period
+            number, now = number + 1, time.monotonic()
+            if now >= commit_at:
+                lags.report(driver.name, driver.commit(), at=now)
+                commit_at += pace.commit_seconds
+            elif now < metrics_at:
+                continue
             try:
                 await driver.report(session)
             except aiohttp.ClientError:
                 driver.answers[0] += 1
+            metrics_at = now + (driver.next_seconds if pace.is_patient else 0.0)
 
 
 def describe(figures: Sequence[Figures]) -> list[str]:
