@@ -65,8 +65,8 @@ class Figures:
     rss_after: float
     rss_peak: float
     idle_share: float
-    ms_per_job_event: float
-    ms_per_pod_event: float
+    ms_per_job_event: float | None
+    ms_per_pod_event: float | None
     pass_p50: float | None
     pass_p99: float | None
 
@@ -90,8 +90,8 @@ async def run_present(plane: ControlPlane, subject: Subject, *, mix: Mix, worker
             path = Text(subject.jobs).substitute(namespace=NAMESPACE)
             jobs = [f"{path}/{name}" for name in names]
             pods = await _find_pods(api)
-            ms_per_job = await _change(api, process, [jobs[n % len(jobs)] for n in range(events)], idle=idle)
-            ms_per_pod = await _change(api, process, [pods[n % len(pods)] for n in range(events)], idle=idle)
+            ms_per_job = await _change(api, process, jobs, events=events, idle=idle)
+            ms_per_pod = await _change(api, process, pods, events=events, idle=idle)
             passes = read_buckets(await process.read_metrics(), subject.pass_seconds)
             passes.subtract(before)
             rss_after, rss_peak = process.memory(), process.memory("VmHWM")
@@ -146,18 +146,21 @@ async def _start(api: Api, process: Process, subject: Subject) -> Start:
     return Start(ready, reconciled, cpu, dict(writes))
 
 
-async def _change(api: Api, process: Process, paths: list[str], *, idle: float) -> float:
+async def _change(api: Api, process: Process, paths: list[str], *, events: int, idle: float) -> float | None:
     """Changes one object after the other at a fixed rate. CPU milliseconds of the operator for each, beside idling.
 
-    A job gets another annotation, a pod another message in its status.
+    A job gets another annotation, a pod another message in its status. None without objects.
     """
+    if not paths:
+        return None
     used, began = process.used, time.monotonic()
-    for number, path in enumerate(paths):
+    for number in range(events):
         await asyncio.sleep(began + number / EVENTS_PER_SECOND - time.monotonic())
+        path = paths[number % len(paths)]
         change: Object = {"metadata": {"annotations": {"example.com/change": str(number)}}}
         await api.merge(path, {"status": {"message": f"change {number}"}} if path.endswith("/status") else change)
     await asyncio.sleep(SETTLE_SECONDS)
-    return 1000 * (process.used - used - idle * (time.monotonic() - began)) / len(paths)
+    return 1000 * (process.used - used - idle * (time.monotonic() - began)) / events
 
 
 def describe(figures: Sequence[Figures]) -> list[str]:
