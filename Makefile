@@ -134,7 +134,7 @@ bench-head-loss: $(READY) ## Time from the SIGKILL of the head to training again
 bench-in-place: $(READY) ## Time from an error in train_func to training again in the same pods, compared with a new attempt [BENCH_ARGS="--rounds 5"]
 	$(BIN)/python -m benchmarks.in_place $(BENCH_ARGS)
 
-bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--jobs 1000"]
+bench-scale: $(READY) ## Pods per second and cost of the operator with many jobs, compared with a plain client [BENCH_ARGS="--present 100 10000"]
 	$(BIN)/python -m benchmarks.scale $(BENCH_ARGS)
 
 bench-head-size: $(READY) ## Memory and processor time of a head pod by the number of workers [BENCH_ARGS="--workers 2 32 --framework Torch"]

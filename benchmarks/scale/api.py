@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 
+from benchmarks.scale.metrics import count_requests
 from railhead.local.control_plane import ControlPlane
 
 Object = dict[str, Any]
+Item = TypeVar("Item")
 CLIENTS = 20
-METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
-_COUNTED = re.compile(r"^apiserver_request_total\{([^}]*)\} (\S+)$", re.MULTILINE)
-_LABEL = re.compile(r'(\w+)="([^"]*)"')
+MERGE_PATCH = "application/merge-patch+json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 
 class Api:
@@ -38,44 +38,61 @@ class Api:
                 raise aiohttp.ClientError(f"{method} {path}: {response.status} {data[:500].decode()}")
             return dict(json.loads(data))
 
+    async def merge(self, path: str, change: Object) -> Object:
+        return await self.request("PATCH", path, json.dumps(change).encode(), content_type=MERGE_PATCH)
+
     async def for_all(self, requests: Iterable[tuple[str, str, bytes | None]]) -> None:
         """`CLIENTS` at a time: method, path, body."""
-        left = iter(list(requests))
+        await for_each(list(requests), lambda each: self.request(*each))
 
-        async def work() -> None:
-            for method, path, body in left:
-                await self.request(method, path, body)
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(CLIENTS):
-                group.create_task(work())
-
-    async def watch_added(self, path: str, on_added: Callable[[], None], *, ready: asyncio.Event) -> None:
-        """Calls it for each object that appears in the collection. Runs until cancelled."""
-        headers = {"Accept": METADATA.format("")}
+    async def watch(self, path: str, on_line: Callable[[bytes], None], *, ready: asyncio.Event, accept: str) -> None:
+        """Calls it with each event of the collection, a line of JSON. Runs until cancelled."""
         first = await self.request("GET", f"{path}?limit=1")
         query = f"watch=1&resourceVersion={first['metadata']['resourceVersion']}"
-        async with self._session.get(f"{self._server}{path}?{query}", headers=headers) as response:
+        async with self._session.get(f"{self._server}{path}?{query}", headers={"Accept": accept}) as response:
             ready.set()
             rest = b""
             async for chunk in response.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
-                    if line.startswith(b'{"type":"ADDED"'):
-                        on_added()
+                    on_line(line)
         raise aiohttp.ClientError(f"the watch of {path} ended")
+
+    @asynccontextmanager
+    async def watching(
+        self, path: str, on_line: Callable[[bytes], None], *, accept: str = "application/json"
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """Watches the collection while the context lasts. The task ends only with an error."""
+        ready = asyncio.Event()
+        task = asyncio.create_task(self.watch(path, on_line, ready=ready, accept=accept))
+        waits = asyncio.create_task(ready.wait())
+        try:
+            await asyncio.wait({task, waits}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            yield task
+        finally:
+            waits.cancel()
+            task.cancel()
+            await asyncio.gather(task, waits, return_exceptions=True)
 
     async def count_requests(self) -> Counter[str]:
         """Requests that the API server has answered: `POST pods` and the like, by its own metrics."""
         async with self._session.get(f"{self._server}/metrics") as response:
-            text = await response.text()
-        counted: Counter[str] = Counter()
-        for labels, value in _COUNTED.findall(text):
-            known = dict(_LABEL.findall(labels))
-            if known.get("resource"):
-                where = "/".join(part for part in (known["resource"], known.get("subresource", "")) if part)
-                counted[f"{known['verb']} {where}"] += int(float(value))
-        return counted
+            return count_requests(await response.text())
+
+
+async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> None:
+    """`CLIENTS` at a time."""
+    left = iter(items)
+
+    async def run() -> None:
+        for item in left:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CLIENTS):
+            group.create_task(run())
 
 
 @asynccontextmanager

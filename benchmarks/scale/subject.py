@@ -9,6 +9,15 @@ this tree's. Strings may have the placeholders of `string.Template`:
     jobs:     path of the collection that the jobs are created in; ${namespace}
     job:      one job; ${name}, ${namespace}, ${workers}
     pods_per_job: beside the workers
+
+Without the following, a file's operator has fewer figures, or modes:
+
+    metrics:  a URL of its own metrics; ${probe_port}
+    queue_depth: the gauge of keys that are due (reconciled: none is)
+    pass_seconds: the histogram of passes
+    reports:  URL of its report endpoint; ${report_port}
+    success:  how a job ends: the suffix of the pod's name, and its termination message
+    ends:     true if the pods of a job end by themselves under KWOK, which only knows those of a Job
 """
 
 from __future__ import annotations
@@ -25,6 +34,14 @@ OURS = Path(__file__).with_name("railhead.yaml")
 
 
 @dataclass(frozen=True)
+class Success:
+    """How a job ends: which of its pods, and with which termination message."""
+
+    pod_suffix: str
+    message: str
+
+
+@dataclass(frozen=True)
 class Subject:
     """One operator. `packages`: a folder that comes first on its PYTHONPATH, such as an older checkout's operator/."""
 
@@ -36,6 +53,17 @@ class Subject:
     job: str
     pods_per_job: int
     packages: str = ""
+    metrics: str = ""
+    queue_depth: str = ""
+    pass_seconds: str = ""
+    reports: str = ""
+    success: Success | None = None
+    ends: bool = False
+
+    @property
+    def name_of_jobs(self) -> str:
+        """The plural, as in the API server's metrics."""
+        return self.jobs.rpartition("/")[2]
 
     def build_command(self, **values: str) -> list[str]:
         return [Template(argument).substitute(values) for argument in self.command]
@@ -51,6 +79,7 @@ class Subject:
 def load_subject(path: Path = OURS, *, name: str = "", packages: str = "") -> Subject:
     """Raises OSError, KeyError or yaml.YAMLError for a file that is not one."""
     values: dict[str, Any] = yaml.safe_load(path.read_text())
+    success = values.get("success")
     return Subject(
         name=name or str(values["name"]),
         install=tuple(path.parent / each for each in values["install"]),
@@ -60,4 +89,10 @@ def load_subject(path: Path = OURS, *, name: str = "", packages: str = "") -> Su
         job=str(values["job"]),
         pods_per_job=int(values["pods_per_job"]),
         packages=packages,
+        metrics=str(values.get("metrics", "")),
+        queue_depth=str(values.get("queue_depth", "")),
+        pass_seconds=str(values.get("pass_seconds", "")),
+        reports=str(values.get("reports", "")),
+        success=Success(str(success["pod_suffix"]), str(success["message"])) if success else None,
+        ends=bool(values.get("ends", False)),
     )

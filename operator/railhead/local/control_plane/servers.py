@@ -40,6 +40,7 @@ class ControlPlane:
         server: URL of the API server.
         api_server_options: options of the API server in addition to our own.
         disabled_controllers: controllers that the controller manager does not run, `NOT_NEEDED` among them.
+        client_options: options of the controller manager and the scheduler in addition to our own.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ControlPlane:
         node: str = "local",
         api_server_options: Sequence[str] = (),
         disabled_controllers: Sequence[str] = (),
+        client_options: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.binaries = binaries
@@ -59,6 +61,7 @@ class ControlPlane:
         self.pki = folder / "pki"
         self.api_server_options = api_server_options
         self.disabled_controllers = (*NOT_NEEDED, *disabled_controllers)
+        self.client_options = client_options
         self._node = node
         self._etcd = (free_port(), free_port())
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -197,4 +200,5 @@ class ControlPlane:
             f"--authorization-kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1",
             f"--secure-port={free_port()}",
+            *self.client_options,
         ]
