@@ -77,6 +77,11 @@ def no_valid_pod(cluster: Cluster) -> Object:
     return {"podTemplate": {"spec": {"dnsPolicy": "Sometimes"}}}
 
 
+def misspelled(cluster: Cluster) -> Object:
+    container = {"name": "ray", "resorces": {"limits": {"cpu": "1"}}}
+    return {"podTemplate": {"spec": {"containers": [container]}}}
+
+
 def not_restricted(cluster: Cluster) -> Object:
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     cluster.server.request("PATCH", f"/api/v1/namespaces/{cluster.namespace}", label, content_type=MERGE_PATCH)
@@ -88,6 +93,7 @@ def not_restricted(cluster: Cluster) -> Object:
     [
         (no_account, "ServiceAccountNotFound", 'serviceaccount "trainer" not found'),
         (no_valid_pod, "PodInvalid", 'spec.dnsPolicy: Unsupported value: "Sometimes"'),
+        (misspelled, "PodInvalid", 'unknown field "spec.containers[0].resorces"'),
         (not_restricted, "PodSecurityViolated", "host namespaces (hostNetwork=true)"),
     ],
     ids=lambda x: getattr(x, "__name__", None),

@@ -199,7 +199,8 @@ class Executor:
         if create.is_shared and self._recent.has(key.namespace, create.name):
             return
         try:
-            answer = await self.client.create(kind, self._complete(create), namespace=key.namespace)
+            body, is_pod = self._complete(create), create.kind == "Pod"  # with fields of the user's podTemplate
+            answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=is_pod)
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise  # a quota under concurrent use also answers 409; nothing was created

@@ -6,6 +6,7 @@ from railhead.planning.facts.reasons import ADMISSION_TEXTS, CREATE_REFUSED, POD
 
 # The API server itself is up and answers 500: a webhook that it has to call does not answer.
 _WEBHOOK_TEXT = "failed calling webhook"
+_STRICT_TEXT = "strict decoding error"
 
 
 def find_reason(kind: str, status: int, message: str) -> str:
@@ -15,7 +16,8 @@ def find_reason(kind: str, status: int, message: str) -> str:
     for text, reason in ADMISSION_TEXTS:
         if text in message:
             return reason
-    return POD_INVALID if kind == "Pod" and status == 422 else CREATE_REFUSED
+    is_invalid = status == 422 or (status == 400 and _STRICT_TEXT in message)
+    return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
 
 
 def is_of_webhook(status: int, message: str) -> bool:

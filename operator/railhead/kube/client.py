@@ -6,6 +6,7 @@ Never deserialises into models: the hot path is `json.loads` only.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +23,10 @@ from railhead.kube.kinds import Kind
 from railhead.kube.transport import Transport, open_transport
 from railhead.kube.types import Body, Object
 
+log = logging.getLogger(__name__)
+
 REQUEST_TIMEOUT_SECONDS = 30
+MOST_WARNINGS = 1000  # their texts may contain names
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
 NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -39,6 +43,20 @@ class RequestLabels(NamedTuple):
     verb: str
     resource: str
     code: int
+
+
+class Warnings:
+    """The API server's warnings about requests (deprecated fields, for example), each logged once."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[str, str]] = set()
+
+    def log(self, request: tuple[str, str], header: str) -> None:
+        """`header`: 299 - "text"; `request`: verb and resource."""
+        known = (" ".join(request), header)
+        if known not in self._known and len(self._known) < MOST_WARNINGS:
+            self._known.add(known)
+            log.warning("the API server warns about %s: %s", *known)
 
 
 def _always() -> bool:
@@ -65,6 +83,7 @@ class KubeClient:
         self._may_write = may_write
         self.clock = clock or ServerClock(time.monotonic, lambda: datetime.now(UTC))
         self.answers: Counter[RequestLabels] = Counter() if answers is None else answers
+        self._warnings = Warnings()
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """The same transport, clock and counts; sends a write only if `may_write` returns True right before it."""
@@ -78,8 +97,11 @@ class KubeClient:
         namespace: str | None = None,
         name: str = "",
         subresource: str = "",
+        is_strict: bool = False,
     ) -> Object:
+        """`is_strict`: a field that the API server does not know is an error, which names its path."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
+        path = _with_query(path, {"fieldValidation": "Strict" if is_strict else ""})
         return await self._call("POST", kind, path, body=body, verb=f"create{'/' + subresource if subresource else ''}")
 
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
@@ -245,6 +267,8 @@ class KubeClient:
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
         self.answers[RequestLabels(*request, response.status)] += 1
         self.clock.observe(response.headers.get("Date"))
+        for warning in response.headers.getall("Warning", ()):
+            self._warnings.log(request, warning)
         return response
 
 

@@ -59,6 +59,7 @@ async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) ->
     await client.get(POD, "p", namespace="ns")
     await client.get(NODE, "n")
     await client.create(POD, OBJECT, namespace="ns")
+    await client.create(POD, OBJECT, namespace="ns", is_strict=True)
     await client.create(POD, OBJECT, namespace="ns", name="p", subresource="binding")
     await client.patch(TRAIN_JOB, "j", [], type_="json", namespace="ns", subresource="status", field_manager="me")
     await client.patch(POD, "p", OBJECT, type_="merge", namespace="ns")
@@ -67,12 +68,26 @@ async def test_each_verb_requests_its_path(stub: ApiStub, client: KubeClient) ->
         ("GET", f"{PODS}/p", {}),
         ("GET", "/api/v1/nodes/n", {}),
         ("POST", PODS, {}),
+        ("POST", PODS, {"fieldValidation": "Strict"}),
         ("POST", f"{PODS}/p/binding", {}),
         ("PATCH", f"{JOBS}/j/status", {"fieldManager": "me"}),
         ("PATCH", f"{PODS}/p", {}),
         ("DELETE", f"{PODS}/p", {}),
     ]
     assert json.loads(stub.requests[2].body) == OBJECT
+
+
+async def test_a_warning_of_the_api_server_is_logged_once(
+    stub: ApiStub, client: KubeClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.answer(OBJECT, headers={"Warning": '299 - "spec.nodeSelector[a]: deprecated since v1.14"'})
+    for _ in range(3):
+        await client.create(POD, OBJECT, namespace="ns")
+    await client.get(POD, "p", namespace="ns")
+    assert [record.message for record in caplog.records] == [
+        f'the API server warns about {verb} pods: 299 - "spec.nodeSelector[a]: deprecated since v1.14"'
+        for verb in ("create", "get")
+    ]
 
 
 @pytest.mark.parametrize(

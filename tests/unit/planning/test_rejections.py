@@ -128,6 +128,8 @@ def test_an_elastic_job_keeps_training_and_reports_why_it_does_not_grow() -> Non
         (403, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no", "AdmissionDenied"),
         (500, 'Internal error occurred: failed calling webhook "x": no route', "AdmissionWebhookFailed"),
         (422, "spec.containers[0].image: Invalid value", "PodInvalid"),
+        (400, 'strict decoding error: unknown field "spec.containers[0].resorces"', "PodInvalid"),
+        (400, "the body is no JSON", "CreateRefused"),
         (403, "", "CreateRefused"),
     ],
 )
