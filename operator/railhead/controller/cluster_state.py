@@ -8,6 +8,7 @@ from dataclasses import replace
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
+from railhead.controller.observe import PodRecord
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
@@ -33,7 +34,7 @@ class ClusterState:
         self._queue = queue
         self._on_change = on_change
         self._selector = selector
-        self.informers: list[Informer] = []
+        self.informers: list[Informer[PodRecord]] = []
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
@@ -43,7 +44,7 @@ class ClusterState:
         else:
             self.record_job(raw)
 
-    def on_pod(self, old: Object | None, new: Object | None) -> None:
+    def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         key = self._store.change_pod(old, new)
         if key is not None:
             self._queue.add(key)

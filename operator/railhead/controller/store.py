@@ -15,7 +15,7 @@ from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
-from railhead.controller.observe import observe_pod, owner_uid
+from railhead.controller.observe import PodRecord
 from railhead.kube.informer import version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
@@ -165,14 +165,14 @@ class Store:
         """Every wanted child was created."""
         self._rejections.pop(uid, None)
 
-    def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
+    def change_pod(self, old: PodRecord | None, new: PodRecord | None) -> JobKey | None:
         """A pod was added, modified or deleted; returns the key of its job."""
-        before = owner_uid(old) if old is not None else ""
-        after = owner_uid(new) if new is not None else ""
+        before = old.owner if old is not None else ""
+        after = new.owner if new is not None else ""
         if old is not None and before and before != after:  # gone, or orphaned by `kubectl delete --cascade=orphan`
-            self._forget_pod(before, str(old["metadata"]["name"]))
+            self._forget_pod(before, old.view.name)
         if new is not None and after:
-            self._pods[after][str(new["metadata"]["name"])] = observe_pod(new)
+            self._pods[after][new.view.name] = new.view
         return self._keys.get(after or before)
 
     def _forget_pod(self, uid: str, name: str) -> None:
