@@ -109,7 +109,7 @@ def test_a_spec_is_parsed_once_per_generation() -> None:
         store.put_job(make_job(version, **changes))
         record = store.job(KEY)
         assert record is not None
-        return record.spec
+        return record.read().spec
 
     first = put(1)
     assert put(2, status={"attempt": 1}) is first
@@ -125,8 +125,9 @@ def test_an_invalid_spec_is_an_observation_and_no_exception(spec: Any) -> None:
     assert store.put_job(make_job(1, spec=spec)) == KEY
     record = store.job(KEY)
     assert record is not None
-    assert isinstance(record.spec, InvalidSpec)
-    assert record.spec.field.startswith("spec")
+    found = record.read().spec
+    assert isinstance(found, InvalidSpec)
+    assert found.field.startswith("spec")
 
 
 def test_a_fixed_spec_has_no_error() -> None:
@@ -136,7 +137,7 @@ def test_a_fixed_spec_has_no_error() -> None:
     store.put_job(make_job(3, generation=2))
     record = store.job(KEY)
     assert record is not None
-    assert isinstance(record.spec, TrainJobSpec)
+    assert isinstance(record.read().spec, TrainJobSpec)
 
 
 def test_a_deleted_job_is_gone_and_a_late_response_does_not_bring_it_back() -> None:
@@ -208,7 +209,7 @@ def test_the_newest_version_wins_in_any_order_and_with_repeats(
         versions.append(version_of_job(store))
     record = store.job(KEY)
     assert record is not None
-    assert (record.uid, record.version, record.status.attempt) == ("second", 5, 1)
+    assert (record.uid, record.version, record.attempt) == ("second", 5, 1)
     assert (store.key_of("second"), store.key_of("first")) == (KEY, None)
 
 
