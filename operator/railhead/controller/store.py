@@ -162,6 +162,16 @@ class Store:
     def pods(self, uid: str) -> tuple[PodView, ...]:
         return tuple(self._pods.get(uid, {}).values())
 
+    def count_pods(self, key: JobKey) -> int:
+        record = self._jobs.get(key)
+        return len(self._pods.get(record.uid, ())) if record is not None else 0
+
+    def _explained_pods(self, uid: str) -> tuple[PodView, ...]:
+        pods, events = self.pods(uid), self._pod_events
+        if not events:
+            return pods
+        return tuple(pod.explain(events[pod.uid]) if pod.uid in events else pod for pod in pods)
+
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known about one job right now; None when there is no such job."""
         record = self._jobs.get(key)
@@ -177,7 +187,7 @@ class Store:
             is_deleting=record.is_deleting,
             spec=spec,
             status=status,
-            pods=tuple(pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.uid)),
+            pods=self._explained_pods(record.uid),
             settings=settings,
             version=record.version,
             source=self._source(key.namespace, spec),

@@ -14,7 +14,14 @@ from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.loop import MOST_SLOW_PASSES, SLOW_PASS_SECONDS, TROUBLE_RETRY_SECONDS, Loop
+from railhead.controller.loop import (
+    MOST_SLOW_PASSES,
+    SLOW_PASS_SECONDS,
+    SMALL_JOB_PODS,
+    TROUBLE_RETRY_SECONDS,
+    Loop,
+    pause_after,
+)
 from railhead.controller.observe import record_pod
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
@@ -423,3 +430,42 @@ async def test_passes_are_counted_by_result(harness: Harness) -> None:
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await harness.loop.reconcile(key)
     assert harness.counted == ["lost", "refused", "error", "done"]
+
+
+def see_pod(harness: Harness, key: JobKey, slot: int, phase: str) -> None:
+    labels = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
+    pod = record_pod(make_pod(f"{key.name}-{slot}", owner=f"uid-{key.name}", labels=labels, status={"phase": phase}))
+    harness.store.change_pod(None, pod)
+    harness.queue.add(key)
+
+
+async def test_a_storm_of_pod_events_leads_to_a_bounded_number_of_passes(harness: Harness) -> None:
+    """Each event comes by itself, all of them within a second; other jobs are not delayed."""
+    pods, events = 2 * SMALL_JOB_PODS, 600
+    for slot in range(pods):
+        see_pod(harness, A, slot, "Pending")
+    pause = pause_after(pods)
+    async with harness.running() as settle:
+        passes = (await settle()).count("a")
+        for number in range(events):
+            harness.clock.pass_seconds(1 / events)
+            see_pod(harness, A, number % pods, "Running")
+            passes += (await settle()).count("a")
+        assert passes <= 2 + 1 / pause
+        see_pod(harness, B, 0, "Pending")
+        assert await settle() == ["b"]
+        harness.clock.pass_seconds(pause)
+        await settle()
+        see_pod(harness, A, 0, "Failed")
+        harness.clock.pass_seconds(pause)
+        assert "a" in await settle(), "the last event is seen"
+
+
+async def test_a_small_job_never_pauses(harness: Harness) -> None:
+    for slot in range(SMALL_JOB_PODS):
+        see_pod(harness, C, slot, "Pending")
+    async with harness.running() as settle:
+        assert await settle() == ["c"]
+        for slot in range(5):
+            see_pod(harness, C, slot, "Running")
+            assert await settle() == ["c"]
