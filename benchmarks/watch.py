@@ -13,6 +13,7 @@ from railhead.api import names
 from railhead.kube.client import connect
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.types import keep_all
 
 Object = dict[str, Any]
 SYNC_SECONDS = 30.0
@@ -76,8 +77,8 @@ class Watch:
     async def _run(self) -> None:
         async with connect(self._kubeconfig) as client:
             informers = [
-                Informer(client, TRAIN_JOB, on_change=self._see_job, namespace="default"),
-                Informer(client, POD, on_change=self._see_pod, namespace="default"),
+                Informer(client, TRAIN_JOB, slim=keep_all, on_change=self._see_job, namespace="default"),
+                Informer(client, POD, slim=keep_all, on_change=self._see_pod, namespace="default"),
             ]
             tasks = [asyncio.create_task(informer.run()) for informer in informers]
             both = asyncio.gather(*tasks)

@@ -474,8 +474,8 @@ DEFECTS = (
     Defect(
         "nobody waits for a pod that is being deleted",
         "planning/observed.py",
-        "if not pod.is_over and not pod.is_out_of_reach(self.now))",
-        "if not pod.is_over and not pod.is_deleting)",
+        "if pod.phase not in OVER and pod.uid not in abandoned)",
+        "if pod.phase not in OVER and not pod.is_deleting)",
         (
             "tests/unit/planning/test_properties.py",
             CRASHES,

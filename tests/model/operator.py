@@ -13,7 +13,7 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
-from railhead.controller.observe import slim_pod
+from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue, Timer
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.store import Store
@@ -88,7 +88,7 @@ class ModelOperator:
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
         self._state = ClusterState(self.store, self.queue)
         self._pods = Informer(
-            self.client, POD, on_change=self._state.on_pod, label_selector="railhead.dev/job-uid", slim=slim_pod
+            self.client, POD, on_change=self._state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
         )
         self._state.informers = [self._pods]
         executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")

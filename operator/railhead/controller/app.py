@@ -28,7 +28,7 @@ from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
 from railhead.controller.loop import Loop
 from railhead.controller.metrics import Metrics, Sources
-from railhead.controller.observe import slim_pod
+from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import Certificates, ensure_certificates, renew_certificates
@@ -52,10 +52,10 @@ START_AGAIN_SECONDS = 1.0
 Answer = TypeVar("Answer")
 
 
-def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer]:
+def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer[PodRecord]]:
     """One pod watch for the cluster, or one per watched namespace; they share no state."""
     return [
-        Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=slim_pod)
+        Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=record_pod)
         for n in namespaces or (None,)
     ]
 

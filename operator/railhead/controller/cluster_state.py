@@ -8,6 +8,8 @@ from dataclasses import replace
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
+from railhead.controller.job_record import read_key
+from railhead.controller.observe import PodRecord
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import JobFacts, Limits
 from railhead.controller.store import Store
@@ -33,24 +35,21 @@ class ClusterState:
         self._queue = queue
         self._on_change = on_change
         self._selector = selector
-        self.informers: list[Informer] = []
+        self.informers: list[Informer[PodRecord]] = []
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
         if event_type == "DELETED":
-            metadata = raw.get("metadata") or {}
-            key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
-            self._store.drop_job(key, metadata["uid"], version=version_of(raw))
+            self._store.drop_job(read_key(raw), raw["metadata"]["uid"], version=version_of(raw))
         else:
             self.record_job(raw)
 
-    def on_pod(self, old: Object | None, new: Object | None) -> None:
+    def on_pod(self, old: PodRecord | None, new: PodRecord | None) -> None:
         key = self._store.change_pod(old, new)
         if key is not None:
             self._queue.add(key)
 
     def record_job(self, raw: Object) -> None:
-        metadata = raw.get("metadata") or {}
-        known = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
+        metadata, known = raw.get("metadata") or {}, read_key(raw)
         old = self._store.job(known)
         if not self._selector.matches(metadata.get("labels") or {}):  # another operator's since the write
             if old is None or old.version < version_of(raw):
@@ -62,7 +61,7 @@ class ClusterState:
         self._queue.add(key)
         new = self._store.job(key)
         if old is not None and new is not None and old.uid == new.uid:
-            self._on_change(old.status, new.status)
+            self._on_change(old.read().status, new.read().status)
 
     def record_job_gone(self, key: JobKey, uid: str) -> None:
         self._store.drop_job(key, uid)
@@ -77,11 +76,11 @@ class ClusterState:
         record = self._store.job(key)
         if record is None:
             return None
-        facts = JobFacts(record.uid, record.status, self._store.pods(record.uid))
-        if isinstance(record.spec, InvalidSpec):
+        spec, status = record.read()
+        facts = JobFacts(record.uid, status, self._store.pods(record.uid))
+        if isinstance(spec, InvalidSpec):
             return facts
-        spec = record.spec
-        restarts = count_allowed_restarts(spec, record.status)
+        restarts = count_allowed_restarts(spec, status)
         return replace(facts, limits=Limits(spec.progress_deadline_seconds, restarts, build_rules(spec)))
 
     @property

@@ -28,6 +28,7 @@ from railhead.together import run_together
 log = logging.getLogger(__name__)
 OnJob = Callable[[str | None, Object], None]
 EXPIRED = 410
+WORKER_IDLE_SECONDS = 0.2  # kopf keeps a task and the last event of each job for that long: at a start, of all jobs
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     settings.watching.inactivity_timeout = limits.inactivity_timeout_seconds
     settings.networking.request_timeout = limits.request_timeout_seconds
     settings.persistence.diffbase_storage = NoDiffs()
+    settings.queueing.idle_timeout = WORKER_IDLE_SECONDS
     settings.posting.enabled = False
     settings.scanning.disabled = True
     settings.process.ultimate_exiting_timeout = None  # the operator handles its own shutdown

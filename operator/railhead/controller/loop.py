@@ -25,6 +25,8 @@ TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
 SLOW_PASS_SECONDS = 2.0
 MOST_SLOW_PASSES = 32
+SMALL_JOB_PODS = 256
+PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
 
 
 def _call_later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
@@ -51,6 +53,12 @@ class Slot:
         if self._is_held:
             self._is_held = False
             self._slots.release()
+
+
+def pause_after(pods: int) -> float:
+    """Between two passes over a job with this many pods, in seconds. A pass reads all of them, and each of their events
+    asks for one: without a pause, a large gang that starts would occupy the loop."""
+    return pods * PAUSE_SECONDS_PER_POD if pods > SMALL_JOB_PODS else 0.0
 
 
 @dataclass
@@ -92,7 +100,7 @@ class Loop:
                 self.queue.add(key)  # its pass may be incomplete, and the loop may run again
                 raise
             finally:
-                self.queue.done(key)
+                self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
                 slot.end()
 
     async def reconcile(self, key: JobKey) -> None:

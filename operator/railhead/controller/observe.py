@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api import names
@@ -24,8 +25,19 @@ STUCK = frozenset(
         "CrashLoopBackOff",
     }
 )
-STAMPS = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """All that is kept of a pod: its view and the uid of the TrainJob that controls it, or ""."""
+
+    owner: str
+    view: PodView
+
+
+def record_pod(pod: Object) -> PodRecord:
+    return PodRecord(owner_uid(pod), observe_pod(pod))
 
 
 def observe_pod(pod: Object) -> PodView:
@@ -59,17 +71,6 @@ def observe_pod(pod: Object) -> PodView:
         grace_seconds=grace if isinstance(grace, int) else 0,
         is_silent=disruption is not None and disruption.reason == DELETION_BY_TAINT and _is_marked(status, state),
     )
-
-
-def slim_pod(pod: Object) -> Object:
-    """What the store keeps of a pod: its identity, owner and status."""
-    metadata = pod.get("metadata") or {}
-    keys = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences", *STAMPS)
-    return {
-        "metadata": {key: metadata[key] for key in keys if key in metadata},
-        "spec": {"nodeName": (pod.get("spec") or {}).get("nodeName")},
-        "status": pod.get("status") or {},
-    }
 
 
 def owner_uid(obj: Object) -> str:

@@ -19,20 +19,22 @@ class Timer:
 
 
 class KeyedQueue(Generic[Key]):
-    """Keys that are due. Adding a waiting key does nothing; one added while in progress is processed again."""
+    """Keys that are due. Adding a waiting key does nothing; one added while in progress, or in the pause after that, is
+    processed again."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]) -> None:
         self._call_later = call_later
         self._due: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()
         self._working: set[Key] = set()
+        self._pausing: set[Key] = set()
         self._again: set[Key] = set()
         self._timers: dict[Key, Timer | asyncio.TimerHandle] = {}
         self._failures: dict[Key, int] = {}
 
     def add(self, key: Key) -> None:
         """Makes the key due now."""
-        if key in self._working:
+        if key in self._working or key in self._pausing:
             self._again.add(key)
         elif key not in self._waiting:
             self._waiting.add(key)
@@ -55,8 +57,17 @@ class KeyedQueue(Generic[Key]):
         self._working.add(key)
         return key
 
-    def done(self, key: Key) -> None:
+    def done(self, key: Key, *, pause: float = 0.0) -> None:
+        """Ends its pass; the next one begins after `pause` seconds at the earliest."""
         self._working.discard(key)
+        if pause > 0:
+            self._pausing.add(key)
+            self._call_later(pause, lambda: self._end_pause(key))
+        else:
+            self._end_pause(key)
+
+    def _end_pause(self, key: Key) -> None:
+        self._pausing.discard(key)
         if key in self._again:
             self._again.discard(key)
             self.add(key)

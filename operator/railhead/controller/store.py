@@ -8,33 +8,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api.errors import InvalidSpec
-from railhead.api.job import JobKey, parse_spec
+from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
-from railhead.api.status import JobStatus, parse_status
-from railhead.controller.observe import observe_pod, owner_uid
-from railhead.kube.informer import version_of
+from railhead.api.status import JobStatus
+from railhead.controller.job_record import JobRecord, read_key, record_job
+from railhead.controller.observe import PodRecord
+from railhead.kube.informer import uid_of, version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
-
-
-@dataclass(frozen=True)
-class JobRecord:
-    """One TrainJob as last observed."""
-
-    key: JobKey
-    uid: str
-    generation: int
-    version: int
-    is_deleting: bool
-    spec: TrainJobSpec | InvalidSpec
-    status: JobStatus
 
 
 class Store:
@@ -68,53 +55,43 @@ class Store:
 
     def count_phases(self) -> Counter[str]:
         """How many jobs are in each phase."""
-        return Counter(record.status.phase for record in self._jobs.values())
+        return Counter(record.phase for record in self._jobs.values())
 
     def key_of(self, uid: str) -> JobKey | None:
         return self._keys.get(uid)
 
     def put_job(self, raw: Object) -> JobKey | None:
         """Stores a TrainJob; returns its key when the object is new or newer."""
-        metadata = raw.get("metadata") or {}
-        key = JobKey(str(metadata.get("namespace")), str(metadata.get("name")))
-        uid, generation = str(metadata.get("uid")), int(metadata.get("generation") or 0)
-        self.note_version(version_of(raw))
+        key, uid, version = read_key(raw), uid_of(raw), version_of(raw)
+        self.note_version(version)
         old = self._jobs.get(key)
-        if old is not None and version_of(raw) <= old.version:
+        if old is not None and version <= old.version:
             return None
-        if self._tombstones.is_deleted_since(uid, version_of(raw)):
+        if self._tombstones.is_deleted_since(uid, version):
             return None  # the response to our own write, processed after the DELETED event
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
-            self._tombstones.add(old.uid, version_of(raw))  # its DELETED event may never arrive
-        spec = old.spec if old and (old.uid, old.generation) == (uid, generation) else _parse(raw)
+            self._tombstones.add(old.uid, version)  # its DELETED event may never arrive
+        new = record_job(raw, old)
         self._keys[uid] = key
         self._count_driver(old, -1)
-        self._jobs[key] = JobRecord(
-            key=key,
-            uid=uid,
-            generation=generation,
-            version=version_of(raw),
-            is_deleting=bool(metadata.get("deletionTimestamp")),
-            spec=spec,
-            status=parse_status(raw.get("status")),
-        )
-        self._count_driver(self._jobs[key], 1)
-        self._announced.setdefault(uid, AnnouncedCommit(self._jobs[key].status.newest_index))
+        self._jobs[key] = new
+        self._count_driver(new, 1)
+        self._announced.setdefault(uid, AnnouncedCommit(new.newest_index))
         return key
 
     def _count_driver(self, record: JobRecord | None, change: int) -> None:
-        if record is not None and not record.status.is_finished:
-            place = (record.key.namespace, record.status.driver)
+        if record is not None and not record.is_finished:
+            place = (record.key.namespace, record.driver)
             self._drivers[place] += change
             if not self._drivers[place]:
                 del self._drivers[place]
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
         """Another unfinished job of the namespace runs the driver of this job's attempt."""
-        own = not record.status.is_finished
-        return self._drivers[record.key.namespace, record.status.driver] > own
+        own = not record.is_finished
+        return self._drivers[record.key.namespace, record.driver] > own
 
     def drop_job(self, key: JobKey, uid: str, *, version: int = -1) -> None:
         """Forgets a job deleted as of `version`, unless its name already belongs to a new one."""
@@ -142,7 +119,7 @@ class Store:
         self._rejections.clear()
         self._pod_events.clear()
         for record in self._jobs.values():
-            self._announced[record.uid] = AnnouncedCommit(record.status.newest_index)
+            self._announced[record.uid] = AnnouncedCommit(record.newest_index)
 
     def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
         """The API server rejected a child of a known job; `at` is the time by the API server's clock."""
@@ -150,12 +127,12 @@ class Store:
         if record is not None:
             before = self._rejection(record)
             tries, since = (before.tries + 1, before.since) if before else (1, at)
-            self._rejections[uid] = Rejection(problem, record.status.attempt, tries=tries, at=at, since=since)
+            self._rejections[uid] = Rejection(problem, record.attempt, tries=tries, at=at, since=since)
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
         """The rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
-        return found if found is not None and found.attempt == record.status.attempt else None
+        return found if found is not None and found.attempt == record.attempt else None
 
     def note_pod_events(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
         """Remembers what the Events about a pod say."""
@@ -165,14 +142,14 @@ class Store:
         """Every wanted child was created."""
         self._rejections.pop(uid, None)
 
-    def change_pod(self, old: Object | None, new: Object | None) -> JobKey | None:
+    def change_pod(self, old: PodRecord | None, new: PodRecord | None) -> JobKey | None:
         """A pod was added, modified or deleted; returns the key of its job."""
-        before = owner_uid(old) if old is not None else ""
-        after = owner_uid(new) if new is not None else ""
+        before = old.owner if old is not None else ""
+        after = new.owner if new is not None else ""
         if old is not None and before and before != after:  # gone, or orphaned by `kubectl delete --cascade=orphan`
-            self._forget_pod(before, str(old["metadata"]["name"]))
+            self._forget_pod(before, old.view.name)
         if new is not None and after:
-            self._pods[after][str(new["metadata"]["name"])] = observe_pod(new)
+            self._pods[after][new.view.name] = new.view
         return self._keys.get(after or before)
 
     def _forget_pod(self, uid: str, name: str) -> None:
@@ -185,11 +162,22 @@ class Store:
     def pods(self, uid: str) -> tuple[PodView, ...]:
         return tuple(self._pods.get(uid, {}).values())
 
+    def count_pods(self, key: JobKey) -> int:
+        record = self._jobs.get(key)
+        return len(self._pods.get(record.uid, ())) if record is not None else 0
+
+    def _explained_pods(self, uid: str) -> tuple[PodView, ...]:
+        pods, events = self.pods(uid), self._pod_events
+        if not events:
+            return pods
+        return tuple(pod.explain(events[pod.uid]) if pod.uid in events else pod for pod in pods)
+
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
         """Everything known about one job right now; None when there is no such job."""
         record = self._jobs.get(key)
         if record is None:
             return None
+        spec, status = record.read()
         return Observed(
             now=now,
             namespace=key.namespace,
@@ -197,29 +185,22 @@ class Store:
             uid=record.uid,
             generation=record.generation,
             is_deleting=record.is_deleting,
-            spec=record.spec,
-            status=record.status,
-            pods=tuple(pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.uid)),
+            spec=spec,
+            status=status,
+            pods=self._explained_pods(record.uid),
             settings=settings,
             version=record.version,
-            source=self._source(record),
+            source=self._source(key.namespace, spec),
             rejection=self._rejection(record),
             announced=self._announced.get(record.uid),
             led_since=self._led_since,
             is_driver_shared=self._is_driver_shared(record),
         )
 
-    def _source(self, record: JobRecord) -> JobStatus | None:
+    def _source(self, namespace: str, spec: TrainJobSpec | InvalidSpec) -> JobStatus | None:
         """The status of the job that spec.resumeFrom names, always one of the same namespace."""
-        wanted = None if isinstance(record.spec, InvalidSpec) else record.spec.resume_from
+        wanted = None if isinstance(spec, InvalidSpec) else spec.resume_from
         if wanted is None or wanted.train_job is None:
             return None
-        found = self._jobs.get(JobKey(record.key.namespace, wanted.train_job))
-        return found.status if found else None
-
-
-def _parse(raw: Object) -> TrainJobSpec | InvalidSpec:
-    try:
-        return parse_spec(raw.get("spec"), name=str((raw.get("metadata") or {}).get("name")))
-    except InvalidSpec as error:
-        return error
+        found = self._jobs.get(JobKey(namespace, wanted.train_job))
+        return found.read().status if found else None

@@ -13,7 +13,7 @@ from railhead.api.job import JobKey
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
-from railhead.kube.informer import version_of
+from railhead.kube.informer import parse_version, uid_of
 from railhead.kube.kinds import TRAIN_JOB
 
 log = logging.getLogger(__name__)
@@ -33,9 +33,11 @@ async def sweep_once(
     existing: set[str] = set()
     versions: list[int] = []
     for namespace in namespaces or (None,):
-        page = await client.list(TRAIN_JOB, namespace=namespace, label_selector=selector, metadata_only=True)
-        versions.append(version_of(page))
-        existing.update(str(item["metadata"]["uid"]) for item in page.get("items") or [])
+        listed = await client.list_each(
+            TRAIN_JOB, uid_of, namespace=namespace, label_selector=selector, metadata_only=True
+        )
+        versions.append(parse_version(listed.version))
+        existing.update(listed.items)
     if min(versions) < known:  # a list is never older than anything seen before it was requested
         raise WentBack(
             f"the API server is at version {min(versions)}, but was at {known}: etcd was restored from a backup. "

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
@@ -21,7 +21,7 @@ from railhead.kube.clock import ServerClock
 from railhead.kube.errors import RetryAfter, classify_response
 from railhead.kube.kinds import Kind
 from railhead.kube.transport import Transport, open_transport
-from railhead.kube.types import Body, Object
+from railhead.kube.types import Body, Object, keep_all
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +35,24 @@ PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
+
+
+Item = TypeVar("Item")
+
+
+class Scope(TypedDict):
+    """Selects objects of a kind; arguments of `list`, `list_each` and `watch`."""
+
+    namespace: str | None
+    label_selector: str
+    field_selector: str
+
+
+class Listed(NamedTuple, Generic[Item]):
+    """What is kept of a list; `version` is the first page's resourceVersion, to start a watch from."""
+
+    version: str
+    items: list[Item]
 
 
 class RequestLabels(NamedTuple):
@@ -114,26 +132,40 @@ class KubeClient:
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
+    ) -> Object:
+        """All objects as one list, as the API server sends them; for a few objects."""
+        scope = Scope(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
+        listed = await self.list_each(kind, keep_all, **scope)
+        return {"metadata": {"resourceVersion": listed.version}, "items": listed.items}
+
+    async def list_each(
+        self,
+        kind: Kind,
+        read: Callable[[Object], Item],
+        *,
+        namespace: str | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
         limit: int = 500,
         metadata_only: bool = False,
-    ) -> Object:
-        """All pages as one list; `metadata.resourceVersion` is the first page's, to start a watch from."""
+    ) -> Listed[Item]:
+        """What `read` keeps of each object. It is called page by page, and no page is kept during the next request."""
         accept = METADATA_ONLY if metadata_only else "application/json"
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
-        complete: Object | None = None
-        token = ""
+        items: list[Item] = []
+        version = token = ""
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
             page = await self._call("GET", kind, path, verb="list", accept=accept)
             if not _has_version(page):
                 raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
-            if complete is None:
-                complete = page
-            else:
-                complete["items"].extend(page.get("items") or [])
-            token = (page.get("metadata") or {}).get("continue") or ""
+            metadata = page["metadata"]
+            version = version or str(metadata["resourceVersion"])
+            token = metadata.get("continue") or ""
+            items.extend(read(item) for item in page.get("items") or [])
             if not token:
-                return complete
+                return Listed(version, items)
+            del page
 
     async def patch(
         self,

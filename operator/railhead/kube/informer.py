@@ -1,8 +1,9 @@
-"""A cache of all objects of one kind, kept up to date by list and watch.
+"""A cache of the objects of one kind, kept up to date by list and watch.
 
-A list replaces the view, so that deletions during a gap in the watch are noticed. Silence
-beyond the limit counts as a broken watch. The response to the operator's own write can be put
-into the view at once (`record_write`); the newest resourceVersion wins.
+Of each object only its record is kept, which `slim` makes as soon as the object is read. A list
+replaces the view at once after its last page, so that deletions during a gap in the watch are
+noticed. Silence beyond the limit counts as a broken watch. The response to the operator's own write
+can be put into the view at once (`record_write`); the newest resourceVersion wins.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from railhead.kube.client import KubeClient
+from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter
 from railhead.kube.kinds import Kind
 from railhead.kube.tombstones import Tombstones
@@ -21,89 +23,101 @@ from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
 
-OnChange = Callable[[Object | None, Object | None], None]
+Record = TypeVar("Record")
+OnChange = Callable[[Record | None, Record | None], None]
+Key = tuple[str, str]  # namespace and name
 MAX_BACKOFF_SECONDS = 15.0
 
 
 def version_of(obj: Object) -> int:
     """resourceVersion as a number (comparable within one kind since Kubernetes 1.35, always with etcd)."""
-    text = str((obj.get("metadata") or {}).get("resourceVersion") or "0")
+    return parse_version(str((obj.get("metadata") or {}).get("resourceVersion") or "0"))
+
+
+def parse_version(text: str) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def key_of(obj: Object) -> tuple[str, str]:
+def key_of(obj: Object) -> Key:
     metadata = obj.get("metadata") or {}
     return str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
 
 
-def drop_nothing(obj: Object) -> Object:
-    return obj
+def uid_of(obj: Object) -> str:
+    return str(obj["metadata"].get("uid"))
 
 
-class View:
-    """The objects by (namespace, name); calls `on_change` on every change. No I/O."""
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[Record]):
+    """What the view keeps of one object."""
 
-    def __init__(self, on_change: OnChange, slim: Callable[[Object], Object] = drop_nothing) -> None:
-        self._objects: dict[tuple[str, str], Object] = {}
+    uid: str
+    version: int
+    record: Record
+
+
+class View(Generic[Record]):
+    """A record of each object by (namespace, name); calls `on_change` on every change. No I/O."""
+
+    def __init__(self, on_change: OnChange[Record], slim: Callable[[Object], Record]) -> None:
+        self._entries: dict[Key, Entry[Record]] = {}
         self._on_change = on_change
         self._slim = slim
         self._tombstones = Tombstones()
         self._listed = 0
 
-    def get(self, namespace: str, name: str) -> Object | None:
-        return self._objects.get((namespace, name))
+    def get(self, namespace: str, name: str) -> Record | None:
+        entry = self._entries.get((namespace, name))
+        return entry.record if entry is not None else None
 
-    def items(self) -> Iterable[Object]:
-        return list(self._objects.values())
+    def items(self) -> Iterable[Record]:
+        return [entry.record for entry in self._entries.values()]
+
+    def read(self, obj: Object) -> tuple[Key, Entry[Record]]:
+        """What would be kept of the object; of a known version, the same as is kept already."""
+        key, uid, version = key_of(obj), uid_of(obj), version_of(obj)
+        known = self._entries.get(key)
+        if known is not None and (known.uid, known.version) == (uid, version):
+            return key, known
+        return key, Entry(uid, version, self._slim(obj))
 
     def put(self, obj: Object) -> None:
         """Stores an object, unless a newer version or its deletion is already known."""
         if version_of(obj) > self._listed:  # else the last list contains it, or it was deleted by then
-            self._put(obj)
+            self._put(*self.read(obj))
 
-    def _put(self, obj: Object) -> None:
-        if self._tombstones.is_deleted_since(str(obj["metadata"].get("uid")), version_of(obj)):
+    def _put(self, key: Key, new: Entry[Record]) -> None:
+        if self._tombstones.is_deleted_since(new.uid, new.version):
             return
-        old = self._objects.get(key_of(obj))
-        is_same = old is not None and old["metadata"].get("uid") == obj["metadata"].get("uid")
-        if old is not None and version_of(obj) <= version_of(old) and (is_same or version_of(obj) < version_of(old)):
+        old = self._entries.get(key)
+        if old is not None and (new.version < old.version or (new.uid, new.version) == (old.uid, old.version)):
             return
-        new = self._slim(obj)
-        self._objects[key_of(obj)] = new
-        self._on_change(old, new)
+        self._entries[key] = new
+        self._on_change(old.record if old is not None else None, new.record)
 
     def drop(self, obj: Object) -> None:
         """Forgets a deleted object, unless its name belongs to a newer one."""
-        self._drop(obj, version=version_of(obj))
+        self._drop(key_of(obj), uid_of(obj), version=version_of(obj))
 
-    def _drop(self, obj: Object, *, version: int) -> None:
-        self._tombstones.add(str(obj["metadata"].get("uid")), version)
-        old = self._objects.get(key_of(obj))
-        if old is None or old["metadata"].get("uid") != obj["metadata"].get("uid"):
+    def _drop(self, key: Key, uid: str, *, version: int) -> None:
+        self._tombstones.add(uid, version)
+        old = self._entries.get(key)
+        if old is None or old.uid != uid:
             return
-        del self._objects[key_of(obj)]
-        self._on_change(old, None)
+        del self._entries[key]
+        self._on_change(old.record, None)
 
-    def replace(self, objects: list[Object], *, version: int) -> None:
-        """Applies a list of the given version: drops objects missing from it, except newer ones."""
-        listed = {key_of(obj) for obj in objects}
-        for key, old in list(self._objects.items()):
-            if key not in listed and version_of(old) <= version:
-                self._drop(old, version=version)
-        for obj in objects:
-            self._put(obj)
+    def replace(self, listed: Mapping[Key, Entry[Record]], *, version: int) -> None:
+        """Applies a complete list of the given version at once: drops objects missing from it, except newer ones."""
+        for key, old in list(self._entries.items()):
+            if key not in listed and old.version <= version:
+                self._drop(key, old.uid, version=version)
+        for key, new in listed.items():
+            self._put(key, new)
         self._listed = max(self._listed, version)
 
 
-class Scope(TypedDict):
-    """Selects objects of a kind; arguments of the client's `list` and `watch`."""
-
-    namespace: str | None
-    label_selector: str
-    field_selector: str
-
-
-class Informer:
+class Informer(Generic[Record]):
     """Keeps a `View` up to date. `run()` runs until cancelled."""
 
     def __init__(
@@ -111,11 +125,11 @@ class Informer:
         client: KubeClient,
         kind: Kind,
         *,
-        on_change: OnChange,
+        on_change: OnChange[Record],
+        slim: Callable[[Object], Record],
         namespace: str | None = None,
         label_selector: str = "",
         field_selector: str = "",
-        slim: Callable[[Object], Object] = drop_nothing,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._sleep = sleep
@@ -133,10 +147,10 @@ class Informer:
     async def wait_synced(self) -> None:
         await self._synced.wait()
 
-    def get(self, namespace: str, name: str) -> Object | None:
+    def get(self, namespace: str, name: str) -> Record | None:
         return self.view.get(namespace, name)
 
-    def items(self) -> Iterable[Object]:
+    def items(self) -> Iterable[Record]:
         return self.view.items()
 
     def record_write(self, obj: Object) -> None:
@@ -174,11 +188,10 @@ class Informer:
         await self._sleep(delay)
 
     async def _list(self) -> str:
-        page = await self._client.list(self._kind, **self._scope)
-        version = str(page["metadata"]["resourceVersion"])
-        self.view.replace(page.get("items") or [], version=int(version) if version.isdigit() else 0)
+        listed = await self._client.list_each(self._kind, self.view.read, **self._scope)
+        self.view.replace(dict(listed.items), version=parse_version(listed.version))
         self._synced.set()
-        return version
+        return listed.version
 
     def _take(self, event: Object) -> None:
         kind, obj = event.get("type"), event["object"]

@@ -11,7 +11,7 @@ from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import Gone
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
-from railhead.kube.types import Object
+from railhead.kube.types import Object, keep_all
 from railhead.local.narrate import JobResult, decide_ending, describe_job_change, describe_pod_change
 
 Echo = Callable[[str], None]
@@ -50,9 +50,14 @@ async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
 
     selector = f"{names.LABEL_JOB_UID}={uid}"
     jobs = Informer(
-        client, TRAIN_JOB, on_change=on_job, namespace=namespace, field_selector=f"metadata.name={metadata['name']}"
+        client,
+        TRAIN_JOB,
+        on_change=on_job,
+        slim=keep_all,
+        namespace=namespace,
+        field_selector=f"metadata.name={metadata['name']}",
     )
-    pods = Informer(client, POD, on_change=on_pod, namespace=namespace, label_selector=selector)
+    pods = Informer(client, POD, on_change=on_pod, slim=keep_all, namespace=namespace, label_selector=selector)
     tasks = [asyncio.create_task(informer.run()) for informer in (jobs, pods)]
     try:
         waited: list[asyncio.Future[Any]] = [ending, *tasks]

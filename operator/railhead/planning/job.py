@@ -62,25 +62,25 @@ class Job(Observed):
         """The worker pods of the current attempt, each in one set."""
         return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=self.lost_pods)
 
-    @property
+    @cached_property
     def stale_pods(self) -> tuple[PodView, ...]:
         """Pods of earlier attempts that may still run."""
         return tuple(pod for pod in self.acting_pods if pod.attempt < self.attempt)
 
-    @property
+    @cached_property
     def empty_slots(self) -> tuple[int, ...]:
         """Free slots, one for each missing worker pod."""
         return self.workers.free_slots[: max(self.desired_workers - len(self.workers.live), 0)]
 
-    @property
+    @cached_property
     def surplus_workers(self) -> tuple[PodView, ...]:
         """Live worker pods beyond the desired number; pods that do not run are surplus first."""
         ranked = sorted(self.workers.live, key=lambda pod: (not pod.is_up, pod.slot))
         return tuple(ranked[self.desired_workers :])
 
-    @property
+    @cached_property
     def workers_up(self) -> int:
-        return sum(pod.is_up for pod in self.workers.live)
+        return sum(pod.is_running for pod in self.workers.live)
 
     @property
     def are_all_up(self) -> bool:
@@ -103,13 +103,13 @@ class Job(Observed):
         known = max(self.status.workers.ready, self.joined if is_first_group else 0)
         return self.was_head_up and known >= self.desired_workers
 
-    @property
+    @cached_property
     def not_started(self) -> list[PodView]:
         """Live pods that do not run yet, the head before the workers."""
         own = [*([self.head] if self.head else []), *self.workers.live]
-        return [pod for pod in own if pod.is_live and not pod.is_running]
+        return [pod for pod in own if not pod.is_running and pod.is_live]
 
-    @property
+    @cached_property
     def startup_problem(self) -> tuple[PodView, Problem] | None:
         """The first pod that cannot start, and why."""
         return next(((pod, pod.problem) for pod in self.not_started if pod.problem is not None), None)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import OVER, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
 
@@ -82,42 +83,50 @@ class Observed:
         driver = self.status.driver if attempt == self.attempt else ""
         return replace(self.settings, bundle_name=driver) if driver else self.settings
 
-    @property
+    @cached_property
     def pod_uids(self) -> frozenset[str]:
         return frozenset(pod.uid for pod in self.pods)
 
-    @property
+    @cached_property
     def head(self) -> PodView | None:
         """The head of the current attempt, identified by its name."""
         wanted = names.head_name(self.name, self.uid, self.attempt)
         return next((pod for pod in self.pods if pod.role == names.HEAD and pod.name == wanted), None)
 
-    @property
+    @cached_property
+    def leaving_pods(self) -> tuple[PodView, ...]:
+        """Pods of any attempt that are being deleted."""
+        return tuple(pod for pod in self.pods if pod.deletion_timestamp is not None)
+
+    @cached_property
     def acting_pods(self) -> tuple[PodView, ...]:
         """Pods of any attempt that may still act; the job waits for them."""
-        return tuple(pod for pod in self.pods if not pod.is_over and not pod.is_out_of_reach(self.now))
+        abandoned = {pod.uid for pod in self.abandoned_pods}
+        return tuple(pod for pod in self.pods if pod.phase not in OVER and pod.uid not in abandoned)
 
-    @property
+    @cached_property
     def abandoned_pods(self) -> tuple[PodView, ...]:
         """Pods that the job no longer waits for."""
-        return tuple(pod for pod in self.pods if pod.is_out_of_reach(self.now))
+        return tuple(pod for pod in self.leaving_pods if pod.is_out_of_reach(self.now))
 
     @property
     def next_out_of_reach(self) -> datetime | None:
         """When the next pod goes out of reach."""
-        times = (pod.out_of_reach_at for pod in self.acting_pods)
-        return min((at for at in times if at is not None), default=None)
+        times = (pod.out_of_reach_at for pod in self.leaving_pods)
+        return min((at for at in times if at is not None and at > self.now), default=None)
 
     @property
     def stuck_pods(self) -> list[PodView]:
         """Pods of any attempt that should have been gone for minutes, the longest overdue first."""
-        due = [(at, pod) for pod in self.pods if (at := pod.stuck_at) is not None and at <= self.now]
+        due = [(at, pod) for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at <= self.now]
         return [pod for _, pod in sorted(due, key=lambda each: (each[0], each[1].name))]
 
     @property
     def next_stuck(self) -> datetime | None:
         """When the next pod counts as stuck."""
-        return min((at for pod in self.pods if (at := pod.stuck_at) is not None and at > self.now), default=None)
+        return min(
+            (at for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at > self.now), default=None
+        )
 
     @property
     def was_head_up(self) -> bool:

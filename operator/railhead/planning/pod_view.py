@@ -13,6 +13,7 @@ ENDED_WITHIN = timedelta(seconds=5)  # from the end of the grace period until ev
 UNANSWERED_SECONDS = 30  # beyond the grace period
 SILENT_GRACE_SECONDS = 75  # of a grace period, where a silent kubelet cannot pass on that there is one
 STUCK_SECONDS = 300  # beyond the grace period
+OVER = frozenset({"Succeeded", "Failed"})  # phases in which all containers have terminated
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class PodView:
     @property
     def is_over(self) -> bool:
         """All its containers have terminated: the pod can no longer act."""
-        return self.phase in ("Succeeded", "Failed")
+        return self.phase in OVER
 
     @property
     def has_ended(self) -> bool:
@@ -89,7 +90,7 @@ class PodView:
 
     @property
     def is_live(self) -> bool:
-        return not self.has_ended and not self.is_deleting
+        return self.exit_code is None and not self.is_deleting and self.phase not in OVER
 
     @property
     def is_up(self) -> bool:

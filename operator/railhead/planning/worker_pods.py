@@ -47,11 +47,10 @@ class WorkerPods:
                 silent.append(pod)
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)
-            else:
-                older, newer = sorted((newest.get(pod.slot, pod), pod), key=lambda each: each.round)
+            elif (other := newest.setdefault(pod.slot, pod)) is not pod:
+                older, newer = sorted((other, pod), key=lambda each: each.round)
                 newest[pod.slot] = newer
-                if older is not newer:
-                    duplicates.append(older)
+                duplicates.append(older)
         for pod in silent:
             (duplicates if pod.slot in newest else lost).append(pod)
         return WorkerPods(

@@ -7,6 +7,7 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import split_address
+from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
@@ -36,7 +37,8 @@ class Fixture:
         )
         client = make_client()
         self.state.informers = [
-            Informer(client, POD, on_change=self.state.on_pod, namespace=namespace) for namespace in namespaces
+            Informer(client, POD, on_change=self.state.on_pod, slim=record_pod, namespace=namespace)
+            for namespace in namespaces
         ]
 
     async def due(self) -> list[str]:

@@ -17,7 +17,7 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
-from railhead.controller.observe import slim_pod
+from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
@@ -37,7 +37,7 @@ class Cluster:
         self.store, self.client = Store(), make_client()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
         self.state = ClusterState(self.store, self.queue)
-        self.pods = Informer(self.client, POD, on_change=self.state.on_pod, slim=slim_pod)
+        self.pods = Informer(self.client, POD, on_change=self.state.on_pod, slim=record_pod)
         self.state.informers = [self.pods]
         executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(self.store, self.queue, executor, SETTINGS, now=lambda: NOW)

@@ -222,3 +222,8 @@ async def test_kopf_copies_no_job(server: JobServer, monkeypatch: pytest.MonkeyP
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES, task)
     assert not copied
+
+
+def test_kopf_forgets_a_job_that_was_listed_at_once() -> None:
+    """It keeps a task and the last event of each job for this time: with its default of 5 s, of all jobs at a start."""
+    assert build_settings(WatchLimits()).queueing.idle_timeout <= 0.5

@@ -14,7 +14,15 @@ from railhead.api.job import JobKey
 from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.loop import MOST_SLOW_PASSES, SLOW_PASS_SECONDS, TROUBLE_RETRY_SECONDS, Loop
+from railhead.controller.loop import (
+    MOST_SLOW_PASSES,
+    SLOW_PASS_SECONDS,
+    SMALL_JOB_PODS,
+    TROUBLE_RETRY_SECONDS,
+    Loop,
+    pause_after,
+)
+from railhead.controller.observe import record_pod
 from railhead.controller.queue import FIRST_BACKOFF_SECONDS, KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
@@ -277,7 +285,7 @@ async def test_a_job_that_fails_each_time_and_one_with_a_storm_of_events_take_no
     harness.executor.script = {A: [RetryAfter(0, "NoAnswer", "reset")] * 100}
     for number in range(4000):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(number), LABEL_ROUND: "0"}
-        harness.store.change_pod(None, make_pod(f"w{number}", owner="uid-b", labels=role))
+        harness.store.change_pod(None, record_pod(make_pod(f"w{number}", owner="uid-b", labels=role)))
     async with harness.running(concurrency=1) as settle:
         for _ in range(4000):  # each pod's change
             harness.queue.add(B)
@@ -362,10 +370,10 @@ def put_silent(harness: Harness, key: JobKey) -> str:
     harness.store.put_job(make_job(9, name=key.name, uid=uid, status=PENDING))
     head = head_name(key.name, uid, 1)
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
-    harness.store.change_pod(None, make_pod(head, owner=uid, status={"phase": "Pending"}, **created))
+    harness.store.change_pod(None, record_pod(make_pod(head, owner=uid, status={"phase": "Pending"}, **created)))
     for slot in (0, 1):
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        harness.store.change_pod(None, make_pod(f"{key.name}-w{slot}", owner=uid, labels=role))
+        harness.store.change_pod(None, record_pod(make_pod(f"{key.name}-w{slot}", owner=uid, labels=role)))
     return head
 
 
@@ -395,8 +403,8 @@ async def test_events_of_an_unexplained_pod_are_looked_up_and_reported_by_the_ne
     [event] = harness.executor.plans[-1][2].events
     assert (event.reason, event.message) == ("FailedMount", f"Pod {pod_name} cannot start: no such secret")
     assert [pod.events_read_at for pod in harness.observe(A).pods] == [NOW, None, None]
-    harness.store.change_pod(make_pod(pod_name, owner="uid-a"), None)
-    harness.store.change_pod(None, make_pod(pod_name, owner="uid-a"))
+    harness.store.change_pod(record_pod(make_pod(pod_name, owner="uid-a")), None)
+    harness.store.change_pod(None, record_pod(make_pod(pod_name, owner="uid-a")))
     assert not any(pod.events_read_at for pod in harness.observe(A).pods), "nothing is kept about a deleted pod"
 
 
@@ -422,3 +430,42 @@ async def test_passes_are_counted_by_result(harness: Harness) -> None:
     for key in (A, B, C, A, JobKey("default", "unknown")):
         await harness.loop.reconcile(key)
     assert harness.counted == ["lost", "refused", "error", "done"]
+
+
+def see_pod(harness: Harness, key: JobKey, slot: int, phase: str) -> None:
+    labels = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
+    pod = record_pod(make_pod(f"{key.name}-{slot}", owner=f"uid-{key.name}", labels=labels, status={"phase": phase}))
+    harness.store.change_pod(None, pod)
+    harness.queue.add(key)
+
+
+async def test_a_storm_of_pod_events_leads_to_a_bounded_number_of_passes(harness: Harness) -> None:
+    """Each event comes by itself, all of them within a second; other jobs are not delayed."""
+    pods, events = 2 * SMALL_JOB_PODS, 600
+    for slot in range(pods):
+        see_pod(harness, A, slot, "Pending")
+    pause = pause_after(pods)
+    async with harness.running() as settle:
+        passes = (await settle()).count("a")
+        for number in range(events):
+            harness.clock.pass_seconds(1 / events)
+            see_pod(harness, A, number % pods, "Running")
+            passes += (await settle()).count("a")
+        assert passes <= 2 + 1 / pause
+        see_pod(harness, B, 0, "Pending")
+        assert await settle() == ["b"]
+        harness.clock.pass_seconds(pause)
+        await settle()
+        see_pod(harness, A, 0, "Failed")
+        harness.clock.pass_seconds(pause)
+        assert "a" in await settle(), "the last event is seen"
+
+
+async def test_a_small_job_never_pauses(harness: Harness) -> None:
+    for slot in range(SMALL_JOB_PODS):
+        see_pod(harness, C, slot, "Pending")
+    async with harness.running() as settle:
+        assert await settle() == ["c"]
+        for slot in range(5):
+            see_pod(harness, C, slot, "Running")
+            assert await settle() == ["c"]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.controller.observe import observe_pod, owner_uid, slim_pod
+from railhead.controller.observe import PodRecord, observe_pod, owner_uid, record_pod
 from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
 from tests.unit.builders import UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
@@ -52,7 +52,7 @@ def test_a_pod_is_silent_when_kubernetes_has_given_up_its_node(
     container = make_container(**({"running": {"startedAt": "x"}} if runs else {"terminated": {"exitCode": 1}}))
     raw = make_pod(status={"phase": "Running", "conditions": conditions, "containerStatuses": [container]})
     raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:10:15Z", "deletionGracePeriodSeconds": 615}
-    view = observe_pod(slim_pod(raw))
+    view = observe_pod(raw)
     assert (view.is_silent, view.grace_seconds) == (is_silent, 615)
     start = datetime(2026, 1, 1, tzinfo=UTC)
     assert view.gone_by == start + timedelta(seconds=75 if is_silent else 615) + ENDED_WITHIN
@@ -222,17 +222,9 @@ def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) 
     assert owner_uid(make_pod(ownerReferences=owners)) == uid
 
 
-def test_a_slimmed_pod_gives_the_same_view_without_its_large_fields() -> None:
-    status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]}
-    pod = make_pod(status=status, resourceVersion="7", deletionTimestamp="2026-01-01T12:00:00Z")
-    pod["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
-    pod["metadata"] |= {"managedFields": ["large"], "annotations": {"a": "large"}}
-    pod["spec"]["containers"] = ["large"]
-    slim = slim_pod(pod)
-    assert observe_pod(slim) == observe_pod(pod)
-    assert owner_uid(slim) == UID
-    assert slim["metadata"]["resourceVersion"] == "7"
-    assert "large" not in str(slim)
+def test_a_record_is_the_pods_owner_and_view() -> None:
+    pod = make_pod(status={"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]})
+    assert record_pod(pod) == PodRecord(UID, observe_pod(pod))
 
 
 def maybe(**parts: Any) -> Any:
@@ -253,5 +245,4 @@ POD = maybe(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
 def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
-    assert observe_pod(slim_pod(pod)) == observe_pod(pod)
-    assert owner_uid(pod) == ""
+    assert record_pod(pod) == PodRecord("", observe_pod(pod))

@@ -192,3 +192,38 @@ async def test_a_forgotten_key_leaves_no_timer(queue: KeyedQueue[str], clock: Fa
     assert await take_all(queue) == []
     assert clock.pending == []
     assert queue.fail("a") == 0.25
+
+
+async def test_a_key_pauses_after_its_pass_and_is_due_once_afterwards(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.add("a")
+    queue.done("a", pause=2)
+    queue.add("a")
+    queue.add("b")
+    assert await take_all(queue) == ["b"], "another key does not wait"
+    clock.pass_seconds(1)
+    assert await take_all(queue) == []
+    clock.pass_seconds(1)
+    assert await take_all(queue) == ["a"]
+
+
+async def test_a_key_without_changes_is_not_due_after_its_pause(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.done("a", pause=2)
+    clock.pass_seconds(2)
+    assert await take_all(queue) == []
+    queue.add("a")
+    assert await take_all(queue) == ["a"], "the pause is over"
+
+
+async def test_a_key_woken_in_its_pause_is_due_after_it(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    queue.add("a")
+    assert await take_all(queue) == ["a"]
+    queue.wake("a", 1)
+    queue.done("a", pause=2)
+    clock.pass_seconds(1)
+    assert await take_all(queue) == []
+    clock.pass_seconds(1)
+    assert await take_all(queue) == ["a"]

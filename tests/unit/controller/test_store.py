@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
+from railhead.controller.observe import record_pod
 from railhead.controller.store import Store
 from railhead.planning.observed import AnnouncedCommit
 from railhead.planning.pod_view import Problem
@@ -29,6 +30,10 @@ def version_of_job(store: Store) -> int | None:
 
 def pod_names(store: Store, uid: str = UID) -> list[str]:
     return sorted(pod.name for pod in store.pods(uid))
+
+
+def change_pod(store: Store, old: Object | None, new: Object | None) -> JobKey | None:
+    return store.change_pod(record_pod(old) if old else None, record_pod(new) if new else None)
 
 
 def test_a_job_is_new_once() -> None:
@@ -65,7 +70,7 @@ def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:
     store = Store()
     store.put_job(make_job(1))
     pod = make_pod()
-    store.change_pod(None, pod)
+    change_pod(store, None, pod)
     store.note_rejection(UID, PROBLEM, at=NOW)
     store.note_pod_events(store.pods(UID)[0], PROBLEM, at=NOW)
     before = store.observe(KEY, now=NOW, settings=SETTINGS)
@@ -82,7 +87,7 @@ def test_a_record_has_what_the_planner_needs() -> None:
     store = Store()
     metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z"}
     store.put_job(make_job(3, generation=2, metadata=metadata, status={"attempt": 4, "phase": "Running"}))
-    store.change_pod(None, make_pod("head"))
+    change_pod(store, None, make_pod("head"))
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None
     assert (observed.uid, observed.generation, observed.is_deleting) == (UID, 2, True)
@@ -104,7 +109,7 @@ def test_a_spec_is_parsed_once_per_generation() -> None:
         store.put_job(make_job(version, **changes))
         record = store.job(KEY)
         assert record is not None
-        return record.spec
+        return record.read().spec
 
     first = put(1)
     assert put(2, status={"attempt": 1}) is first
@@ -120,8 +125,9 @@ def test_an_invalid_spec_is_an_observation_and_no_exception(spec: Any) -> None:
     assert store.put_job(make_job(1, spec=spec)) == KEY
     record = store.job(KEY)
     assert record is not None
-    assert isinstance(record.spec, InvalidSpec)
-    assert record.spec.field.startswith("spec")
+    found = record.read().spec
+    assert isinstance(found, InvalidSpec)
+    assert found.field.startswith("spec")
 
 
 def test_a_fixed_spec_has_no_error() -> None:
@@ -131,7 +137,7 @@ def test_a_fixed_spec_has_no_error() -> None:
     store.put_job(make_job(3, generation=2))
     record = store.job(KEY)
     assert record is not None
-    assert isinstance(record.spec, TrainJobSpec)
+    assert isinstance(record.read().spec, TrainJobSpec)
 
 
 def test_a_deleted_job_is_gone_and_a_late_response_does_not_bring_it_back() -> None:
@@ -145,13 +151,13 @@ def test_a_deleted_job_is_gone_and_a_late_response_does_not_bring_it_back() -> N
 def test_a_new_job_with_an_old_name_is_another_job() -> None:
     store = Store()
     store.put_job(make_job(3, status={"attempt": 7}))
-    store.change_pod(None, make_pod("old", owner=UID))
+    change_pod(store, None, make_pod("old", owner=UID))
     store.drop_job(KEY, UID, version=5)
     store.put_job(make_job(6, uid="second"))
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None
     assert (observed.uid, observed.status.attempt, observed.pods) == ("second", 0, ())
-    assert store.change_pod(None, make_pod("old", owner=UID)) is None  # of no known job
+    assert change_pod(store, None, make_pod("old", owner=UID)) is None  # of no known job
 
 
 def test_a_late_deletion_event_leaves_the_successor() -> None:
@@ -203,7 +209,7 @@ def test_the_newest_version_wins_in_any_order_and_with_repeats(
         versions.append(version_of_job(store))
     record = store.job(KEY)
     assert record is not None
-    assert (record.uid, record.version, record.status.attempt) == ("second", 5, 1)
+    assert (record.uid, record.version, record.attempt) == ("second", 5, 1)
     assert (store.key_of("second"), store.key_of("first")) == (KEY, None)
 
 
@@ -223,16 +229,16 @@ def test_each_event_of_a_pod_leads_to_its_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     pending, running = make_pod("w"), make_pod("w", status={"phase": "Running"})
-    assert store.change_pod(None, pending) == KEY
-    assert store.change_pod(pending, running) == KEY
+    assert change_pod(store, None, pending) == KEY
+    assert change_pod(store, pending, running) == KEY
     assert [pod.phase for pod in store.pods(UID)] == ["Running"]
-    assert store.change_pod(running, None) == KEY
+    assert change_pod(store, running, None) == KEY
     assert store.pods(UID) == ()
 
 
 def test_pods_may_arrive_before_their_job() -> None:
     store = Store()
-    assert store.change_pod(None, make_pod("w")) is None
+    assert change_pod(store, None, make_pod("w")) is None
     store.put_job(make_job(1))
     assert pod_names(store) == ["w"]
 
@@ -241,8 +247,8 @@ def test_an_orphaned_pod_leaves_its_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     pod = make_pod("w")
-    store.change_pod(None, pod)
-    assert store.change_pod(pod, make_pod("w", owner=None)) == KEY
+    change_pod(store, None, pod)
+    assert change_pod(store, pod, make_pod("w", owner=None)) == KEY
     assert store.pods(UID) == ()
 
 
@@ -251,15 +257,15 @@ def test_a_pod_that_takes_another_pods_name_belongs_to_its_own_job() -> None:
     store.put_job(make_job(1))
     store.put_job(make_job(2, name="other", uid="other"))
     old, new = make_pod("w"), make_pod("w", owner="other")
-    store.change_pod(None, old)
-    assert store.change_pod(old, new) == JobKey("default", "other")
+    change_pod(store, None, old)
+    assert change_pod(store, old, new) == JobKey("default", "other")
     assert (pod_names(store), pod_names(store, "other")) == ([], ["w"])
 
 
 def test_a_foreign_pod_belongs_to_no_job() -> None:
     store = Store()
     store.put_job(make_job(1))
-    assert store.change_pod(None, make_pod("w", owner=None)) is None
+    assert change_pod(store, None, make_pod("w", owner=None)) is None
     assert store.pods(UID) == ()
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import AsyncIterator
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
-from railhead.kube.client import METADATA_ONLY, KubeClient
+from railhead.kube.client import METADATA_ONLY, KubeClient, Listed
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.kube.kinds import NODE, POD, TRAIN_JOB
 from railhead.kube.transport import AioTransport
@@ -125,9 +126,10 @@ async def test_the_pages_of_a_list_become_one_list_at_the_first_pages_version(
     stub.answer({"metadata": {"resourceVersion": "9", "continue": "2"}, "items": None})
     stub.answer({"metadata": {"resourceVersion": "12"}, "items": [{"n": 2}]})
     selector = "railhead.dev/role in (head,worker)"
-    page = await client.list(POD, label_selector=selector, field_selector="spec.nodeName=n", metadata_only=True)
-    assert page["items"] == [{"n": 1}, {"n": 2}]
-    assert page["metadata"]["resourceVersion"] == "9"
+    listed = await client.list_each(
+        POD, itemgetter("n"), label_selector=selector, field_selector="spec.nodeName=n", metadata_only=True
+    )
+    assert listed == Listed("9", [1, 2])
     query = {"labelSelector": selector, "fieldSelector": "spec.nodeName=n", "limit": "500"}
     assert [a.query for a in stub.requests] == [query, {**query, "continue": token}, {**query, "continue": "2"}]
     assert {(a.path, a.headers["Accept"]) for a in stub.requests} == {("/api/v1/pods", METADATA_ONLY)}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
-from railhead.kube.client import KubeClient
+from railhead.kube.client import Item, KubeClient, Listed
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, key_of, version_of
 from railhead.kube.kinds import POD, Kind
+from railhead.kube.types import keep_all
 from tests.model.api_server import Object
 from tests.unit.kube.no_transport import NoTransport
 from tests.unit.kube.watcher import make_object
@@ -46,12 +47,12 @@ class ScriptedClient(KubeClient):
         self.scopes: list[dict[str, Any]] = []
         self.is_silent = asyncio.Event()
 
-    async def list(self, kind: Kind, **scope: Any) -> dict[str, Any]:
+    async def list_each(self, kind: Kind, read: Callable[[Object], Item], **scope: Any) -> Listed[Item]:
         self.requests.append("list")
         self.scopes.append({"kind": kind, **scope})
         answer = await self._next()
         assert isinstance(answer, dict)
-        return answer
+        return Listed(answer["metadata"]["resourceVersion"], [read(item) for item in answer["items"]])
 
     async def watch(self, kind: Kind, *, resource_version: str, **scope: Any) -> AsyncIterator[dict[str, Any]]:
         self.requests.append(f"watch {resource_version}")
@@ -78,7 +79,7 @@ class Run:
         self.client = client
         self.changes: list[tuple[str | None, str | None]] = []
         self.slept: list[float] = []
-        self.informer = Informer(client, POD, on_change=self._note, sleep=self._sleep, **scope)
+        self.informer = Informer(client, POD, on_change=self._note, slim=keep_all, sleep=self._sleep, **scope)
 
     async def until_silent(self) -> Run:
         running = asyncio.create_task(self.informer.run())

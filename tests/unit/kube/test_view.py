@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from railhead.kube.informer import View, key_of, version_of
+from railhead.kube.types import keep_all
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.faults import NOON
-from tests.unit.kube.watcher import Watcher, make_object
+from tests.unit.kube.watcher import Watcher, make_object, replace_all
 
 NAMES = st.sampled_from(["a", "b"])
 STEPS = st.one_of(
@@ -58,7 +59,7 @@ def do(step: tuple[str, Any], watcher: Watcher) -> None:
 def test_the_view_ends_in_the_servers_state(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
     """A gap in the watch leads to a list; an answer may come late, twice, or before the watch event."""
     log = ChangeLog()
-    watcher = Watcher(ModelApiServer(lambda: NOON), View(log))
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(log, keep_all))
     for step in steps:
         do(step, watcher)
     if ends_in_list:
@@ -77,7 +78,7 @@ def test_the_view_ends_in_the_servers_state(steps: list[tuple[str, Any]], late: 
 def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
     """For each name, versions only increase, also from an object to its successor."""
     log = ChangeLog()
-    watcher = Watcher(ModelApiServer(lambda: NOON), View(log))
+    watcher = Watcher(ModelApiServer(lambda: NOON), View(log, keep_all))
     for step in steps:
         do(step, watcher)
     for old, new in log.calls:
@@ -86,7 +87,7 @@ def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
 
 def test_a_change_carries_the_old_and_the_new_object() -> None:
     log = ChangeLog()
-    view = View(log)
+    view = View(log, keep_all)
     first, second = make_object("a", "u", 1), make_object("a", "u", 2)
     view.put(first)
     view.put(second)
@@ -98,17 +99,17 @@ def test_a_change_carries_the_old_and_the_new_object() -> None:
 
 def test_a_list_removes_missing_objects_except_newer_ones() -> None:
     log = ChangeLog()
-    view = View(log)
+    view = View(log, keep_all)
     gone, young = make_object("gone", "u1", 3), make_object("young", "u2", 8)
     view.put(gone)
     view.put(young)
-    view.replace([], version=5)
+    replace_all(view, [], version=5)
     assert list(view.items()) == [young]
     assert log.calls[-1] == (gone, None)
 
 
 def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
-    view = View(ChangeLog())
+    view = View(ChangeLog(), keep_all)
     view.put(make_object("a", "first", 1))
     view.put(make_object("a", "second", 3))
     view.drop(make_object("a", "first", 2))
@@ -117,7 +118,7 @@ def test_the_deletion_of_a_predecessor_leaves_its_successor() -> None:
 
 def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
     """Even if the successor is known from its own answer and no deletion was reported yet."""
-    view = View(ChangeLog())
+    view = View(ChangeLog(), keep_all)
     view.put(make_object("a", "first", 1))
     view.put(make_object("a", "second", 4))
     view.put(make_object("a", "first", 2))
@@ -125,24 +126,24 @@ def test_a_late_answer_about_a_predecessor_leaves_its_successor() -> None:
 
 
 def test_a_predecessor_stays_gone_without_a_deletion_event() -> None:
-    view = View(ChangeLog())
+    view = View(ChangeLog(), keep_all)
     view.put(make_object("a", "first", 1))
-    view.replace([make_object("a", "second", 10)], version=10)
+    replace_all(view, [make_object("a", "second", 10)], version=10)
     view.drop(make_object("a", "second", 11))
     view.put(make_object("a", "first", 5))  # a late answer
     assert list(view.items()) == []
 
 
 def test_a_late_answer_does_not_add_an_object_missing_from_a_newer_list() -> None:
-    view = View(ChangeLog())
-    view.replace([], version=10)
+    view = View(ChangeLog(), keep_all)
+    replace_all(view, [], version=10)
     view.put(make_object("a", "short-lived", 5))
     assert list(view.items()) == []
 
 
 def test_an_object_whose_labels_match_again_is_back() -> None:
     """When an object leaves a selector, the watch reports a deletion; the uid stays and the version increases."""
-    view = View(ChangeLog())
+    view = View(ChangeLog(), keep_all)
     view.put(make_object("a", "u", 1))
     view.drop(make_object("a", "u", 2))
     view.put(make_object("a", "u", 3))
@@ -150,7 +151,22 @@ def test_an_object_whose_labels_match_again_is_back() -> None:
 
 
 def test_only_the_slim_form_is_kept_and_reported() -> None:
-    log = ChangeLog()
-    view = View(log, slim=lambda obj: {"metadata": obj["metadata"]})
+    changes: list[tuple[str | None, str | None]] = []
+    view = View(lambda old, new: changes.append((old, new)), slim=lambda obj: str(obj["metadata"]["name"]))
     view.put({**make_object("a", "u", 1), "spec": {"large": True}})
-    assert list(view.items()) == [make_object("a", "u", 1)] == [new for _, new in log.calls]
+    view.drop(make_object("a", "u", 2))
+    assert changes == [(None, "a"), ("a", None)]
+
+
+def test_a_version_that_is_kept_already_is_not_read_again() -> None:
+    read: list[int] = []
+
+    def slim(obj: Object) -> Object:
+        read.append(version_of(obj))
+        return obj
+
+    view = View(ChangeLog(), slim)
+    objects = [make_object("a", "u", 3), make_object("b", "v", 4)]
+    replace_all(view, objects, version=5)
+    replace_all(view, [objects[0], make_object("b", "v", 7)], version=8)
+    assert read == [3, 4, 7]

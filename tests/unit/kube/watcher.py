@@ -19,6 +19,10 @@ def make_object(name: str, uid: str, version: int, **metadata: Any) -> Object:
     }
 
 
+def replace_all(view: View[Object], objects: list[Object], *, version: int) -> None:
+    view.replace(dict(view.read(obj) for obj in objects), version=version)
+
+
 @dataclass
 class Watcher:
     """Delivers lists and watch events in order, and answers at any time.
@@ -28,7 +32,7 @@ class Watcher:
     """
 
     api: ModelApiServer
-    view: View
+    view: View[Object]
     seen: int = 0
     answers: list[Object] = field(default_factory=list)
 
@@ -49,7 +53,7 @@ class Watcher:
     def list(self) -> None:
         page = self.api.list(PODS)
         self.seen = version_of(page)
-        self.view.replace(copy.deepcopy(page["items"]), version=self.seen)
+        replace_all(self.view, copy.deepcopy(page["items"]), version=self.seen)
 
     def watch(self, events: int) -> None:
         """Deliver at most this many events, from where the last list or watch ended."""

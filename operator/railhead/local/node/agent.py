@@ -15,7 +15,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, SERVICE
-from railhead.kube.types import Object
+from railhead.kube.types import Object, keep_all
 from railhead.local.node.addresses import AddressPool
 from railhead.local.node.place import Place
 from railhead.local.node.pod_runner import PodRunner
@@ -54,8 +54,10 @@ class Agent:
         self._is_closing = False
         self.runners: dict[str, PodRunner] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self.informer = Informer(client, POD, on_change=self._on_change, field_selector=f"spec.nodeName={config.name}")
-        self.services = Informer(client, SERVICE, on_change=lambda old, new: self._write_hosts())
+        self.informer = Informer(
+            client, POD, on_change=self._on_change, slim=keep_all, field_selector=f"spec.nodeName={config.name}"
+        )
+        self.services = Informer(client, SERVICE, on_change=lambda old, new: self._write_hosts(), slim=keep_all)
 
     def find(self, namespace: str, name: str) -> PodRunner | None:
         return next((r for r in self.runners.values() if r.key == (namespace, name)), None)

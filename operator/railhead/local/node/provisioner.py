@@ -10,7 +10,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import PV, PVC, STORAGE_CLASS
-from railhead.kube.types import Object
+from railhead.kube.types import Object, keep_all
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Provisioner:
         self._client = client
         self._folder = folder
         self._wanted: asyncio.Queue[Object] = asyncio.Queue()
-        self._informer = Informer(client, PVC, on_change=self._on_change)
+        self._informer = Informer(client, PVC, on_change=self._on_change, slim=keep_all)
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
