@@ -17,7 +17,7 @@ from tests.model.scenarios import SCENARIOS
 from tests.tried import Tried
 
 ALL = os.environ.get("RAILHEAD_FAULTS") == "all"
-FIRST, OTHERS = 6, 4
+FIRST, OTHERS = 8, 6
 by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 
 

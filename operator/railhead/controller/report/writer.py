@@ -87,6 +87,7 @@ class ReportWriter:
         self._call_later = call_later
         self._schedule = WriteSchedule(per_second, monotonic)
         self._latest: dict[JobKey, Report] = {}
+        self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: Timer | asyncio.TimerHandle | None = None
         self._is_closed = False
@@ -188,10 +189,15 @@ class ReportWriter:
                 field_manager=FIELD_MANAGER,
             )
         except KubeError as error:
-            if is_for_nobody(error):
+            is_first = key not in self._refused
+            self._refused.discard(key)
+            if is_for_nobody(error) and not (is_first and isinstance(error, Denied)):
                 log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
             log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
             self._want(key, self._latest.get(key, report))
+            if isinstance(error, Denied) and key in self._latest:
+                self._refused.add(key)
         else:
+            self._refused.discard(key)
             self._record_job(answer)

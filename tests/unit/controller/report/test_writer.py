@@ -192,14 +192,22 @@ async def test_a_finished_job_is_not_written(harness: Harness, facts: JobFacts |
     assert harness.client.asked == []
 
 
-@pytest.mark.parametrize("error", [FAILED_TEST, Gone(404, "NotFound", "not found")])
-async def test_a_report_of_another_attempt_is_dropped(harness: Harness, error: KubeError) -> None:
-    harness.fail(error)
+@pytest.mark.parametrize(("errors", "writes"), [([FAILED_TEST] * 5, 2), ([Gone(404, "NotFound", "not found")], 1)])
+async def test_a_report_of_another_attempt_is_dropped(harness: Harness, errors: list[KubeError], writes: int) -> None:
+    harness.fail(*errors)
     harness.writer.put(make_report())
-    await harness.pass_seconds(2.0)
-    await harness.pass_seconds(2.0)
-    assert len(harness.client.asked) == 1
+    await harness.pass_seconds(10.0)
+    assert len(harness.client.asked) == writes
     assert harness.recorded == []
+
+
+async def test_a_rejection_that_passes_costs_no_report(harness: Harness) -> None:
+    """Such as one by an admission policy whose parameters are missing for a moment."""
+    for number in (1, 2):
+        harness.fail(FAILED_TEST)
+        harness.writer.put(make_report(reports=number))
+        await harness.pass_seconds(10.0)
+    assert [raw["status"]["progress"]["reports"] for raw in harness.recorded] == [1, 2]
 
 
 @pytest.mark.parametrize("error", [NO_ANSWER, RetryAfter(429, "", ""), Conflict(409, "Conflict", ""), *STARTING])
