@@ -25,7 +25,7 @@ ON_JOBS = {
     *(("", verb, "", "pods") for verb in ("get", "list", "watch")),
     *_on_children("create", without="NetworkPolicy"),
     *_on_children("delete"),  # also policies created while they were enabled
-    ("", "get", "", "configmaps"),
+    *(("", "get", "", plural) for plural in ("configmaps", "services")),
     *(("", verb, "", "events") for verb in ("create", "get", "list", "patch")),
 }
 OWN = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from railhead.api import names
+from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.running import RunningOperator
@@ -31,6 +32,46 @@ def test_a_foreign_pod_with_the_heads_name_is_reported_and_left_alone(cluster: C
     assert "ownerReferences" not in stranger["metadata"]
     cluster.remove_pod(stranger)
     cluster.wait_pods(job, 3)
+
+
+def plant(cluster: Cluster, plural: str, name: str, **body: object) -> str:
+    """Creates a foreign object; returns its path."""
+    path = f"/api/v1/namespaces/{cluster.namespace}/{plural}"
+    assert cluster.server.request("POST", path, {"metadata": {"name": name}, **body}).status == 201
+    return f"{path}/{name}"
+
+
+def find_refusal(cluster: Cluster, job: str) -> str:
+    return "".join(event["message"] for event in cluster.events(job) if event["reason"] == "CreateRefused")
+
+
+def test_planted_children_are_reported_and_no_pod_starts_until_they_are_deleted(
+    cluster: Cluster, other_cluster: Cluster
+) -> None:
+    cluster.operator.stop()
+    homes = {"input": cluster, "service": cluster, "driver": other_cluster}
+    uid = {job: home.apply(job)["metadata"]["uid"] for job, home in homes.items()}
+    planted = {
+        "input": names.input_name("input", uid["input"]),
+        "service": names.service_name("service", uid["service"]),
+        "driver": bundle_name(build_bundle()),
+    }
+    paths = [
+        plant(cluster, "configmaps", planted["input"], data={"job.json": "{}"}),
+        plant(cluster, "services", planted["service"], spec={"clusterIP": "None", "selector": {"app": "foreign"}}),
+        plant(other_cluster, "configmaps", planted["driver"], binaryData={BUNDLE_FILE: "Zm9yZWlnbg=="}),
+    ]
+    cluster.operator.start()
+    for job, home in homes.items():
+        message = wait_until("the refusal", lambda home=home, job=job: find_refusal(home, job))  # type: ignore[misc]
+        assert planted[job] in message and message.endswith("; delete it")
+        assert home.pods(job) == {}
+    for path in paths:
+        assert cluster.server.request("DELETE", path).status == 200
+    cluster.operator.stop()
+    cluster.operator.start()  # it tries again at once
+    for job, home in homes.items():
+        home.wait_pods(job, 3)
 
 
 def test_two_concurrent_operators_run_a_job_once(

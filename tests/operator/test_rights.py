@@ -59,6 +59,7 @@ def live(cluster: Cluster, second: RunningOperator, asked: Callable[[], list[Req
     wait_until("a lost compare", lambda: lose_compare(cluster, asked))
     second.stop()
     meet_stranger(cluster)
+    wait_until("a look at a Service that exists", lambda: ("get", "", "services") in {right_of(r) for r in asked()})
     cluster.operator.stop()
     cluster.operator.start(report_url=SOMEWHERE)
     cluster.operator.stop()

@@ -16,9 +16,9 @@
 - apiGroups: [""]
   resources: [services, configmaps, secrets]
   verbs: [create, delete]
-# To copy the ConfigMap of spec.source.configMap once.
+# To check one that exists under a child's name, and to copy the ConfigMap of spec.source.configMap once.
 - apiGroups: [""]
-  resources: [configmaps]
+  resources: [configmaps, services]
   verbs: [get]
 - apiGroups: [""]
   resources: [events]

@@ -36,6 +36,7 @@ from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
+NEVER_READ = frozenset({"Secret", "NetworkPolicy"})  # the operator has no right to
 
 
 class CacheUpdater(Protocol):
@@ -169,8 +170,8 @@ class Executor:
         """Looks for the copy first: once it exists, its source may change or be deleted."""
         existing = await self._find_config_map(key, copied, copied.name)
         if existing is not None:
-            if owner_uid(existing) != uid:
-                raise _reject(copied, "a ConfigMap of this name exists that this TrainJob does not own; delete it")
+            if owner_uid(existing) != uid or existing.get("immutable") is not True:
+                raise _reject_foreign(copied)
             return
         source = await self._find_config_map(key, copied, copied.source)
         if source is None:
@@ -204,7 +205,7 @@ class Executor:
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise  # a quota under concurrent use also answers 409; nothing was created
-            if create.kind == "Pod":
+            if create.kind not in NEVER_READ:
                 await self._meet(key, uid, create)
             if create.is_shared:
                 self._recent.note(key.namespace, create.name)
@@ -219,11 +220,20 @@ class Executor:
             self._recent.note(key.namespace, create.name)
 
     async def _meet(self, key: JobKey, uid: str, create: Create) -> None:
-        """A pod of this name exists: our own, created by a request whose response was lost, or a foreign one."""
-        existing = await self.client.get(POD, create.name, namespace=key.namespace)
-        if owner_uid(existing) != uid:
-            raise _reject(create, "a Pod of this name exists that this TrainJob does not own; delete it")
-        self.cache.record_pod(existing)
+        """An object of this name exists: our own, from an earlier request, or a foreign one.
+
+        The owner alone does not tell: whoever may create objects may name any owner.
+        """
+        try:
+            existing = await self.client.get(CHILDREN[create.kind], create.name, namespace=key.namespace)
+        except Denied as error:
+            raise _reject(create, error.message, status=error.status) from error
+        if not create.is_shared and owner_uid(existing) != uid:
+            raise _reject_foreign(create)
+        if create.is_same is not None and not create.is_same(existing):
+            raise _reject(create, f"a {create.kind} of this name exists with other content; delete it")
+        if create.kind == "Pod":
+            self.cache.record_pod(existing)
 
     def _complete(self, create: Create) -> Object:
         body = dict(create.build())
@@ -251,6 +261,10 @@ class Executor:
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:
     reason = find_reason(create.kind, status, why)
     return ChildRejected(Problem(reason, f"{create.kind} {create.name} was rejected: {why}"[:MAX_MESSAGE_CHARS]))
+
+
+def _reject_foreign(child: Create | CopyConfigMap) -> ChildRejected:
+    return _reject(child, f"a {child.kind} of this name exists that this TrainJob does not own; delete it")
 
 
 def _reject_source(key: JobKey, copied: CopyConfigMap, what: str) -> ChildRejected:

@@ -13,13 +13,13 @@ from railhead.api import names
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
-from railhead.resources.bundle import build_bundle_config_map
-from railhead.resources.input import build_input
+from railhead.resources.bundle import build_bundle_config_map, is_bundle
+from railhead.resources.input import build_input, is_input
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import WorkerPods
 from railhead.resources.secret import build_secret
-from railhead.resources.service import build_service
+from railhead.resources.service import build_service, is_service
 from railhead.resources.source import build_source_copy
 
 
@@ -43,6 +43,15 @@ class Child:
     is_random: bool = False
 
 
+def _create_service(job: Job, name: str) -> Create:
+    return Create("Service", name, partial(build_service, job.ref), is_same=partial(is_service, job.ref))
+
+
+def _create_input(job: Job, name: str) -> Create:
+    build = partial(build_input, job.ref, job.spec, settings=job.settings)
+    return Create("ConfigMap", name, build, is_same=partial(is_input, job.ref, job.spec))
+
+
 def _copies_source(job: Job) -> bool:
     return job.spec.source is not None and job.spec.source.config_map is not None
 
@@ -62,12 +71,8 @@ CHILDREN = (
         lambda job, name: Create("Secret", name, lambda: build_secret(job.ref)),
         is_random=True,
     ),
-    Child("Service", names.service_name, lambda job, name: Create("Service", name, lambda: build_service(job.ref))),
-    Child(
-        "ConfigMap",
-        names.input_name,
-        lambda job, name: Create("ConfigMap", name, lambda: build_input(job.ref, job.spec, settings=job.settings)),
-    ),
+    Child("Service", names.service_name, _create_service),
+    Child("ConfigMap", names.input_name, _create_input),
     Child("ConfigMap", names.source_name, _copy_source, is_wanted=_copies_source, may_exist=_copies_source),
     Child(
         "NetworkPolicy",
@@ -94,7 +99,8 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     if job.settings_of(attempt) != job.settings:
         return children
     build = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
-    return (Create("ConfigMap", job.settings.bundle_name, build, is_shared=True), *children)
+    is_same = partial(is_bundle, job.settings)
+    return (Create("ConfigMap", job.settings.bundle_name, build, is_shared=True, is_same=is_same), *children)
 
 
 def removals(job: Job) -> tuple[Remove, ...]:

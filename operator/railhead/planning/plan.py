@@ -23,13 +23,15 @@ class Create:
 
     Attributes:
         build: its body; called when it is sent, which may be never.
-        is_shared: it is the same for all jobs of the namespace.
+        is_shared: it is the same for all jobs of the namespace, and none owns it.
+        is_same: whether an object that exists under its name has its content; None: the owner decides.
     """
 
     kind: ChildKind
     name: str
     build: Callable[[], Mapping[str, Any]] = field(compare=False)
     is_shared: bool = False
+    is_same: Callable[[Mapping[str, Any]], bool] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

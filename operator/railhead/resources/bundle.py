@@ -11,7 +11,7 @@ import functools
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -72,3 +72,9 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> di
         "immutable": True,
         "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
     }
+
+
+def is_bundle(settings: OperatorSettings, found: Mapping[str, Any]) -> bool:
+    """Whether a ConfigMap has exactly this driver. Its name proves nothing: anybody can compute the hash."""
+    content = {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()}
+    return found.get("immutable") is True and not found.get("data") and found.get("binaryData") == content

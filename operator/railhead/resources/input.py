@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from railhead.api import names
@@ -14,6 +16,14 @@ from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
+
+# Fields of JobInput that name code, or data that code is loaded from; they are as in the spec, whatever the version.
+CODE = frozenset(
+    {
+        *("namespace", "name", "uid", "run_name", "storage_path", "datasets", "git", "runtime_env", "callbacks"),
+        *("framework", "train_func", "validation_function", "build", "entrypoint", "train_loop_config", "backend"),
+    }
+)
 
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
@@ -100,3 +110,25 @@ def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) 
             **{SOURCE_PREFIX + name: text for name, text in inline.items()},
         },
     }
+
+
+def is_input(job: JobRef, spec: TrainJobSpec, found: Mapping[str, Any]) -> bool:
+    """Whether a ConfigMap runs the job's code and no other.
+
+    An operator of another version may have made it, or with another CA: only what names code has to be the same, and
+    a field that it lacks came later.
+    """
+    data, inline = dict(found.get("data") or {}), (spec.source.inline if spec.source else None) or {}
+    try:
+        values = json.loads(data.pop(FILE, ""))
+    except ValueError:
+        return False
+    data.pop(CA_KEY, None)
+    ours = json.loads(build_job_input(job, spec).to_json())
+    return (
+        found.get("immutable") is True
+        and not found.get("binaryData")
+        and data == {SOURCE_PREFIX + name: text for name, text in inline.items()}
+        and isinstance(values, dict)
+        and all(values[key] == ours[key] for key in CODE & values.keys())
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from railhead.api import names
@@ -19,3 +20,9 @@ def build_service(job: JobRef) -> dict[str, Any]:
             "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.HEAD},
         },
     }
+
+
+def is_service(job: JobRef, found: Mapping[str, Any]) -> bool:
+    """Whether a Service leads to the job's head, and only there."""
+    wanted, spec = build_service(job)["spec"], found.get("spec") or {}
+    return spec.get("type", "ClusterIP") == "ClusterIP" and all(spec.get(key) == wanted[key] for key in wanted)

@@ -32,7 +32,8 @@ def make_config_map(name: str, **body: Any) -> Object:
 
 SOURCE = make_config_map("code", **CONTENT)
 UNOWNED = make_config_map(COPY)
-OWN = make_config_map(COPY, metadata={"ownerReferences": [JOB_OWNER]})
+OWN = make_config_map(COPY, metadata={"ownerReferences": [JOB_OWNER]}, immutable=True)
+CHANGEABLE = {**OWN, "immutable": False}
 FORBIDDEN = Denied(403, "Forbidden", "may not get configmaps")
 Script = dict[tuple[str, str], list[Fault | None]]
 
@@ -131,6 +132,7 @@ async def test_a_copy_made_by_another_operator_is_used() -> None:
             f"{COPY} was rejected: a ConfigMap of this name exists that this TrainJob does not own",
             "CreateRefused",
         ),
+        (None, [SOURCE, CHANGEABLE], {}, "that this TrainJob does not own; delete it", "CreateRefused"),
     ],
 )
 async def test_a_source_that_cannot_be_read_is_reported_and_no_pod_is_created(
