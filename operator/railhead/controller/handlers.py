@@ -37,7 +37,7 @@ class WatchLimits:
 
     Attributes:
         page_size: jobs per request of a list. 10,000 jobs are 20 requests then, as many as client-go would send, and
-            the process peaks at 120 to 145 MB; in one page it was 580 MB, above the chart's limit of 512 MiB.
+            the process peaks at 153 MB (docs/benchmarks.md); in one page all would be in memory at once.
         request_timeout_seconds: for one page. kopf's default of 5 minutes is as long as the API server keeps the
             version of a list, so the page after one that hangs would always be too late.
         inactivity_timeout_seconds: a watch without an event or bookmark for that long is dead. The API server
