@@ -86,7 +86,8 @@ class ReportWriter:
         self._record_job = record_job
         self._call_later = call_later
         self._schedule = WriteSchedule(per_second, monotonic)
-        self._latest: dict[JobKey, Report] = {}
+        self._latest: dict[JobKey, Report] = {}  # of exactly the jobs that the schedule has
+        self._in_flight: dict[JobKey, Report] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: Timer | asyncio.TimerHandle | None = None
@@ -108,11 +109,12 @@ class ReportWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        left = iter([key for key in order if key in self._latest])
+        reports = {**self._in_flight, **self._latest}
+        left = iter([key for key in order if key in reports])
 
         async def work() -> None:
             for key in left:
-                await self._write_safely(key)
+                await self._write_safely(key, reports[key])
 
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -145,6 +147,7 @@ class ReportWriter:
         if self._is_closed:
             return
         while (key := self._schedule.take()) is not None:
+            self._in_flight[key] = self._latest.pop(key)
             task = asyncio.create_task(self._write_next(key))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -152,19 +155,14 @@ class ReportWriter:
         self._timer = None if wait is None else self._call_later(wait, self._write_due)
 
     async def _write_next(self, key: JobKey) -> None:
-        report = self._latest[key]
-        try:
-            await self._write_safely(key)
-        except asyncio.CancelledError:
-            self._latest.setdefault(key, report)
-            raise
-        finally:
-            self._schedule.done(key)
-            self._write_due()
+        await self._write_safely(key, self._in_flight[key])
+        del self._in_flight[key]  # not if it was cancelled: see `close`
+        self._schedule.done(key)
+        self._write_due()
 
-    async def _write_safely(self, key: JobKey) -> None:
+    async def _write_safely(self, key: JobKey, report: Report) -> None:
         try:
-            await self._write(key, self._latest.pop(key))
+            await self._write(key, report)
         except Exception as error:  # one job's error must not affect the others
             log.error("%s/%s: a report was not written: %s: %s", key.namespace, key.name, type(error).__name__, error)
 
