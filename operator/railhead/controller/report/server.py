@@ -18,13 +18,15 @@ from railhead.contract.report import DEADLINE, LIMIT_BYTES, NEXT_REPORT, PATH, R
 from railhead.controller.config import split_address
 from railhead.controller.report.authority import JobFacts, Limits, refusal
 from railhead.controller.report.certificate import Certificates
+from railhead.controller.report.claims import read_claims
 from railhead.controller.report.parse import parse_report
-from railhead.controller.report.reviews import TokenReviews
+from railhead.controller.report.reviews import NotYet, TokenReviews
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError
 from railhead.pki import Pair
 
 END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver repeats its report
+INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
 
 
@@ -55,8 +57,12 @@ class ReportHandler:
 
     async def answer(self, request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        token = token.strip()
         if scheme.lower() != "bearer" or not token.isascii() or not token:
             return _answer(401, "a bearer token is required")
+        claims = read_claims(token)
+        if claims is None or self._reviews.is_expired(claims.expires):
+            return _answer(401, INVALID)
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 report = parse_report(await request.read())
@@ -64,13 +70,19 @@ class ReportHandler:
             return _answer(408, "timed out reading the body")
         except ValueError as error:
             return _answer(400, str(error)[:200])
+        key = JobKey(report.namespace, report.name)
+        rejection = refusal(claims.speaker, report, self._lookup(key))
+        if rejection is not None:  # whoever the token belongs to: the API server need not be asked
+            return _answer(*rejection)
         try:
-            speaker = await self._reviews.speaker(token.strip())
+            speaker = await self._reviews.speaker(token, pod_uid=claims.speaker.pod_uid)
+        except NotYet:
+            return _answer(429, "too many tokens name this pod; try again in a second")
         except KubeError:
             return _answer(503, "the API server does not answer")
         if speaker is None:
-            return _answer(401, "the token is not valid for this endpoint")
-        facts = self._lookup(JobKey(report.namespace, report.name))
+            return _answer(401, INVALID)
+        facts = self._lookup(key)
         rejection = refusal(speaker, report, facts)
         if rejection is not None:
             return _answer(*rejection)

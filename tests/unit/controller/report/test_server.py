@@ -15,14 +15,18 @@ from railhead.api.job import JobKey
 from railhead.contract.failure_rules import FailureRule
 from railhead.contract.report import LIMIT_BYTES, PATH, Report
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
-from railhead.controller.report.reviews import TokenReviews
+from railhead.controller.report.reviews import NotYet, TokenReviews
 from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
 from railhead.kube.errors import KubeError, RetryAfter
 from tests.model.client import make_client
-from tests.unit.controller.report.facts import SPEAKER, make_facts, make_report
+from tests.model.faults import NOON
+from tests.unit.builders import make_worker
+from tests.unit.controller.report.facts import HEAD, SPEAKER, make_facts, make_report, make_token
 
-GOOD = {"Authorization": "Bearer good"}
+STRANGE = Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)
+GOOD = {"Authorization": f"Bearer {make_token()}"}
+FORGED = {"Authorization": f"Bearer {make_token(jti='forged')}"}
 
 
 class Reviews(TokenReviews):
@@ -30,12 +34,15 @@ class Reviews(TokenReviews):
 
     def __init__(self) -> None:
         super().__init__(make_client(), lambda: 0.0)
-        self.speakers = {"good": SPEAKER, "strange": Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)}
+        self.speakers = {make_token(): SPEAKER, make_token(STRANGE): STRANGE}
         self.error: KubeError | None = None
+        self.is_busy = False
         self.reviewed: list[str] = []
 
-    async def speaker(self, token: str) -> Speaker | None:
+    async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
         self.reviewed.append(token)
+        if self.is_busy:
+            raise NotYet
         if self.error:
             raise self.error
         return self.speakers.get(token)
@@ -117,10 +124,11 @@ async def test_a_valid_report_is_accepted(endpoint: Endpoint) -> None:
     [
         {},
         {"Authorization": "Bearer"},
-        {"Authorization": "Basic good"},
-        {"Authorization": "good"},
+        {"Authorization": f"Basic {make_token()}"},
+        {"Authorization": make_token()},
         {"Authorization": "Bearer guessed"},
         {"Authorization": "Bearer gööd"},
+        FORGED,
     ],
 )
 async def test_a_request_without_a_valid_token_is_rejected(endpoint: Endpoint, headers: dict[str, str]) -> None:
@@ -129,12 +137,68 @@ async def test_a_request_without_a_valid_token_is_rejected(endpoint: Endpoint, h
 
 
 async def test_the_scheme_is_case_insensitive(endpoint: Endpoint) -> None:
-    assert await endpoint.post(body_of(), headers={"Authorization": "bearer  good"}) == 202
-    assert endpoint.reviews.reviewed == ["good"]
+    assert await endpoint.post(body_of(), headers={"Authorization": f"bearer  {make_token()}"}) == 202
+    assert endpoint.reviews.reviewed == [make_token()]
+
+
+WORKER = make_worker(0)
+ENDED = replace(HEAD, phase="Failed", exit_code=1)
+POD = {"name": SPEAKER.pod, "uid": SPEAKER.pod_uid}
+
+
+@pytest.mark.parametrize(
+    ("token", "body", "facts", "code"),
+    [
+        ("no-token", {}, None, 401),
+        (f"{make_token()}.more", {}, None, 401),
+        (make_token().rpartition(".")[0] + ".", {}, None, 401),  # alg none: without a signature
+        ("x" * 8000, {}, None, 401),
+        ("a.!!!.c", {}, None, 401),
+        (make_token(aud=["https://kubernetes.default.svc"]), {}, None, 401),
+        (make_token(exp=NOON.timestamp() - 61), {}, None, 401),
+        (make_token(exp="later"), {}, None, 401),
+        (make_token(names={"namespace": "default"}), {}, None, 401),
+        (make_token(names={"namespace": "default", "pod": {"name": 1, "uid": "u"}}), {}, None, 401),
+        (make_token(STRANGE), {}, None, 403),
+        (make_token(Speaker("default", WORKER.name, WORKER.uid)), {}, None, 403),
+        (make_token(Speaker("default", SPEAKER.pod, "deleted")), {}, None, 403),
+        (make_token(), {"name": "other"}, None, 404),
+        (make_token(), {"uid": "another"}, None, 404),
+        (make_token(), {"attempt": 2}, None, 409),
+        (make_token(), {}, make_facts(ENDED), 409),
+    ],
+)
+async def test_a_token_that_cannot_be_right_costs_the_api_server_nothing(
+    endpoint: Endpoint, token: str, body: dict[str, Any], facts: JobFacts | None, code: int
+) -> None:
+    if facts is not None:
+        endpoint.jobs[JobKey("default", "digits")] = facts
+    assert await endpoint.post(body_of(**body), headers={"Authorization": f"Bearer {token}"}) == code
+    assert endpoint.reviews.reviewed == []
+    assert endpoint.writer.reports == []
+
+
+async def test_a_pod_that_too_many_tokens_name_is_asked_to_wait(endpoint: Endpoint) -> None:
+    endpoint.reviews.is_busy = True
+    assert await endpoint.post(body_of()) == 429
+    endpoint.reviews.is_busy = False
+    assert await endpoint.post(body_of()) == 202
+
+
+async def test_a_job_that_changes_during_the_review_gets_no_report(endpoint: Endpoint) -> None:
+    reviews, key = endpoint.reviews, JobKey("default", "digits")
+
+    async def end_meanwhile(token: str, *, pod_uid: str) -> Speaker | None:
+        endpoint.jobs[key] = make_facts(ENDED)
+        return SPEAKER
+
+    reviews.speaker = end_meanwhile  # type: ignore[method-assign]
+    assert await endpoint.post(body_of()) == 409
+    assert endpoint.writer.reports == []
 
 
 async def test_a_rejected_sender_gets_the_code_of_the_rejection(endpoint: Endpoint) -> None:
-    assert await endpoint.post(body_of(), headers={"Authorization": "Bearer strange"}) == 403
+    assert await endpoint.post(body_of(), headers={"Authorization": f"Bearer {make_token(STRANGE)}"}) == 403
     assert await endpoint.post(body_of(attempt=2)) == 409
     assert await endpoint.post(body_of(name="other")) == 404
     assert endpoint.writer.reports == []
