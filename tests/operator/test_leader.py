@@ -89,7 +89,7 @@ def test_a_leader_that_was_paused_for_long_writes_nothing_and_waits_for_the_leas
 ) -> None:
     led_stage.apply("early")
     led_stage.wait_pods("early", 3)
-    wait_until("the pass is over", lambda: count_writes(led_stage, audit, "events") == 1)  # its last write
+    wait_until("the pass is over", lambda: count_writes(led_stage, audit, "pods") == 3)  # its last writes
     before = replicas.holder()
     replicas.leader.signal(signal.SIGSTOP)
     try:
@@ -101,7 +101,7 @@ def test_a_leader_that_was_paused_for_long_writes_nothing_and_waits_for_the_leas
                 led_stage.run_pod(pod)
             led_stage.wait_phase(f"late-{number}", "Starting")
         # The audit log is slightly delayed.
-        wait_until("the last events", lambda: count_writes(led_stage, audit, "events") == 1 + 3)
+        wait_until("the last pods", lambda: count_writes(led_stage, audit, "pods") == 3 + 3 * 3)
         wait_until(
             "the last statuses",
             lambda: count_writes(led_stage, audit, "trainjobs/status", is_granted=True) >= 1 + 2 * 3,
