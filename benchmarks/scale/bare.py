@@ -16,8 +16,8 @@ from benchmarks.machine import read_used
 from benchmarks.scale.api import Api, Object, connect
 from benchmarks.scale.counting import counting
 from benchmarks.scale.metrics import estimate_quantile, read_buckets
-from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
-from benchmarks.scale.process import Process
+from benchmarks.scale.plane import NAMESPACE, PODS, prepare
+from benchmarks.scale.process import installed
 from benchmarks.scale.subject import Subject
 from benchmarks.scale.table import describe_medians, group_turns
 from railhead.local.control_plane import ControlPlane
@@ -52,11 +52,8 @@ class Figures:
 
 async def run_jobs(plane: ControlPlane, subject: Subject, *, jobs: int, workers: int) -> tuple[Figures, list[Object]]:
     """Creates the jobs and waits for all their pods. The figures, and the pods of the first job."""
-    kubeconfig = prepare(plane)
-    install(plane, subject)
-    process = Process(subject, plane, kubeconfig)
-    process.start()
-    try:
+    with installed(plane, subject) as process:
+        process.start()
         async with connect(plane) as api:
             await process.wait_ready()
             await asyncio.sleep(SETTLE_SECONDS)
@@ -82,8 +79,6 @@ async def run_jobs(plane: ControlPlane, subject: Subject, *, jobs: int, workers:
                 pass_p99=estimate_quantile(passes, 0.99),
                 requests=_per_job(requests, jobs, own=f"POST {subject.name_of_jobs}"),
             ), list(found["items"])
-    finally:
-        process.stop()
 
 
 async def create_jobs(api: Api, subject: Subject, *, jobs: int, workers: int) -> float:

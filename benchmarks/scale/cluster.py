@@ -18,8 +18,8 @@ from benchmarks.scale.api import Api, connect
 from benchmarks.scale.bare import IDLE_SECONDS, SETTLE_SECONDS
 from benchmarks.scale.counting import Complete
 from benchmarks.scale.kwok import simulate_nodes
-from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
-from benchmarks.scale.process import Process
+from benchmarks.scale.plane import NAMESPACE, PODS
+from benchmarks.scale.process import Process, installed
 from benchmarks.scale.subject import Subject
 from benchmarks.scale.table import describe_medians, group_turns
 from railhead.local.control_plane import ControlPlane
@@ -78,18 +78,13 @@ async def run_cluster(
     plane: ControlPlane, subject: Subject, *, kwok: Path, nodes: int, jobs: int, workers: int
 ) -> Figures:
     """One turn: all jobs are created, run, and are deleted."""
-    kubeconfig = prepare(plane)
-    install(plane, subject)
-    process = Process(subject, plane, kubeconfig)
-    process.start()
-    try:
+    with installed(plane, subject) as process:
+        process.start()
         with simulate_nodes(plane, kwok, nodes=nodes):
             async with connect(plane) as api:
                 await process.wait_ready()
                 await asyncio.sleep(SETTLE_SECONDS)
                 return await _run(api, subject, process, jobs=jobs, workers=workers)
-    finally:
-        process.stop()
 
 
 async def _run(api: Api, subject: Subject, process: Process, *, jobs: int, workers: int) -> Figures:

@@ -14,8 +14,8 @@ from string import Template as Text
 
 from benchmarks.scale.api import Api, Object, connect
 from benchmarks.scale.metrics import estimate_quantile, read_buckets, select_writes
-from benchmarks.scale.plane import NAMESPACE, PODS, install, prepare
-from benchmarks.scale.process import Process
+from benchmarks.scale.plane import NAMESPACE, PODS
+from benchmarks.scale.process import Process, installed
 from benchmarks.scale.subject import Subject
 from benchmarks.scale.table import describe_medians, group_turns
 from benchmarks.scale.templates import Templates, make_templates, write_copies
@@ -73,10 +73,7 @@ class Figures:
 
 async def run_present(plane: ControlPlane, subject: Subject, *, mix: Mix, workers: int, events: int) -> Figures:
     """One turn with one number of jobs."""
-    kubeconfig = prepare(plane)
-    install(plane, subject)
-    process = Process(subject, plane, kubeconfig)
-    try:
+    with installed(plane, subject) as process:
         async with connect(plane) as api:
             process.start()
             await process.wait_ready()
@@ -112,8 +109,6 @@ async def run_present(plane: ControlPlane, subject: Subject, *, mix: Mix, worker
                 pass_p50=estimate_quantile(passes, 0.5),
                 pass_p99=estimate_quantile(passes, 0.99),
             )
-    finally:
-        process.stop()
 
 
 async def _fill(api: Api, subject: Subject, templates: Templates, mix: Mix) -> list[str]:

@@ -9,12 +9,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from string import Template
 
 from benchmarks.machine import read_used
 from benchmarks.run import RunFailed
 from benchmarks.scale.metrics import sum_samples
+from benchmarks.scale.plane import install, prepare
 from benchmarks.scale.subject import Subject
 from railhead.local.control_plane import ControlPlane
 from railhead.local.ports import free_port
@@ -112,6 +115,18 @@ class Process:
 
     def _read_log(self) -> str:
         return self._log.read_text(errors="replace")[-3000:]
+
+
+@contextmanager
+def installed(plane: ControlPlane, subject: Subject) -> Iterator[Process]:
+    """The operator in this control plane, not started yet; stopped at the end."""
+    kubeconfig = prepare(plane)
+    install(plane, subject)
+    process = Process(subject, plane, kubeconfig)
+    try:
+        yield process
+    finally:
+        process.stop()
 
 
 def _fetch(url: str) -> str | None:

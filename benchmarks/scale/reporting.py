@@ -23,8 +23,8 @@ from benchmarks.scale.api import Api, connect
 from benchmarks.scale.bare import create_jobs
 from benchmarks.scale.driver import Driver, create_token, find_authority
 from benchmarks.scale.kubelet import run_pods
-from benchmarks.scale.plane import NAMESPACE, install, prepare
-from benchmarks.scale.process import Process
+from benchmarks.scale.plane import NAMESPACE
+from benchmarks.scale.process import Process, installed
 from benchmarks.scale.subject import Subject
 from benchmarks.scale.table import describe_medians, group_turns
 from benchmarks.scale.templates import find_pods
@@ -115,11 +115,8 @@ async def run_reporting(
     plane: ControlPlane, subject: Subject, *, jobs: int, workers: int, seconds: float, pace: Pace
 ) -> Figures:
     """Starts the jobs, and lets them report for this long."""
-    kubeconfig = prepare(plane)
-    install(plane, subject)
-    process = Process(subject, plane, kubeconfig)
-    process.start()
-    try:
+    with installed(plane, subject) as process:
+        process.start()
         async with connect(plane) as api:
             await process.wait_ready()
             drivers = await _start_drivers(api, subject, process, jobs=jobs, workers=workers)
@@ -158,8 +155,6 @@ async def run_reporting(
                 rss=process.memory(),
                 answers=dict(sum((driver.answers for driver in drivers), Counter[int]())),
             )
-    finally:
-        process.stop()
 
 
 async def _start_drivers(api: Api, subject: Subject, process: Process, *, jobs: int, workers: int) -> list[Driver]:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from railhead.api.job import JobKey
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.queue import KeyedQueue, Timer
+from railhead.controller.queue import CallLater, KeyedQueue
 from railhead.controller.store import Store
 from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
@@ -36,11 +36,7 @@ def _call_later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle
 class Slot:
     """One of the passes that may run at once; released when the pass ends, or before if it is slow."""
 
-    def __init__(
-        self,
-        slots: asyncio.Semaphore,
-        call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle],
-    ) -> None:
+    def __init__(self, slots: asyncio.Semaphore, call_later: CallLater) -> None:
         self._slots = slots
         self._is_held = True
         self._timer = call_later(SLOW_PASS_SECONDS, self._release)
@@ -76,7 +72,7 @@ class Loop:
     now: Callable[[], datetime]
     count: Callable[[str, float], None] = lambda result, seconds: None
     monotonic: Callable[[], float] = time.monotonic
-    call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle] = _call_later
+    call_later: CallLater = _call_later
     look_ups: Turns[JobKey] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -18,11 +18,14 @@ class Timer:
         raise NotImplementedError
 
 
+CallLater = Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]
+
+
 class KeyedQueue(Generic[Key]):
     """Keys that are due. Adding a waiting key does nothing; one added while in progress, or in the pause after that, is
     processed again."""
 
-    def __init__(self, call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle]) -> None:
+    def __init__(self, call_later: CallLater) -> None:
         self._call_later = call_later
         self._due: asyncio.Queue[Key] = asyncio.Queue()
         self._waiting: set[Key] = set()

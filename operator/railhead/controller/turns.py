@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from railhead.controller.expiry import drop_until
+
 Key = TypeVar("Key", bound=Hashable)
 UNUSED_SECONDS = 60.0  # a turn that was not taken by then is forgotten
 
@@ -24,7 +26,7 @@ class Turns(Generic[Key]):
     def take(self, key: Key) -> float:
         """0 when it is this key's turn, else the seconds until then: ask again."""
         now = self._monotonic()
-        self._forget(before=now - UNUSED_SECONDS)
+        drop_until(self._turns, now - UNUSED_SECONDS)
         turn = self._turns.get(key)
         if turn is None:
             turn = max(now, self._next)
@@ -34,10 +36,3 @@ class Turns(Generic[Key]):
             return turn - now
         self._turns.pop(key, None)
         return 0.0
-
-    def _forget(self, *, before: float) -> None:
-        while self._turns:
-            key, turn = next(iter(self._turns.items()))
-            if turn >= before:
-                return
-            del self._turns[key]

@@ -30,6 +30,9 @@ class FakeClock:
     now: float = 0.0
     timers: list[FakeTimer] = field(default_factory=list)
 
+    def monotonic(self) -> float:
+        return self.now
+
     def call_later(self, seconds: float, call: Callable[[], None]) -> FakeTimer:
         assert seconds >= 0
         self.timers.append(FakeTimer(self.now + seconds, call))
@@ -42,6 +45,18 @@ class FakeClock:
         for timer in sorted(due, key=lambda t: t.at):
             if not timer.is_cancelled:
                 timer.call()
+
+    def ring_next(self, *, until: float) -> bool:
+        """Passes to the next timer up to that time and rings it; to that time if there is none."""
+        waiting = [t for t in self.timers if not t.is_cancelled and t.at <= until]
+        if not waiting:
+            self.now = until
+            return False
+        timer = min(waiting, key=lambda t: t.at)
+        self.timers.remove(timer)
+        self.now = max(self.now, timer.at)
+        timer.call()
+        return True
 
     @property
     def pending(self) -> list[float]:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from railhead.contract.report import AUDIENCE
+from railhead.controller.expiry import drop_until
 from railhead.controller.report.authority import Speaker, read_review
 from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
@@ -79,8 +80,7 @@ class TokenReviews:
 
     def _take_turn(self, pod_uid: str) -> None:
         now = self._monotonic()
-        while self._turns and (oldest := next(iter(self._turns))) and self._turns[oldest] <= now - TURN_SECONDS:
-            del self._turns[oldest]
+        drop_until(self._turns, now - TURN_SECONDS)
         if pod_uid in self._turns:
             raise NotYet
         self._turns[pod_uid] = now

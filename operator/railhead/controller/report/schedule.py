@@ -13,6 +13,7 @@ from itertools import count
 
 from railhead.api.job import JobKey
 from railhead.contract.report import SILENCE_SECONDS
+from railhead.controller.expiry import drop_until
 
 WRITES_AT_A_TIME = 8
 PRECISION_SECONDS = 1e-6
@@ -56,7 +57,7 @@ class WriteSchedule:
         now = self._monotonic()
         self._heard.pop(key, None)
         self._heard[key] = now
-        _drop_before(self._heard, now - 2 * SILENCE_SECONDS)
+        drop_until(self._heard, now - 2 * SILENCE_SECONDS)
         return min(max(GAP_SECONDS[Urgency.PROGRESS], len(self._heard) / self._per_second), SILENCE_SECONDS)
 
     def is_busy(self, key: JobKey) -> bool:
@@ -82,7 +83,7 @@ class WriteSchedule:
         self._writing.add(key)
         self._written.pop(key, None)
         self._written[key] = now
-        _drop_before(self._written, now - LONGEST_GAP_SECONDS)
+        drop_until(self._written, now - LONGEST_GAP_SECONDS)
         return key
 
     def done(self, key: JobKey) -> None:
@@ -131,8 +132,3 @@ class WriteSchedule:
         self._saved_at = now
         seconds = (1 - self._saved) / self._per_second
         return seconds if seconds > PRECISION_SECONDS else 0.0
-
-
-def _drop_before(times: dict[JobKey, float], limit: float) -> None:
-    while times and (oldest := next(iter(times))) and times[oldest] < limit:
-        del times[oldest]

@@ -14,7 +14,7 @@ from typing import Any
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
 from railhead.contract.report import Report
-from railhead.controller.queue import Timer
+from railhead.controller.queue import CallLater, Timer
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
 from railhead.kube.client import KubeClient
@@ -78,7 +78,7 @@ class ReportWriter:
         record_job: Callable[[dict[str, Any]], None],
         per_second: float,
         monotonic: Callable[[], float],
-        call_later: Callable[[float, Callable[[], None]], Timer | asyncio.TimerHandle],
+        call_later: CallLater,
     ) -> None:
         """`per_second`: writes for all jobs together."""
         self._client = client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -13,7 +13,6 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.api.status import parse_status
-from railhead.controller.queue import Timer
 from railhead.controller.report.authority import JobFacts
 from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency
 from railhead.controller.report.writer import ReportWriter, find_urgency
@@ -22,6 +21,7 @@ from tests.model.client import make_client
 from tests.unit.builders import RUNNING_STATUS, UID
 from tests.unit.controller.raws import make_job
 from tests.unit.controller.report.facts import make_facts, make_report
+from tests.unit.controller.test_queue import FakeClock
 
 KEY = JobKey("default", "digits")
 FAILED_TEST = Denied(422, "Invalid", "the server rejected our request")
@@ -32,42 +32,6 @@ STARTED = {"attempt": 1, "state": "STARTING"}
 COMPLETE = {"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "observedGeneration": 1}
 
 
-class Clock:
-    """Time that the test moves; its timers ring in order."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self._timers: list[Alarm] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, call: Callable[[], None]) -> Alarm:
-        self._timers.append(Alarm(self.now + seconds, call))
-        return self._timers[-1]
-
-    def ring(self, until: float) -> bool:
-        """Rings the next timer up to that time, if there is one."""
-        waiting = [each for each in self._timers if each.call is not None and each.at <= until]
-        if not waiting:
-            self.now = until
-            return False
-        alarm = min(waiting, key=lambda each: each.at)
-        self._timers.remove(alarm)
-        self.now = max(self.now, alarm.at)
-        assert alarm.call is not None
-        alarm.call()
-        return True
-
-
-class Alarm(Timer):
-    def __init__(self, at: float, call: Callable[[], None]) -> None:
-        self.at, self.call = at, cast(Callable[[], None] | None, call)
-
-    def cancel(self) -> None:
-        self.call = None
-
-
 class Harness:
     """A writer with a clock of its own."""
 
@@ -76,7 +40,7 @@ class Harness:
         self.jobs: dict[JobKey, JobFacts] = {}
         self.add("digits", progress=STARTED)
         self.recorded: list[dict[str, Any]] = []
-        self.clock = Clock()
+        self.clock = FakeClock(now=100.0)
         self.writer = ReportWriter(
             self.client,
             lookup=self.jobs.get,
@@ -104,7 +68,7 @@ class Harness:
     async def pass_seconds(self, seconds: float) -> None:
         await self.settle()
         end = self.clock.now + seconds
-        while self.clock.ring(end):
+        while self.clock.ring_next(until=end):
             await self.settle()
 
     def fail(self, *errors: KubeError) -> None:
