@@ -137,16 +137,16 @@ DEFECTS = (
     ),
     Defect(
         "an upgrade gives pods of one attempt two drivers",
-        "planning/observed.py",
-        'driver = self.status.driver if attempt == self.attempt else ""',
-        'driver = ""',
+        "planning/job.py",
+        "return Mounts(status.driver, status.input, status.secret)",
+        "return Mounts(self.own_mounts.driver, status.input, status.secret)",
         ("tests/unit/planning/test_upgrades.py",),
     ),
     Defect(
         "a new attempt keeps the old driver",
-        "planning/observed.py",
-        'driver = self.status.driver if attempt == self.attempt else ""',
-        "driver = self.status.driver",
+        "planning/job.py",
+        "        if attempt != self.attempt:\n            return self.own_mounts\n",
+        "",
         ("tests/unit/planning/test_upgrades.py",),
     ),
     Defect(
@@ -299,8 +299,8 @@ DEFECTS = (
     Defect(
         "a running Ray cluster gets a second token",
         "planning/children.py",
-        "child.is_wanted(job) and not (has_started and child.is_random)",
-        "child.is_wanted(job)",
+        "(_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()",
+        "(_create_secret(job, own),)",
         ("tests/unit/planning/test_upgrades.py",),
     ),
     Defect(

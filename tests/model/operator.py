@@ -91,7 +91,7 @@ class ModelOperator:
             self.client, POD, on_change=self._state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
         )
         self._state.informers = [self._pods]
-        executor = Executor(self.client, self._state, EventRecorder(self.client), make_token=lambda: "token")
+        executor = Executor(self.client, self._state, EventRecorder(self.client))
         self.loop = Loop(
             self.store,
             self.queue,

@@ -91,17 +91,16 @@ class Cluster:
         return self.status(job)
 
     def children(self, job: str) -> list[str]:
-        """What the job owns, as kind/name."""
+        """The job's objects, as kind/name."""
         return self.children_of(self.job(job)["metadata"]["uid"])
 
     def children_of(self, uid: str) -> list[str]:
         """Also of a job that is gone."""
         found = []
         for plural in ("pods", "services", "secrets", "configmaps"):
-            for item in self._ask("GET", f"/api/v1/namespaces/{self.namespace}/{plural}")["items"]:
-                owners = item["metadata"].get("ownerReferences") or []
-                if any(owner["uid"] == uid for owner in owners):
-                    found.append(f"{plural}/{item['metadata']['name']}")
+            path = f"/api/v1/namespaces/{self.namespace}/{plural}"
+            items = self._ask("GET", path, labelSelector=f"railhead.dev/job-uid={uid}")["items"]
+            found += [f"{plural}/{item['metadata']['name']}" for item in items]
         return found
 
     def head(self, job: str) -> Object:

@@ -6,6 +6,7 @@ lists all jobs and pods of the cluster and advances every scenario.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from tests.operator.proxy import Ledger
 from tests.waiting import NotInTime
 
 JOB = "digits"
+DIGEST = re.compile(r"(?<=-)[0-9a-f]{32}$")  # of the content, which names the job
 REPORT_PAUSE_SECONDS = 1.0
 LOOK_PAUSE_SECONDS = 0.05  # the operator needs the processors too
 RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
@@ -114,7 +116,7 @@ class ScenarioRun:
         granted: Counter[str] = Counter()
         for (method, resource, name), count in self.ledger.granted.items():
             if method in ("POST", "DELETE") and resource != "events":
-                granted[f"{method} {resource} {name.replace(tag, 'tag')}"] += count
+                granted[f"{method} {resource} {DIGEST.sub('digest', name.replace(tag, 'tag'))}"] += count
         status = self.status
         restarts = {key: count for key, count in (status.get("restarts") or {}).items() if count}
         return {

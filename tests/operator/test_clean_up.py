@@ -17,7 +17,7 @@ def test_children_and_jobs_are_deleted_after_their_times_also_by_a_restarted_ope
     cluster.operator.start()
     wait_until("it is cleaned up", lambda: cluster.status("cleaned").get("cleanUpTime"))
     wait_until("its pods are gone", lambda: not cluster.pods("cleaned"))
-    assert cluster.children("cleaned") == []
+    wait_until("the Secret is collected", lambda: cluster.children("cleaned") == [], seconds=90)
     assert {name.partition("/")[0] for name in cluster.children("kept")} == {
         "pods",
         "services",

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 
 from railhead.api import names
+from railhead.api.job import parse_spec
+from railhead.controller.report.certificate import SECRET_NAME
+from railhead.kube.types import Object
+from railhead.local.install import NAMESPACE
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
+from railhead.resources.input import find_input_name
+from railhead.resources.owner import JobRef
+from railhead.resources.settings import OperatorSettings
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
 from tests.operator.running import RunningOperator
@@ -41,6 +49,15 @@ def plant(cluster: Cluster, plural: str, name: str, **body: object) -> str:
     return f"{path}/{name}"
 
 
+def predict_input(cluster: Cluster, job: Object) -> str:
+    """The name that the operator will give to the job's input, as somebody with the operator's code can compute it."""
+    secret = cluster.server.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET_NAME}").body
+    authority = base64.b64decode(secret["data"]["ca.crt"]).decode()
+    settings = OperatorSettings("", authority, bundle=b"", bundle_name="", token_key=b"")
+    ref = JobRef(cluster.namespace, job["metadata"]["name"], job["metadata"]["uid"])
+    return find_input_name(ref, parse_spec(job["spec"]), settings)
+
+
 def find_refusal(cluster: Cluster, job: str) -> str:
     return "".join(event["message"] for event in cluster.events(job) if event["reason"] == "CreateRefused")
 
@@ -50,10 +67,10 @@ def test_planted_children_are_reported_and_no_pod_starts_until_they_are_deleted(
 ) -> None:
     cluster.operator.stop()
     homes = {"input": cluster, "service": cluster, "driver": other_cluster}
-    uid = {job: home.apply(job)["metadata"]["uid"] for job, home in homes.items()}
+    jobs = {job: home.apply(job) for job, home in homes.items()}
     planted = {
-        "input": names.input_name("input", uid["input"]),
-        "service": names.service_name("service", uid["service"]),
+        "input": predict_input(cluster, jobs["input"]),
+        "service": names.service_name("service", jobs["service"]["metadata"]["uid"]),
         "driver": bundle_name(build_bundle()),
     }
     paths = [

@@ -19,13 +19,19 @@ from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView
+from railhead.resources.mounts import Mounts
 from railhead.resources.settings import OperatorSettings
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 UID = "0f1e2d3c-1111-2222-3333-444444444444"
 SETTINGS = OperatorSettings(
-    report_url="https://reports.test:8443", report_ca="CA", bundle=b"zip", bundle_name="railhead-driver-test"
+    report_url="https://reports.test:8443",
+    report_ca="CA",
+    bundle=b"zip",
+    bundle_name="railhead-driver-test",
+    token_key=b"key",
 )
+MOUNTS = Mounts(SETTINGS.bundle_name, "digits-0f1e2d-input-f00d", "digits-0f1e2d-auth-cafe")
 # Read-only: a test that changed it would change the tests after it.
 SPEC: Mapping[str, Any] = MappingProxyType(
     {

@@ -13,20 +13,22 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete]
+# "get" to check one that exists under a child's name, or that is to be deleted, and to copy the ConfigMap of
+# spec.source.configMap once.
 - apiGroups: [""]
-  resources: [services, configmaps, secrets]
-  verbs: [create, delete]
-# To check one that exists under a child's name, and to copy the ConfigMap of spec.source.configMap once.
+  resources: [services, configmaps]
+  verbs: [create, get, delete]
+# Only created: garbage collection deletes a job's Secret with the ConfigMap that owns it.
 - apiGroups: [""]
-  resources: [configmaps, services]
-  verbs: [get]
+  resources: [secrets]
+  verbs: [create]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, get, list, patch]
 # Also without jobNetworkPolicies: spec.keepPodsSeconds removes policies created while it was enabled.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}delete]
+  verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}get, delete]
 {{- end -}}
 
 {{/* Cluster-scoped objects. */}}

@@ -1,7 +1,7 @@
 """Names of a job's children, as pure functions of their identity.
 
-This makes creates idempotent: the second create fails on the first one's name. All names
-stay within 63 characters, so that they also serve as labels and host names.
+This makes creates idempotent: the second create fails on the first one's name. Names of pods and
+Services stay within 63 characters, so that they also serve as labels and host names.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def service_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}"
 
 
-def secret_name(job: str, uid: str) -> str:
-    return f"{job}-{tag(uid)}-auth"
+def secret_name(job: str, uid: str, digest: str) -> str:
+    return f"{job}-{tag(uid)}-auth-{digest}"
 
 
 def network_policy_name(job: str, uid: str) -> str:
     return f"{job}-{tag(uid)}"
 
 
-def input_name(job: str, uid: str) -> str:
-    return f"{job}-{tag(uid)}-input"
+def input_name(job: str, uid: str, digest: str) -> str:
+    return f"{job}-{tag(uid)}-input-{digest}"
 
 
 def source_name(job: str, uid: str) -> str:

@@ -261,6 +261,8 @@ class JobStatus(StatusModel):
     driver: str = _text(
         "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", 253
     )
+    input: str = _text("ConfigMap with the driver's input in the current attempt.", 253)
+    secret: str = _text("Secret with the token of the current attempt's Ray cluster.", 253)
     worker_losses: WorkerLosses | None = Field(
         default=None, description="Lost worker pods without a new checkpoint; absent before the first loss."
     )

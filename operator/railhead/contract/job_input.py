@@ -51,6 +51,7 @@ class JobInput:
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
         git: spec.source.git: {repository, revision, path, secretName}; empty = the code comes from elsewhere.
+        source_digest: of the files of spec.source.inline (`contract.digest`); empty = there are none.
     """
 
     namespace: str
@@ -78,6 +79,7 @@ class JobInput:
     is_drain_required: bool = False
     storage_path: Optional[str] = None
     git: dict[str, Any] = field(default_factory=dict)
+    source_digest: str = ""
     runtime_env: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -31,7 +31,12 @@ from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
-from railhead.controller.report.certificate import Certificates, ensure_certificates, renew_certificates
+from railhead.controller.report.certificate import (
+    Certificates,
+    derive_token_key,
+    ensure_certificates,
+    renew_certificates,
+)
 from railhead.controller.report.mounted import follow_folder, read_certificates
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
@@ -120,13 +125,14 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     return Parts(client, store, queue, state, leadership, metrics)
 
 
-def _build_loop(config: OperatorConfig, parts: Parts, authority: str) -> Loop:
+def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates) -> Loop:
     bundle = build_bundle()
     settings = OperatorSettings(
         config.report_url,
-        authority,
+        certificates.ca.certificate,
         bundle,
         bundle_name(bundle),
+        derive_token_key(certificates),
         has_network_policies=config.job_network_policies,
         job_selector=config.job_selector.text,
     )
@@ -170,7 +176,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             await _wait_answer(partial(check_definition, client))
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
-            loop = _build_loop(config, parts, certificates.ca.certificate)
+            loop = _build_loop(config, parts, certificates)
             writer = _build_writer(config, client, state)
             reviews = TokenReviews(client, time.monotonic)
             handler = ReportHandler(reviews=reviews, writer=writer, lookup=state.find_facts)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -25,18 +24,20 @@ from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.controller.slow_start import run_all
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
+from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
 from railhead.planning.plan import CopyConfigMap, Create, Delete, DeleteJob, Plan, Remove, StatusWrite
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.status_write import build_operations
-from railhead.resources.secret import TOKEN_TO_BE_GENERATED
+from railhead.resources.owner import build_owner
 
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
-NEVER_READ = frozenset({"Secret", "NetworkPolicy"})  # the operator has no right to
+NEVER_READ = "Secret"  # the operator has no right to; its name carries the digest of its content
+MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 class CacheUpdater(Protocol):
@@ -66,7 +67,6 @@ class Executor:
     client: KubeClient
     cache: CacheUpdater
     events: EventRecorder
-    make_token: Callable[[], str] = lambda: secrets.token_hex(32)
 
     def __post_init__(self) -> None:
         self._recent = RecentChildren(self.client.clock.now)
@@ -83,17 +83,14 @@ class Executor:
             if plan.status.pods is not None:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
-        parents = [c for c in plan.creates if c.kind != "Pod"]
-        pods = [c for c in plan.creates if c.kind == "Pod"]
         await run_all(
             [
                 *(partial(self._delete, key, d) for d in plan.deletes),
-                *(partial(self._remove, key, r) for r in plan.removes),
+                *(partial(self._remove, key, uid, r) for r in plan.removes),
             ]
         )
         try:
-            await run_all(partial(self._make, key, uid, c) for c in parents)
-            await run_all(partial(self._make, key, uid, c) for c in pods)
+            await self._make_all(key, uid, plan.creates)
         except ChildRejected:
             await self._record_events(key, uid, plan)  # the decision stands nevertheless
             raise
@@ -160,11 +157,20 @@ class Executor:
         if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
             self.cache.record_job(answer)
 
-    async def _make(self, key: JobKey, uid: str, child: Create | CopyConfigMap) -> None:
-        if isinstance(child, CopyConfigMap):
-            await self._copy(key, uid, child)
-        else:
-            await self._create(key, uid, child)
+    async def _make_all(self, key: JobKey, uid: str, children: Sequence[Create | CopyConfigMap]) -> None:
+        """First what pods refer to, in two steps: an owner comes before what it owns."""
+        uids: dict[str, str] = {}
+
+        async def make(child: Create | CopyConfigMap) -> None:
+            if isinstance(child, CopyConfigMap):
+                await self._copy(key, uid, child)
+            else:
+                uids[child.name] = await self._create(key, uid, child, owner_uid=uids.get(_get_owner(child), ""))
+
+        parents = [child for child in children if child.kind != "Pod"]
+        await run_all(partial(make, child) for child in parents if not _get_owner(child))
+        await run_all(partial(make, child) for child in parents if _get_owner(child))
+        await run_all(partial(make, child) for child in children if child.kind == "Pod")
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""
@@ -185,7 +191,8 @@ class Executor:
             "data": {name: data[name] for name in keys if name in data},
             "binaryData": {name: binary[name] for name in keys if name in binary},
         }
-        await self._create(key, uid, Create("ConfigMap", copied.name, lambda: {**copied.build(), **content}))
+        copy = Create("ConfigMap", copied.name, lambda: {**copied.build(), **content}, may_differ=True)
+        await self._create(key, uid, copy)
 
     async def _find_config_map(self, key: JobKey, copied: CopyConfigMap, name: str) -> Object | None:
         try:
@@ -195,21 +202,21 @@ class Executor:
         except Denied as error:
             raise _reject(copied, error.message, status=error.status) from error
 
-    async def _create(self, key: JobKey, uid: str, create: Create) -> None:
+    async def _create(self, key: JobKey, uid: str, create: Create, *, owner_uid: str = "") -> str:
+        """The object's uid; "" if it was not looked at."""
         kind = CHILDREN[create.kind]
         if create.is_shared and self._recent.has(key.namespace, create.name):
-            return
+            return ""
+        body, is_pod = dict(create.build()), create.kind == "Pod"  # with fields of the user's podTemplate
+        if create.owner:
+            owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, owner_uid)
+            body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
         try:
-            body, is_pod = self._complete(create), create.kind == "Pod"  # with fields of the user's podTemplate
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=is_pod)
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise  # a quota under concurrent use also answers 409; nothing was created
-            if create.kind not in NEVER_READ:
-                await self._meet(key, uid, create)
-            if create.is_shared:
-                self._recent.note(key.namespace, create.name)
-            return
+            answer = await self._meet(key, uid, create, body) if create.kind != NEVER_READ else {}
         except (Denied, Gone, RetryAfter) as error:
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
@@ -218,8 +225,9 @@ class Executor:
             self.cache.record_pod(answer)
         if create.is_shared:
             self._recent.note(key.namespace, create.name)
+        return uid_of(answer) if answer else ""
 
-    async def _meet(self, key: JobKey, uid: str, create: Create) -> None:
+    async def _meet(self, key: JobKey, uid: str, create: Create, body: Object) -> Object:
         """An object of this name exists: our own, from an earlier request, or a foreign one.
 
         The owner alone does not tell: whoever may create objects may name any owner.
@@ -230,17 +238,9 @@ class Executor:
             raise _reject(create, error.message, status=error.status) from error
         if not create.is_shared and owner_uid(existing) != uid:
             raise _reject_foreign(create)
-        if create.is_same is not None and not create.is_same(existing):
+        if not create.may_differ and not _has_content(existing, body):
             raise _reject(create, f"a {create.kind} of this name exists with other content; delete it")
-        if create.kind == "Pod":
-            self.cache.record_pod(existing)
-
-    def _complete(self, create: Create) -> Object:
-        body = dict(create.build())
-        if create.kind == "Secret":
-            data = body["stringData"]
-            body["stringData"] = {k: self.make_token() if v == TOKEN_TO_BE_GENERATED else v for k, v in data.items()}
-        return body
+        return existing
 
     async def _delete(self, key: JobKey, delete: Delete) -> None:
         try:
@@ -250,12 +250,34 @@ class Executor:
         if answer.get("kind") == "Pod":
             self.cache.record_pod(answer)
 
-    async def _remove(self, key: JobKey, remove: Remove) -> None:
+    async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
+        """Deletes the very object that was looked at, and only one of our own."""
         self._recent.forget(key.namespace, remove.name)
+        kind = CHILDREN[remove.kind]
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
-            with contextlib.suppress(Gone):
-                await self.client.delete(CHILDREN[remove.kind], remove.name, namespace=key.namespace)
+            with contextlib.suppress(Gone, Conflict):
+                found = await self.client.get(kind, remove.name, namespace=key.namespace)
+                if owner_uid(found) != uid if not remove.is_shared else not _is_managed(found):
+                    log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
+                    return
+                await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))
                 return
+
+
+def _get_owner(child: Create | CopyConfigMap) -> str:
+    return child.owner if isinstance(child, Create) else ""
+
+
+def _has_content(found: Object, body: Object) -> bool:
+    """Whether an object is what we would create, apart from what the API server adds to its spec."""
+    spec = found.get("spec") or {}
+    return all(spec.get(field) == value for field, value in (body.get("spec") or {}).items()) and all(
+        (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
+    )
+
+
+def _is_managed(found: Object) -> bool:
+    return bool((found["metadata"].get("labels") or {}).get(MANAGED_BY) == "railhead")
 
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0) -> ChildRejected:

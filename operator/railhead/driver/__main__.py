@@ -10,9 +10,13 @@ from __future__ import annotations
 import os
 import sys
 
+from railhead.driver.verified import use_verified
+
 
 def main() -> None:
     role, arguments = (sys.argv[1] if len(sys.argv) > 1 else ""), sys.argv[2:]
+    if role in ("head", "worker", "fetch"):
+        os.environ.update(use_verified(os.environ))
     if role == "head":
         from railhead.driver.head import run_head
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
 from railhead.contract.times import format_time
-from railhead.planning.children import driver_removal, head_pod, prerequisites, worker_pods
+from railhead.planning.children import driver_removal, head_pod, input_removal, prerequisites, worker_pods
 from railhead.planning.conditions import stand_still
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
@@ -24,7 +24,9 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         phase=phase,
         attempt=attempt,
         round=0,
-        driver=job.settings.bundle_name,
+        driver=job.own_mounts.driver,
+        input=job.own_mounts.input,
+        secret=job.own_mounts.secret,
         worker_losses=None,
         counted_restarts=None,
         head=HeadStatus(),
@@ -52,7 +54,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
         decision,
         status=decision.status and decision.status.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         deletes=delete_all(job.pods),
-        removes=driver_removal(job),
+        removes=(*driver_removal(job), *input_removal(job)),
         events=(*_report_abandoned_pods(job), event),
     )
 

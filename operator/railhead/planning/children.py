@@ -13,43 +13,33 @@ from railhead.api import names
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
-from railhead.resources.bundle import build_bundle_config_map, is_bundle
-from railhead.resources.input import build_input, is_input
+from railhead.resources.bundle import build_bundle_config_map
+from railhead.resources.input import build_input
+from railhead.resources.mounts import Mounts
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import WorkerPods
 from railhead.resources.secret import build_secret
-from railhead.resources.service import build_service, is_service
+from railhead.resources.service import build_service
 from railhead.resources.source import build_source_copy
 
 
 @dataclass(frozen=True)
 class Child:
-    """A child that the pods of a job refer to.
+    """A child that the pods of a job refer to. The job owns it.
 
     Attributes:
-        name: the object's name, from the job's name and uid.
-        create: the action that creates it, from the job and the name.
+        name: the object's name.
+        create: the action that creates it, with this name.
         is_wanted: whether a new attempt needs it.
-        is_random: created again, it would not be the same.
         may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
     """
 
     kind: ChildKind
-    name: Callable[[str, str], str]
+    name: Callable[[Job], str]
     create: Callable[[Job, str], Create | CopyConfigMap]
     is_wanted: Callable[[Job], bool] = lambda job: True
     may_exist: Callable[[Job], bool] = lambda job: True
-    is_random: bool = False
-
-
-def _create_service(job: Job, name: str) -> Create:
-    return Create("Service", name, partial(build_service, job.ref), is_same=partial(is_service, job.ref))
-
-
-def _create_input(job: Job, name: str) -> Create:
-    build = partial(build_input, job.ref, job.spec, settings=job.settings)
-    return Create("ConfigMap", name, build, is_same=partial(is_input, job.ref, job.spec))
 
 
 def _copies_source(job: Job) -> bool:
@@ -66,18 +56,21 @@ def _copy_source(job: Job, name: str) -> CopyConfigMap:
 
 CHILDREN = (
     Child(
-        "Secret",
-        names.secret_name,
-        lambda job, name: Create("Secret", name, lambda: build_secret(job.ref)),
-        is_random=True,
+        "Service",
+        lambda job: names.service_name(job.name, job.uid),
+        lambda job, name: Create("Service", name, partial(build_service, job.ref)),
     ),
-    Child("Service", names.service_name, _create_service),
-    Child("ConfigMap", names.input_name, _create_input),
-    Child("ConfigMap", names.source_name, _copy_source, is_wanted=_copies_source, may_exist=_copies_source),
+    Child(
+        "ConfigMap",
+        lambda job: names.source_name(job.name, job.uid),
+        _copy_source,
+        is_wanted=_copies_source,
+        may_exist=_copies_source,
+    ),
     Child(
         "NetworkPolicy",
-        names.network_policy_name,
-        lambda job, name: Create("NetworkPolicy", name, lambda: build_network_policy(job.ref)),
+        lambda job: names.network_policy_name(job.name, job.uid),
+        lambda job, name: Create("NetworkPolicy", name, partial(build_network_policy, job.ref)),
         is_wanted=lambda job: job.settings.has_network_policies,
     ),
 )
@@ -87,25 +80,38 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     """The objects that every pod of the attempt refers to. They are created with every pod, idempotent by name:
     somebody may have deleted a child of a running job.
 
-    Without a Secret whose random token the attempt's head already has: a new one would be another. The driver's bundle
-    belongs to the namespace and outlives the job; only the operator of its version can create it.
+    Without those of an attempt that an operator of another version, or with another key, began: this one cannot make
+    the same.
     """
-    has_started = attempt == job.attempt and job.was_head_up
-    children = tuple(
-        child.create(job, child.name(job.name, job.uid))
-        for child in CHILDREN
-        if child.is_wanted(job) and not (has_started and child.is_random)
+    wanted, own = job.mounts_of(attempt), job.own_mounts
+    children = (child.create(job, child.name(job)) for child in CHILDREN if child.is_wanted(job))
+    return (
+        *((_create_driver(job, own.driver),) if wanted.driver == own.driver else ()),
+        *((_create_input(job, own.input),) if wanted.input == own.input else ()),
+        *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
+        *children,
     )
-    if job.settings_of(attempt) != job.settings:
-        return children
+
+
+def _create_driver(job: Job, name: str) -> Create:
+    """It belongs to the namespace and outlives the job."""
     build = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
-    is_same = partial(is_bundle, job.settings)
-    return (Create("ConfigMap", job.settings.bundle_name, build, is_shared=True, is_same=is_same), *children)
+    return Create("ConfigMap", name, build, is_shared=True)
+
+
+def _create_input(job: Job, name: str) -> Create:
+    return Create("ConfigMap", name, partial(build_input, job.ref, job.spec, job.settings))
+
+
+def _create_secret(job: Job, own: Mounts) -> Create:
+    build = partial(build_secret, job.ref, job.settings, input_name=own.input)
+    return Create("Secret", own.secret, lambda: build(), owner=own.input)  # a partial would show the key
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
-    """All children except the pods."""
-    return tuple(Remove(child.kind, child.name(job.name, job.uid)) for child in CHILDREN if child.may_exist(job))
+    """All children except the pods. The Secret goes with the input, which owns it."""
+    children = (Remove(child.kind, child.name(job)) for child in CHILDREN if child.may_exist(job))
+    return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children)
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:
@@ -116,7 +122,13 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
     driver, settings = job.status.driver, job.settings
     if driver in ("", settings.bundle_name) or job.is_driver_shared or settings.job_selector:
         return ()
-    return (Remove("ConfigMap", driver),)
+    return (Remove("ConfigMap", driver, is_shared=True),)
+
+
+def input_removal(job: Job) -> tuple[Remove, ...]:
+    """The input of the current attempt, if the next one has another."""
+    name = job.status.input
+    return (Remove("ConfigMap", name),) if name not in ("", job.own_mounts.input) else ()
 
 
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
@@ -125,17 +137,19 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
         build_head_pod,
         job.ref,
         job.spec,
-        settings=job.settings_of(attempt),
+        settings=job.settings,
+        mounts=job.mounts_of(attempt),
         attempt=attempt,
         status=job.status,
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,
     )
-    return Create("Pod", names.head_name(job.name, job.uid, attempt), build)
+    return Create("Pod", names.head_name(job.name, job.uid, attempt), build, may_differ=True)
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    pods = WorkerPods(job.ref, job.spec, settings=job.settings_of(attempt), attempt=attempt)
+    pods = WorkerPods(job.ref, job.spec, mounts=job.mounts_of(attempt), attempt=attempt)
     return tuple(
-        Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_)) for slot in slots
+        Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_), may_differ=True)
+        for slot in slots
     )

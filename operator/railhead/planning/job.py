@@ -9,6 +9,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import PodView, Problem
 from railhead.planning.worker_pods import WorkerPods
+from railhead.resources.mounts import Mounts, find_mounts
 from railhead.resources.owner import JobRef
 
 
@@ -26,6 +27,21 @@ class Job(Observed):
     @property
     def ref(self) -> JobRef:
         return JobRef(namespace=self.namespace, name=self.name, uid=self.uid)
+
+    @cached_property
+    def own_mounts(self) -> Mounts:
+        """What the pods of an attempt mount that this operator begins now."""
+        return find_mounts(self.ref, self.spec, self.settings)
+
+    def mounts_of(self, attempt: int) -> Mounts:
+        """All pods of an attempt mount the same, also after an upgrade of the operator."""
+        status = self.status
+        if attempt != self.attempt:
+            return self.own_mounts
+        if status.driver and status.input and status.secret:
+            return Mounts(status.driver, status.input, status.secret)
+        own = self.own_mounts
+        return Mounts(status.driver or own.driver, status.input or own.input, status.secret or own.secret)
 
     @property
     def is_elastic(self) -> bool:

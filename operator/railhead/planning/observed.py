@@ -7,7 +7,7 @@ spec are in `Job`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
@@ -77,11 +77,6 @@ class Observed:
     @property
     def attempt(self) -> int:
         return self.status.attempt
-
-    def settings_of(self, attempt: int) -> OperatorSettings:
-        """With the driver of the attempt: all its pods run the same one, also after an upgrade of the operator."""
-        driver = self.status.driver if attempt == self.attempt else ""
-        return replace(self.settings, bundle_name=driver) if driver else self.settings
 
     @cached_property
     def pod_uids(self) -> frozenset[str]:

@@ -24,14 +24,16 @@ class Create:
     Attributes:
         build: its body; called when it is sent, which may be never.
         is_shared: it is the same for all jobs of the namespace, and none owns it.
-        is_same: whether an object that exists under its name has its content; None: the owner decides.
+        owner: name of the ConfigMap in the same plan that owns it; "": the TrainJob does.
+        may_differ: one that exists and is owned by the TrainJob is used as it is.
     """
 
     kind: ChildKind
     name: str
     build: Callable[[], Mapping[str, Any]] = field(compare=False)
     is_shared: bool = False
-    is_same: Callable[[Mapping[str, Any]], bool] | None = field(default=None, compare=False)
+    owner: str = ""
+    may_differ: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,11 +65,15 @@ class Delete:
 
 @dataclass(frozen=True)
 class Remove:
-    """One object to delete that is not a pod, by its name, which includes the job's uid or the driver's hash; it may
-    already be gone."""
+    """One object to delete that is not a pod; it may already be gone.
+
+    Attributes:
+        is_shared: no job owns it.
+    """
 
     kind: ChildKind
     name: str
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class StatusChange:
     attempt: int | Unset = UNSET
     round: int | Unset = UNSET
     driver: str | Unset = UNSET
+    input: str | Unset = UNSET
+    secret: str | Unset = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET
     budget: Budget | Unset | None = UNSET

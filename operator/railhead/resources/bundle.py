@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import io
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
 from railhead import __version__
+from railhead.contract.digest import digest
 from railhead.resources.settings import OperatorSettings
 
 BUNDLE_FILE = "railhead.pyz"
@@ -55,8 +55,7 @@ def _read_sources(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]
 
 
 def bundle_name(bundle: bytes) -> str:
-    digest = hashlib.sha256(bundle).hexdigest()[:8]
-    return f"railhead-driver-{__version__.replace('.', '-')}-{digest}"
+    return f"railhead-driver-{__version__.replace('.', '-')}-{digest(bundle)}"
 
 
 def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> dict[str, Any]:
@@ -72,9 +71,3 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> di
         "immutable": True,
         "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
     }
-
-
-def is_bundle(settings: OperatorSettings, found: Mapping[str, Any]) -> bool:
-    """Whether a ConfigMap has exactly this driver. Its name proves nothing: anybody can compute the hash."""
-    content = {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()}
-    return found.get("immutable") is True and not found.get("data") and found.get("binaryData") == content

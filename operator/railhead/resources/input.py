@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from railhead.api import names
@@ -11,26 +9,19 @@ from railhead.api.backend import DEFAULT_FRAMEWORK
 from railhead.api.datasets import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
+from railhead.contract.digest import digest_files
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
-# Fields of JobInput that name code, or data that code is loaded from; they are as in the spec, whatever the version.
-CODE = frozenset(
-    {
-        *("namespace", "name", "uid", "run_name", "storage_path", "datasets", "git", "runtime_env", "callbacks"),
-        *("framework", "train_func", "validation_function", "build", "entrypoint", "train_loop_config", "backend"),
-    }
-)
-
 
 def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
     """The spec as the driver needs it: with Ray's names and numbers."""
     sizes = compute_sizes(spec)
     git = spec.source.git if spec.source else None
-    run, scaling, backend = spec.run, spec.scaling, spec.trainer.backend
+    run, scaling, backend, inline = spec.run, spec.scaling, spec.trainer.backend, _get_inline(spec)
     return JobInput(
         namespace=job.namespace,
         name=job.name,
@@ -64,6 +55,7 @@ def build_job_input(job: JobRef, spec: TrainJobSpec) -> JobInput:
         storage_path=None if run.storage_path.startswith("/") else run.storage_path,
         runtime_env=spec.runtime_env.model_dump(by_alias=True, exclude_none=True) if spec.runtime_env else {},
         git=git.model_dump(by_alias=True, exclude_none=True) if git else {},
+        source_digest=digest_files({n: text.encode() for n, text in inline.items()}) if inline else "",
         ray_node={"head": sizes.head.ray.to_dict(), "worker": sizes.worker.ray.to_dict()},
     )
 
@@ -96,39 +88,29 @@ def _is_path(uri: str) -> bool:
     return uri.startswith("/")
 
 
-def build_input(job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings) -> dict[str, Any]:
+def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, Any]:
     """The ConfigMap; immutable, so that a running job's input never changes."""
-    inline = (spec.source.inline if spec.source else None) or {}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": build_metadata(job, names.input_name(job.name, job.uid)),
+        "metadata": build_metadata(job, find_input_name(job, spec, settings)),
         "immutable": True,
         "data": {
-            FILE: build_job_input(job, spec).to_json(),
-            CA_KEY: settings.report_ca,
-            **{SOURCE_PREFIX + name: text for name, text in inline.items()},
+            **_build_files(job, spec, settings),
+            **{SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()},
         },
     }
 
 
-def is_input(job: JobRef, spec: TrainJobSpec, found: Mapping[str, Any]) -> bool:
-    """Whether a ConfigMap runs the job's code and no other.
+def find_input_name(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> str:
+    """With the digest of the files for the driver, one of which has the digest of the inline code."""
+    files = {name: text.encode() for name, text in _build_files(job, spec, settings).items()}
+    return names.input_name(job.name, job.uid, digest_files(files))
 
-    An operator of another version may have made it, or with another CA: only what names code has to be the same, and
-    a field that it lacks came later.
-    """
-    data, inline = dict(found.get("data") or {}), (spec.source.inline if spec.source else None) or {}
-    try:
-        values = json.loads(data.pop(FILE, ""))
-    except ValueError:
-        return False
-    data.pop(CA_KEY, None)
-    ours = json.loads(build_job_input(job, spec).to_json())
-    return (
-        found.get("immutable") is True
-        and not found.get("binaryData")
-        and data == {SOURCE_PREFIX + name: text for name, text in inline.items()}
-        and isinstance(values, dict)
-        and all(values[key] == ours[key] for key in CODE & values.keys())
-    )
+
+def _build_files(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, str]:
+    return {FILE: build_job_input(job, spec).to_json(), CA_KEY: settings.report_ca}
+
+
+def _get_inline(spec: TrainJobSpec) -> dict[str, str]:
+    return (spec.source.inline if spec.source else None) or {}

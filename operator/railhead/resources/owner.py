@@ -23,14 +23,13 @@ def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
         "name": name,
         "namespace": job.namespace,
         "labels": {**names.child_labels(job.name, job.uid), **labels},
-        "ownerReferences": [
-            {
-                "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "name": job.name,
-                "uid": job.uid,
-                "controller": True,
-                "blockOwnerDeletion": True,
-            }
-        ],
+        "ownerReferences": [{**build_owner(names.API_VERSION, names.KIND, job.name, job.uid), **_CONTROLLER}],
     }
+
+
+def build_owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+    """An ownerReference: garbage collection deletes the child with its last owner."""
+    return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
+
+
+_CONTROLLER = {"controller": True, "blockOwnerDeletion": True}

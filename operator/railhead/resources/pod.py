@@ -16,17 +16,18 @@ from railhead.contract.job_input import CA_KEY, FILE
 from railhead.resources.folders import (
     AUTH_FOLDER,
     BUNDLE_FOLDER,
-    BUNDLE_PATH,
     INPUT_FOLDER,
     TEMP_FOLDER,
     TERMINATION_LOG,
 )
 from railhead.resources.merge import merge
+from railhead.resources.mounts import Mounts, get_digest
 from railhead.resources.owner import JobRef, build_metadata
-from railhead.resources.settings import OperatorSettings
+from railhead.resources.secret import TOKEN_KEY
 from railhead.resources.sizes import PodSize
 from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
 from railhead.resources.source_fetch import build_fetch_container
+from railhead.resources.start import build_start, find_copy
 from railhead.resources.tolerations import add_head_tolerations
 
 RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
@@ -61,7 +62,7 @@ def build_pod(
     job: JobRef,
     spec: TrainJobSpec,
     *,
-    settings: OperatorSettings,
+    mounts: Mounts,
     place: PodPlace,
     size: PodSize,
     parts: RoleParts,
@@ -73,15 +74,15 @@ def build_pod(
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
     )
-    pod_spec = merge(merged["spec"], _essential_spec(job, spec, settings=settings, place=place, volumes=parts.volumes))
+    pod_spec = merge(merged["spec"], _essential_spec(job, spec, mounts=mounts, place=place, volumes=parts.volumes))
     pod_spec["containers"] = [
-        merge(c, _essential_container(job, spec, place=place, parts=parts))
+        merge(c, _essential_container(job, spec, mounts=mounts, place=place, parts=parts))
         if isinstance(c, dict) and c.get("name") == names.CONTAINER
         else c
         for c in pod_spec["containers"]
     ]
     pod_spec["terminationGracePeriodSeconds"] = max(pod_spec["terminationGracePeriodSeconds"], parts.least_grace)
-    _add_fetch(pod_spec, spec)
+    _add_fetch(pod_spec, spec, mounts)
     if place.role == names.HEAD:
         pod_spec["tolerations"] = add_head_tolerations(pod_spec.get("tolerations") or [])
     metadata = build_metadata(
@@ -148,24 +149,24 @@ def _essential_spec(
     job: JobRef,
     spec: TrainJobSpec,
     *,
-    settings: OperatorSettings,
+    mounts: Mounts,
     place: PodPlace,
     volumes: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """Fields that no template may change. Training pods have no API access."""
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[dict[str, Any]] = [
-        {"name": "railhead-bundle", "configMap": {"name": settings.bundle_name}},
+        {"name": "railhead-bundle", "configMap": {"name": mounts.driver}},
         {
             "name": "railhead-input",
-            "configMap": {"name": names.input_name(job.name, job.uid), "items": items},
+            "configMap": {"name": mounts.input, "items": items},
         },
         {
             "name": "railhead-auth",
-            "secret": {"secretName": names.secret_name(job.name, job.uid), "defaultMode": 0o440},
+            "secret": {"secretName": mounts.secret, "defaultMode": 0o440},
         },
         {"name": "railhead-temp", "emptyDir": {}},
-        *build_source_volumes(job, spec),
+        *build_source_volumes(job, spec, input_name=mounts.input),
     ]
     if spec.run.storage_volume:
         claim = spec.run.storage_volume.persistent_volume_claim.claim_name
@@ -180,23 +181,25 @@ def _essential_spec(
     }
 
 
-def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec) -> None:
+def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec, mounts: Mounts) -> None:
     """Adds the fetch container after the template's init containers: one of those may set up the pod's network."""
     if spec.source is None or spec.source.git is None:
         return
     [ray] = [c for c in pod_spec["containers"] if isinstance(c, dict) and c.get("name") == names.CONTAINER]
     others = [c for c in pod_spec.get("initContainers") or [] if c.get("name") != names.FETCH_CONTAINER]
-    pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, ray=ray)]
+    pod_spec["initContainers"] = [*others, build_fetch_container(spec, spec.source.git, mounts=mounts, ray=ray)]
 
 
-def _essential_container(job: JobRef, spec: TrainJobSpec, *, place: PodPlace, parts: RoleParts) -> dict[str, Any]:
+def _essential_container(
+    job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, place: PodPlace, parts: RoleParts
+) -> dict[str, Any]:
     container: dict[str, Any] = {
         "image": spec.image,
-        "command": ["python3", BUNDLE_PATH, place.role],
+        "command": build_start(place.role, digest=get_digest(mounts.driver), folder=TEMP_FOLDER),
         "args": [],
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
-        "env": [*_shared_env(job, spec, attempt=place.attempt), *parts.env],
+        "env": [*_shared_env(job, spec, mounts=mounts, attempt=place.attempt), *parts.env],
         "volumeMounts": [
             {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
             {"name": "railhead-input", "mountPath": INPUT_FOLDER, "readOnly": True},
@@ -212,19 +215,21 @@ def _essential_container(job: JobRef, spec: TrainJobSpec, *, place: PodPlace, pa
     return container
 
 
-def _shared_env(job: JobRef, spec: TrainJobSpec, *, attempt: int) -> list[dict[str, Any]]:
+def _shared_env(job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> list[dict[str, Any]]:
     folder = find_source_folder(spec)
     values = {
         e.INPUT: INPUT_FOLDER,
+        e.INPUT_DIGEST: get_digest(mounts.input),
+        e.TOKEN_DIGEST: get_digest(mounts.secret),
         e.STORAGE: spec.run.storage_path,
-        e.BUNDLE: BUNDLE_PATH,
+        e.BUNDLE: find_copy(TEMP_FOLDER),
         e.ATTEMPT: str(attempt),
         e.HEAD_HOST: names.head_host(job.name, job.uid, attempt),
         e.HEAD_PORT: str(names.head_port(job.uid, attempt)),
         e.TEMP: TEMP_FOLDER,
         e.TERMINATION_MESSAGE: TERMINATION_LOG,
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/token",
+        "RAY_AUTH_TOKEN_PATH": f"{AUTH_FOLDER}/{TOKEN_KEY}",
         **({e.SOURCE: folder} if folder else {}),
     }
     fields = {e.POD_NAME: "metadata.name", e.POD_IP: "status.podIP"}

@@ -11,6 +11,7 @@ from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
 from railhead.resources.input import build_dataset_paths
+from railhead.resources.mounts import Mounts
 from railhead.resources.owner import JobRef
 from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
@@ -25,6 +26,7 @@ def build_head_pod(
     spec: TrainJobSpec,
     *,
     settings: OperatorSettings,
+    mounts: Mounts,
     attempt: int,
     status: JobStatus,
     worker_pods: int,
@@ -36,7 +38,7 @@ def build_head_pod(
     at its start.
     """
     size = compute_sizes(spec).head
-    volumes, mounts = build_shared_memory(size)
+    volumes, shared_memory = build_shared_memory(size)
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
@@ -55,7 +57,7 @@ def build_head_pod(
     return build_pod(
         job,
         spec,
-        settings=settings,
+        mounts=mounts,
         place=PodPlace(names.head_name(job.name, job.uid, attempt), names.HEAD, attempt),
         size=size,
         parts=RoleParts(
@@ -64,7 +66,7 @@ def build_head_pod(
                 *volumes,
                 {"name": "railhead-token", "projected": {"sources": [token], "defaultMode": 0o440}},
             ],
-            mounts=[*mounts, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
+            mounts=[*shared_memory, {"name": "railhead-token", "mountPath": TOKEN_FOLDER, "readOnly": True}],
             least_grace=spec.end_seconds + LAST_REPORT_SECONDS,
         ),
     )

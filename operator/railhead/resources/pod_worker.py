@@ -7,10 +7,10 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.spec import TrainJobSpec
+from railhead.resources.mounts import Mounts
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import place_worker
 from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
-from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
@@ -19,10 +19,10 @@ AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 class WorkerPods:
     """The worker pods of an attempt: one is built, and the others are copies that differ in slot and round."""
 
-    def __init__(self, job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int) -> None:
+    def __init__(self, job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> None:
         self._job = job
         self._spec = spec
-        self._settings = settings
+        self._mounts = mounts
         self._attempt = attempt
 
     def name(self, slot: int, round_: int) -> str:
@@ -40,26 +40,26 @@ class WorkerPods:
 
     @cached_property
     def _first(self) -> dict[str, Any]:
-        return build_worker_pod(self._job, self._spec, settings=self._settings, attempt=self._attempt, slot=0, round_=0)
+        return build_worker_pod(self._job, self._spec, mounts=self._mounts, attempt=self._attempt, slot=0, round_=0)
 
 
 def build_worker_pod(
-    job: JobRef, spec: TrainJobSpec, *, settings: OperatorSettings, attempt: int, slot: int, round_: int
+    job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int, slot: int, round_: int
 ) -> dict[str, Any]:
     """The pod of one worker slot; a replacement has a higher round and so another name."""
     size, drain = compute_sizes(spec).worker, spec.drain_seconds
-    volumes, mounts = build_shared_memory(size)
+    volumes, shared_memory = build_shared_memory(size)
     name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
     pod = build_pod(
         job,
         spec,
-        settings=settings,
+        mounts=mounts,
         place=PodPlace(name, names.WORKER, attempt, slot, round_),
         size=size,
         parts=RoleParts(
             env=HIDE_GPUS if not any("/" in name for name in size.requests) else [],
             volumes=volumes,
-            mounts=mounts,
+            mounts=shared_memory,
             least_grace=drain + AFTER_DRAIN_SECONDS if drain else 0,
         ),
     )

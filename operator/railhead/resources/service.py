@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from railhead.api import names
@@ -15,14 +14,9 @@ def build_service(job: JobRef) -> dict[str, Any]:
         "kind": "Service",
         "metadata": build_metadata(job, names.service_name(job.name, job.uid)),
         "spec": {
+            "type": "ClusterIP",
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.HEAD},
         },
     }
-
-
-def is_service(job: JobRef, found: Mapping[str, Any]) -> bool:
-    """Whether a Service leads to the job's head, and only there."""
-    wanted, spec = build_service(job)["spec"], found.get("spec") or {}
-    return spec.get("type", "ClusterIP") == "ClusterIP" and all(spec.get(key) == wanted[key] for key in wanted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class OperatorSettings:
         report_ca: PEM of the CA that signs the endpoint's certificate.
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
+        token_key: secret; the tokens of all Ray clusters follow from it.
         has_network_policies: each job gets a NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
     """
@@ -22,5 +23,6 @@ class OperatorSettings:
     report_ca: str
     bundle: bytes
     bundle_name: str
+    token_key: bytes = field(repr=False)
     has_network_policies: bool = False
     job_selector: str = ""

@@ -23,7 +23,7 @@ def build_source_copy(job: JobRef) -> dict[str, Any]:
     }
 
 
-def build_source_volumes(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]]:
+def build_source_volumes(job: JobRef, spec: TrainJobSpec, *, input_name: str) -> list[dict[str, Any]]:
     if spec.source is None:
         return []
     if spec.source.git is not None:
@@ -34,7 +34,7 @@ def build_source_volumes(job: JobRef, spec: TrainJobSpec) -> list[dict[str, Any]
     if spec.source.config_map is not None:
         return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
-    return [{"name": SOURCE_VOLUME, "configMap": {"name": names.input_name(job.name, job.uid), "items": items}}]
+    return [{"name": SOURCE_VOLUME, "configMap": {"name": input_name, "items": items}}]
 
 
 def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment as e
 from railhead.resources.folders import (
     BUNDLE_FOLDER,
-    BUNDLE_PATH,
     INPUT_FOLDER,
     SOURCE_FOLDER,
     SOURCE_VOLUME,
     TERMINATION_LOG,
 )
+from railhead.resources.mounts import Mounts, get_digest
+from railhead.resources.start import build_start, find_copy
 
 CREDENTIALS_FOLDER, CREDENTIALS_VOLUME = "/etc/railhead/git", "railhead-git"
 FETCH_FOLDER, FETCH_VOLUME = "/tmp/railhead-fetch", "railhead-fetch"  # a separate volume: it holds a copy of the key
@@ -38,15 +39,15 @@ def build_fetch_volumes(git: GitSource) -> list[dict[str, Any]]:
     return volumes
 
 
-def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, ray: dict[str, Any]) -> dict[str, Any]:
+def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts, ray: dict[str, Any]) -> dict[str, Any]:
     """The init container; `ray` is the pod's main container in its final form."""
     container: dict[str, Any] = {
         "name": FETCH_CONTAINER,
         "image": git.image or spec.image,
-        "command": ["python3", BUNDLE_PATH, "fetch"],
+        "command": build_start("fetch", digest=get_digest(mounts.driver), folder=FETCH_FOLDER),
         "terminationMessagePath": TERMINATION_LOG,
         "terminationMessagePolicy": "File",
-        "env": [*_proxies(ray), *_environment(git)],
+        "env": [*_proxies(ray), *_environment(git, mounts)],
         "resources": _without_devices(ray.get("resources") or {}),
         "volumeMounts": [
             {"name": "railhead-bundle", "mountPath": BUNDLE_FOLDER, "readOnly": True},
@@ -63,10 +64,11 @@ def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, ray: dict[str, 
     return {**container, **kept}
 
 
-def _environment(git: GitSource) -> list[dict[str, str]]:
+def _environment(git: GitSource, mounts: Mounts) -> list[dict[str, str]]:
     values = {
         e.INPUT: INPUT_FOLDER,
-        e.BUNDLE: BUNDLE_PATH,
+        e.INPUT_DIGEST: get_digest(mounts.input),
+        e.BUNDLE: find_copy(FETCH_FOLDER),
         e.SOURCE: SOURCE_FOLDER,
         e.TEMP: FETCH_FOLDER,
         e.TERMINATION_MESSAGE: TERMINATION_LOG,

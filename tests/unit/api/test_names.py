@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
+from railhead.contract.digest import CHARS
 
 LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 jobs = st.from_regex(rf"[a-z]([-a-z0-9]{{0,{names.MAX_JOB_NAME - 2}}}[a-z0-9])?", fullmatch=True)
@@ -21,13 +22,13 @@ rounds = st.integers(0, 9999)
 def test_every_name_is_a_dns_label(job: str, uid: str, attempt: int, slot: int, round_: int) -> None:
     all_names = [
         names.service_name(job, uid),
-        names.secret_name(job, uid),
-        names.input_name(job, uid),
         names.head_name(job, uid, attempt),
         names.worker_name(job, uid, attempt=attempt, slot=slot, round_=round_),
     ]
     assert all(LABEL.fullmatch(name) and len(name) <= 63 for name in all_names)
-    assert len(set(all_names)) == len(all_names)
+    mounted = [names.secret_name(job, uid, "a" * CHARS), names.input_name(job, uid, "a" * CHARS)]
+    assert all(LABEL.fullmatch(name) and len(name) <= 253 for name in mounted)
+    assert len({*all_names, *mounted}) == len(all_names) + 2
 
 
 @given(jobs, uids, attempts, slots, rounds, attempts, slots, rounds)

@@ -16,7 +16,6 @@ from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
 from railhead.planning.plan import Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
-from railhead.resources.secret import TOKEN_TO_BE_GENERATED
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.builders import UID, make_observed
@@ -62,7 +61,7 @@ def client() -> ModelClient:
 
 @pytest.fixture
 def executor(client: ModelClient, recorded: RecordedCache) -> Executor:
-    return Executor(client, recorded, EventRecorder(client), make_token=lambda: "f00d")
+    return Executor(client, recorded, EventRecorder(client))
 
 
 def make_job(uid: str = UID, *, attempt: int = 0) -> Object:
@@ -80,8 +79,13 @@ def make_child(kind: Any, name: str, **body: Any) -> Create:
     return Create(kind, name, lambda: {"kind": kind, "metadata": metadata, "spec": {}, **body})
 
 
-def make_secret() -> Create:
-    return make_child("Secret", "auth", stringData={"token": TOKEN_TO_BE_GENERATED, "other": "kept"})
+def make_owned(kind: Any, name: str, owner: str, **body: Any) -> Create:
+    metadata = {"namespace": "default", "name": name}
+    return Create(kind, name, lambda: {"kind": kind, "metadata": metadata, **body}, owner=owner)
+
+
+INPUT = make_child("ConfigMap", "input", data={"job.json": "{}"}, immutable=True)
+SECRET = make_owned("Secret", "auth", "input", stringData={"token": "f00d"})
 
 
 async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
@@ -96,7 +100,7 @@ async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executo
 
 FULL_PLAN = Plan(
     status=WRITE,
-    creates=(make_child("Pod", "head"), make_secret(), make_child("Service", "service"), make_child("Pod", "worker")),
+    creates=(make_child("Pod", "head"), SECRET, INPUT, make_child("Service", "service"), make_child("Pod", "worker")),
     deletes=(Delete("old", "uid-old"),),
     events=(Event("Normal", "Created", "Starting"),),
 )
@@ -108,8 +112,9 @@ async def test_the_order_is_status_deletes_prerequisites_pods_events(
     await executor.execute(KEY, UID, FULL_PLAN)
     requests = [(r.verb, r.plural) for r in client.asked]
     assert requests[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
-    assert sorted(requests[2:4]) == [("create", "secrets"), ("create", "services")]
-    assert requests[4:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
+    assert sorted(requests[2:4]) == [("create", "configmaps"), ("create", "services")]
+    assert requests[4] == ("create", "secrets"), "after its owner"
+    assert requests[5:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
     assert recorded.jobs == [client.api.objects[PLACE]]
     assert recorded.jobs[0]["status"]["attempt"] == 1
     assert recorded.pods == ["head", "worker"]
@@ -234,14 +239,44 @@ async def test_a_deleted_job_with_a_finalizer_is_cached_as_deleting(
 async def test_removed_children_may_be_gone_and_the_status_is_written_last(
     client: ModelClient, executor: Executor
 ) -> None:
-    client.api.put({"kind": "Service", "metadata": {"namespace": "default", "name": "digits"}, "spec": {}})
-    removes = (Remove("Secret", "digits-auth"), Remove("Service", "digits"))
+    client.api.put(make_owned_object("Service", "digits"))
+    removes = (Remove("ConfigMap", "digits-input"), Remove("Service", "digits"))
     await executor.execute(KEY, UID, Plan(removes=removes, last=WRITE))
-    assert sorted(client.names("delete")) == ["digits", "digits-auth", "digits-auth"]
+    assert client.names("delete") == ["digits"]
     assert client.asked[-1].verb == "patch/status"
 
 
+def make_owned_object(kind: str, name: str, *, uid: str = UID) -> Object:
+    owner = {**JOB_OWNER, "uid": uid}
+    return {"kind": kind, "metadata": {"namespace": "default", "name": name, "ownerReferences": [owner]}, "spec": {}}
+
+
+async def test_a_removal_names_the_uid_that_was_looked_at(client: ModelClient, executor: Executor) -> None:
+    client.api.put(make_owned_object("Service", "digits"))
+    await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),)))
+    [_, deleted] = client.asked
+    assert deleted.body["preconditions"] == {"uid": "uid-digits"}
+
+
+async def test_a_child_that_was_replaced_meanwhile_is_looked_at_again(client: ModelClient, executor: Executor) -> None:
+    client.api.put(make_owned_object("Service", "digits", uid="another job"))
+    client.faults.script["delete", "digits"] = [Conflict(409, "Conflict", "the UID in the precondition differs")]
+    await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),)))
+    assert client.api.objects["services", "default", "digits"]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_an_object_of_somebody_else_is_never_removed(
+    client: ModelClient, executor: Executor, is_shared: bool
+) -> None:
+    client.api.put(make_owned_object("ConfigMap", "theirs", uid="another job"))
+    await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "theirs", is_shared),)))
+    assert client.names("delete") == []
+    assert client.api.objects["configmaps", "default", "theirs"]
+
+
 async def test_the_last_status_is_not_written_when_a_removal_fails(client: ModelClient, executor: Executor) -> None:
+    client.api.put(make_owned_object("Service", "digits"))
     client.faults.script["delete", "digits"] = [RetryAfter(503, "ServiceUnavailable", "no")]
     with pytest.raises(KubeError):
         await executor.execute(KEY, UID, Plan(removes=(Remove("Service", "digits"),), last=WRITE))
@@ -295,9 +330,9 @@ async def test_a_foreign_pod_with_our_name_is_reported_and_not_adopted(
 
 
 async def test_an_existing_secret_is_used_and_never_read(client: ModelClient, executor: Executor) -> None:
-    client.api.put(dict(make_secret().build()))
-    await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
-    assert [r.verb for r in client.asked] == ["create", "create"]
+    client.api.put(dict(SECRET.build()))
+    await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_child("Pod", "head"))))
+    assert [r.verb for r in client.asked] == ["create"] * 3
 
 
 @pytest.mark.parametrize("name", ["auth", "head"])
@@ -307,14 +342,14 @@ async def test_a_quota_conflict_does_not_count_as_an_existing_child(
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
     client.faults.script["create", name] = [quota]
     with pytest.raises(Conflict):
-        await executor.execute(KEY, UID, Plan(creates=(make_secret(), make_child("Pod", "head"))))
+        await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_child("Pod", "head"))))
     assert client.names("get") == []
 
 
 async def test_no_pod_is_created_before_its_prerequisites(client: ModelClient, executor: Executor) -> None:
     client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), make_secret())))
+        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), SECRET, INPUT)))
     assert client.names("create", "pods") == []
 
 
@@ -381,18 +416,16 @@ async def test_an_operator_without_access_to_events_works_without_them(client: M
         await executor.look_up_events(KEY, SILENT)
 
 
-async def test_the_token_is_generated_here_and_nothing_else_changes(client: ModelClient, executor: Executor) -> None:
-    secret = make_secret()
-    await executor.execute(KEY, UID, Plan(creates=(secret,)))
-    assert client.asked[0].body["stringData"] == {"token": "f00d", "other": "kept"}
-    assert secret.build()["stringData"]["token"] == TOKEN_TO_BE_GENERATED
-
-
-def test_tokens_are_long_and_differ(client: ModelClient, recorded: RecordedCache) -> None:
-    make_token = Executor(client, recorded, EventRecorder(client)).make_token
-    first, second = make_token(), make_token()
-    assert first != second
-    assert len(first) == 64
+@pytest.mark.parametrize("exists", [False, True])
+async def test_a_secret_is_owned_by_the_input_of_the_same_plan(
+    client: ModelClient, executor: Executor, exists: bool
+) -> None:
+    if exists:
+        await executor.execute(KEY, UID, Plan(creates=(INPUT,)))
+    await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT)))
+    owner = client.api.objects["configmaps", "default", "input"]["metadata"]["uid"]
+    made = client.api.objects["secrets", "default", "auth"]["metadata"]["ownerReferences"]
+    assert made == [{"apiVersion": "v1", "kind": "ConfigMap", "name": "input", "uid": owner}]
 
 
 async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, executor: Executor) -> None:
@@ -417,11 +450,12 @@ async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
 
 
 async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: ModelClient, executor: Executor) -> None:
-    shared = replace(make_child("ConfigMap", "driver"), is_shared=True)
+    metadata = {"namespace": "default", "name": "driver", "labels": {"app.kubernetes.io/managed-by": "railhead"}}
+    shared = Create("ConfigMap", "driver", lambda: {"kind": "ConfigMap", "metadata": metadata}, is_shared=True)
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     assert client.names("create") == ["driver"]
-    await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "driver"),)))
+    await executor.execute(KEY, UID, Plan(removes=(Remove("ConfigMap", "driver", is_shared=True),)))
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     assert client.names("create") == ["driver"] * 2, "it was removed"
 

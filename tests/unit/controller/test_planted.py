@@ -18,11 +18,10 @@ from railhead.resources.bundle import BUNDLE_FILE
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.client import ModelClient, make_client
 from tests.model.patches import merge
-from tests.unit.builders import SETTINGS, UID, make_observed, make_spec
+from tests.unit.builders import SETTINGS, UID, make_observed, make_spec, to_job
 from tests.unit.controller.raws import JOB_OWNER
 from tests.unit.controller.test_copies import execute
 
-INPUT = ("configmaps", names.input_name("digits", UID))
 SERVICE = ("services", names.service_name("digits", UID))
 BUNDLE = ("configmaps", SETTINGS.bundle_name)
 FOREIGN_CODE = base64.b64encode(b"foreign").decode()
@@ -32,9 +31,12 @@ NO_OWNER = "exists that this TrainJob does not own; delete it"
 OTHER = "exists with other content; delete it"
 
 
-def plan_children(**changes: Any) -> Plan:
-    spec = make_spec(source={"inline": {"train.py": "x = 1"}}, **changes)
-    return Plan(creates=plan(make_observed(spec=spec, namespace="team")).creates)
+OBSERVED = make_observed(spec=make_spec(source={"inline": {"train.py": "x = 1"}}), namespace="team")
+INPUT = ("configmaps", to_job(OBSERVED).own_mounts.input)
+
+
+def plan_children() -> Plan:
+    return Plan(creates=plan(OBSERVED).creates)
 
 
 async def make_started() -> ModelClient:
@@ -72,6 +74,7 @@ PLANTED: dict[str, tuple[tuple[str, str], Object | Callable[[Object], Object], s
     "no JSON": (INPUT, {"data": {"job.json": "{"}}, OTHER),
     "no object": (INPUT, {"data": {"job.json": "[]"}}, OTHER),
     "function": (INPUT, with_input(lambda v: v.update(train_func="os:abort")), OTHER),
+    "the CA": (INPUT, {"data": {"report-ca.crt": "another CA"}}, OTHER),
     "packages": (INPUT, with_input(lambda v: v.update(runtime_env={"pip": ["foreign"]})), OTHER),
     "Service of nobody": (SERVICE, NOT_OWNED, NO_OWNER),
     "Service to another head": (SERVICE, {"spec": {"selector": {"app": "foreign"}}}, OTHER),
@@ -106,26 +109,6 @@ async def test_children_that_exist_already_are_used_and_no_secret_is_read() -> N
     assert len(client.names("create", "pods")) == 3
     assert sorted(client.names("get")) == sorted([INPUT[1], SERVICE[1], BUNDLE[1]])
     assert client.names("get", "secrets") == []
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        with_input(lambda values: values.pop("validation_function")),
-        with_input(lambda values: values.update(of_a_later_version=1)),
-        with_input(lambda values: values["ray_node"].update(computed="otherwise")),
-        {"data": {"report-ca.crt": "an earlier CA"}},
-    ],
-    ids=["older", "newer", "computed", "CA"],
-)
-async def test_the_input_of_another_version_of_the_operator_is_used(
-    change: Object | Callable[[Object], Object],
-) -> None:
-    client = await make_started()
-    place = (INPUT[0], "team", INPUT[1])
-    replace_child(client.api, INPUT, change(client.api.objects[place]) if callable(change) else change)
-    await execute(client, plan_children())
-    assert len(client.names("create", "pods")) == 3
 
 
 async def test_an_operator_that_may_not_look_uses_nothing() -> None:

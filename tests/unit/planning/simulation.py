@@ -72,7 +72,7 @@ class Simulation:
         """The operator exits, and another one starts."""
         self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
         executor = self.operator.loop.executor
-        self._executor = RecordingExecutor(executor.client, executor.cache, executor.events, executor.make_token)
+        self._executor = RecordingExecutor(executor.client, executor.cache, executor.events)
         self.operator.loop.executor = self._executor
         self._results: list[str] = []
         self.operator.loop.count = lambda result, seconds: self._results.append(result)

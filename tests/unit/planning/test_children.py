@@ -9,6 +9,7 @@ import pytest
 
 from railhead.kube import kinds
 from railhead.planning.children import CHILDREN, head_pod, prerequisites, removals, worker_pods
+from railhead.planning.plan import Create
 from railhead.resources import pod_worker
 from railhead.resources.pod import build_pod
 from tests.unit.builders import make_job, make_spec
@@ -18,18 +19,20 @@ WITH_ALL = replace(WITH_ALL, settings=replace(WITH_ALL.settings, has_network_pol
 
 
 def test_the_path_of_each_kind_is_known() -> None:
-    assert set(kinds.CHILDREN) == {"Pod", *(child.kind for child in CHILDREN)}
+    assert set(kinds.CHILDREN) == {"Pod", *(create.kind for create in prerequisites(WITH_ALL, attempt=1))}
 
 
 def test_everything_created_for_a_job_is_removed_with_it() -> None:
-    bundle, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)]
-    assert created == [(remove.kind, remove.name) for remove in removals(WITH_ALL)]
+    bundle, input_, secret, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)]
+    assert [input_, *created] == [(remove.kind, remove.name) for remove in removals(WITH_ALL)]
+    owners = {create.owner for create in prerequisites(WITH_ALL, attempt=1) if isinstance(create, Create)}
+    assert secret[0] == "Secret" and owners == {"", input_[1]}, "it goes with its owner"
     assert bundle == ("ConfigMap", WITH_ALL.settings.bundle_name), "it belongs to the namespace"
 
 
 def test_a_child_is_created_and_removed_by_the_same_name() -> None:
     for child in CHILDREN:
-        name = child.name(WITH_ALL.name, WITH_ALL.uid)
+        name = child.name(WITH_ALL)
         assert child.create(WITH_ALL, name).build()["metadata"]["name"] == name
 
 

@@ -101,7 +101,9 @@ scalings = st.one_of(
 @st.composite
 def observations(draw: st.DrawFn) -> Observed:
     spec = make_spec(scaling=draw(scalings), backoffLimit=draw(st.integers(0, 2)))
-    observed = make_observed(*draw(st.lists(pods(), max_size=6)), status=draw(statuses), spec=spec)
+    observed = make_observed(
+        *draw(st.lists(pods(), max_size=6, unique_by=lambda pod: pod.name)), status=draw(statuses), spec=spec
+    )
     changes: dict[str, Any] = {"is_deleting": draw(st.booleans()) and draw(st.booleans())}
     if draw(st.integers(0, 9)) == 0:
         changes |= {"spec": InvalidSpec("spec.image", "missing")}
@@ -234,14 +236,15 @@ def test_a_start_or_restart_deadline_never_ends_running_training(observed: Obser
 def test_every_plan_that_creates_a_pod_creates_the_objects_it_refers_to(observed: Observed, bundle: str) -> None:
     """Also after an upgrade, when the running pods use a driver with another name.
 
-    But for the Secret of an attempt whose head has been up: a new one would have another token than the head.
+    But for those of an attempt that an operator began whose own have other names.
     """
     wanted = plan(replace(observed, settings=replace(observed.settings, bundle_name=bundle)))
     created = {(create.kind, create.name) for create in wanted.creates}
     for pod in (create for create in wanted.creates if create.kind == "Pod"):
         is_of_attempt = pod.build()["metadata"]["labels"][names.LABEL_ATTEMPT] == str(observed.attempt)
-        kept = {("Secret", names.secret_name(observed.name, UID))} if is_of_attempt and observed.was_head_up else set()
-        assert referred_to(dict(pod.build())) - kept <= created
+        status = observed.status
+        kept = {("ConfigMap", status.driver), ("ConfigMap", status.input), ("Secret", status.secret)}
+        assert referred_to(dict(pod.build())) - (kept if is_of_attempt else set()) <= created
 
 
 def referred_to(pod: dict[str, Any]) -> set[tuple[str, str]]:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
-from railhead.api import names
+import pytest
+
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Create, Plan
+from railhead.planning.plan import Create, Plan, Remove
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from tests.model.world import driver_of
-from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS, UID, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    SETTINGS,
+    make_head,
+    make_job,
+    make_observed,
+    make_spec,
+    make_worker,
+)
 
 OLD = "railhead-driver-old"
 LOST = make_worker(1, is_deleting=True)
@@ -91,19 +102,58 @@ def test_a_missing_driver_spends_no_budget() -> None:
     assert wanted.status is not None and wanted.status.fields["phase"] == "Restarting"
 
 
-SECRET = names.secret_name("digits", UID)
+OWN = make_job().own_mounts
+SECRET = OWN.secret
 
 
 def missing(kind: str, name: str) -> Problem:
     return Problem("FailedMount", f'MountVolume.SetUp failed for volume "v" : {kind} "{name}" not found')
 
 
-def test_a_deleted_secret_is_not_recreated_while_its_token_is_in_use() -> None:
-    """Its token is random: a worker with another one could never join the head."""
-    kinds = [create.kind for create in plan(observe(make_head(), make_worker(0), LOST)).creates]
-    assert "Secret" not in kinds and "Service" in kinds and "ConfigMap" in kinds
-    not_started = plan(observe(make_worker(0), phase="Pending", head={}, progress={}, workers={"desired": 2}))
-    assert "Secret" in [create.kind for create in not_started.creates]
+def find_created(wanted: Plan) -> set[str]:
+    return {create.name for create in wanted.creates}
+
+
+def test_a_deleted_input_or_secret_is_created_again_by_the_operator_that_can_make_the_same() -> None:
+    own = {"driver": OWN.driver, "input": OWN.input, "secret": OWN.secret}
+    assert {OWN.input, OWN.secret} <= find_created(plan(observe(make_head(), make_worker(0), LOST, **own)))
+    with_other_key = find_created(plan(observe(make_head(), make_worker(0), LOST, **{**own, "secret": "other"})))
+    assert OWN.input in with_other_key and not {OWN.secret, "other"} & with_other_key
+    with_other_input = find_created(plan(observe(make_head(), make_worker(0), LOST, **{**own, "input": "other"})))
+    assert not {OWN.input, OWN.secret, "other"} & with_other_input
+
+
+@pytest.mark.parametrize("name", ["driver", "input", "secret"])
+def test_all_pods_of_an_attempt_mount_the_same_and_the_next_attempts_get_the_new(name: str) -> None:
+    old = f"digits-{name}-old"
+    status = {"driver": OWN.driver, "input": OWN.input, "secret": OWN.secret, name: old}
+    [replacement] = [c for c in plan(observe(make_head(), make_worker(0), LOST, **status)).creates if c.kind == "Pod"]
+    assert old in json.dumps(dict(replacement.build()))
+    wanted = plan(observe(phase="Restarting", failure=FAILURE, **status))
+    assert wanted.status is not None and wanted.status.fields[name] == getattr(OWN, name)
+    assert all(old not in json.dumps(dict(c.build())) for c in wanted.creates if c.kind == "Pod")
+
+
+def test_the_next_attempt_removes_an_input_that_it_does_not_use() -> None:
+    old = plan(observe(phase="Restarting", failure=FAILURE, input="digits-input-old"))
+    assert Remove("ConfigMap", "digits-input-old") in old.removes, "and with it its Secret"
+    own = plan(observe(phase="Restarting", failure=FAILURE, input=OWN.input))
+    assert [remove.name for remove in own.removes] == [OLD]
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "reason"), [("configmap", "input", "InputGone"), ("secret", "secret", "SecretGone")]
+)
+def test_an_attempt_ends_when_what_another_operator_made_is_gone(kind: str, field: str, reason: str) -> None:
+    """Also before its head has been up: this operator cannot make the same."""
+    head = make_head(is_running=False, phase="Pending")
+    waits = make_worker(1, is_running=False, phase="Pending", problem=missing(kind, "of-another-operator"))
+    starting = {"phase": "Pending", "head": {}, "progress": {}, "waiting": {"since": "2026-01-01T11:59:00Z"}}
+    wanted = plan(observe(head, make_worker(0), waits, **starting, **{field: "of-another-operator"}))
+    assert wanted.status is not None
+    assert wanted.status.fields["failure"]["reason"] == reason
+    own = plan(observe(head, make_worker(0), replace(waits, problem=missing(kind, getattr(OWN, field))), **starting))
+    assert own.status is None or "failure" not in own.status.fields
 
 
 def test_an_attempt_ends_when_a_pod_needs_its_deleted_secret() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api.conditions import ORDER
-from railhead.api.names import head_name, input_name, secret_name, service_name, worker_name
+from railhead.api.names import head_name, service_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
@@ -18,6 +18,7 @@ from tests.unit.builders import (
     ended,
     make_absent,
     make_head,
+    make_job,
     make_observed,
     make_spec,
     make_worker,
@@ -27,11 +28,12 @@ HEAD, FIRST, SECOND = make_head(), make_worker(0), make_worker(1)
 TIME = "2026-01-01T12:00:00Z"
 GUARDED = {"/metadata/uid": UID, "/status/attempt": 1, "/status/round": 0, "/status/phase": "Running"}
 FRESH = {**GUARDED, "/metadata/resourceVersion": "0"}
+OWN = make_job().own_mounts
 PARENTS = [
-    ("ConfigMap", "railhead-driver-test"),
-    ("Secret", secret_name("digits", UID)),
+    ("ConfigMap", OWN.driver),
+    ("ConfigMap", OWN.input),
+    ("Secret", OWN.secret),
     ("Service", service_name("digits", UID)),
-    ("ConfigMap", input_name("digits", UID)),
 ]
 
 
@@ -88,7 +90,9 @@ def test_the_first_attempt() -> None:
                 "observedGeneration": 1,
                 "phase": "Pending",
                 "attempt": 1,
-                "driver": "railhead-driver-test",
+                "driver": OWN.driver,
+                "input": OWN.input,
+                "secret": OWN.secret,
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": False},
                 "startTime": TIME,
@@ -226,7 +230,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
             deletes=delete(lost),
             events=(Event("Warning", "WorkerReplaced", message),),
         ),
-        [*(parent for parent in PARENTS if parent[0] != "Secret"), ("Pod", name)],
+        [*PARENTS, ("Pod", name)],
     )
 
 
@@ -241,7 +245,9 @@ def test_the_next_attempt() -> None:
         status=StatusWrite(
             fields={
                 "attempt": 2,
-                "driver": "railhead-driver-test",
+                "driver": OWN.driver,
+                "input": OWN.input,
+                "secret": OWN.secret,
                 "workerLosses": None,
                 "head": {"pod": "", "node": ""},
                 "restarts": {"application": 1, "infrastructure": 0, "withoutProgress": 0, "startup": 0, "inPlace": 0},

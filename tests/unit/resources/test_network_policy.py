@@ -9,7 +9,7 @@ from railhead.planning.children import prerequisites
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_worker import build_worker_pod
-from tests.unit.builders import SETTINGS, UID, make_observed, make_spec, to_job
+from tests.unit.builders import MOUNTS, UID, make_observed, make_spec, to_job
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
@@ -27,10 +27,10 @@ def test_only_the_jobs_own_pods_reach_each_other() -> None:
     [peer] = rule["from"]
     assert "ports" not in rule  # Ray's and torch's vary
     for attempt in (1, 2):
-        worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=attempt, slot=0, round_=0)
+        worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=attempt, slot=0, round_=0)
         assert selects(spec["podSelector"], worker["metadata"]["labels"])
         assert selects(peer["podSelector"], worker["metadata"]["labels"])
-    other = build_worker_pod(OTHER, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
+    other = build_worker_pod(OTHER, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
     assert not selects(spec["podSelector"], other["metadata"]["labels"])
     assert not selects(peer["podSelector"], other["metadata"]["labels"])
 

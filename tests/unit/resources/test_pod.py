@@ -15,7 +15,8 @@ from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import WorkerPods, build_worker_pod
 from railhead.resources.sizes import compute_sizes
-from tests.unit.builders import SETTINGS, UID, make_spec
+from railhead.resources.start import build_start
+from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
 Object = dict[str, Any]
 JOB = JobRef("team", "digits", UID)
@@ -50,8 +51,10 @@ both_roles = pytest.mark.parametrize("role", ROLES)
 def build(role: str, *, attempt: int = 2, **changes: Any) -> Object:
     spec = make_spec(**changes)
     if role == "head":
-        return build_head_pod(JOB, spec, settings=SETTINGS, attempt=attempt, status=STATUS, worker_pods=2)
-    return build_worker_pod(JOB, spec, settings=SETTINGS, attempt=attempt, slot=3, round_=1)
+        return build_head_pod(
+            JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=attempt, status=STATUS, worker_pods=2
+        )
+    return build_worker_pod(JOB, spec, mounts=MOUNTS, attempt=attempt, slot=3, round_=1)
 
 
 def ray(pod: Object) -> Object:
@@ -77,8 +80,8 @@ def mounts(pod: Object) -> dict[str, str]:
 @pytest.mark.parametrize(("slot", "round_"), [(3, 1), (0, 0), (4095, 12)])
 def test_a_copied_worker_pod_is_the_one_that_would_be_built(spec: str, slot: int, round_: int) -> None:
     parsed = make_spec(**SPECS[spec])
-    built = build_worker_pod(JOB, parsed, settings=SETTINGS, attempt=2, slot=slot, round_=round_)
-    assert WorkerPods(JOB, parsed, settings=SETTINGS, attempt=2).build(slot=slot, round_=round_) == built
+    built = build_worker_pod(JOB, parsed, mounts=MOUNTS, attempt=2, slot=slot, round_=round_)
+    assert WorkerPods(JOB, parsed, mounts=MOUNTS, attempt=2).build(slot=slot, round_=round_) == built
 
 
 @all_pods
@@ -151,7 +154,7 @@ def test_resources_are_the_sizes_and_the_cpu_has_no_limit(role: str, spec: str) 
 def test_the_entry_point_is_the_bundle_in_the_users_image(role: str, spec: str) -> None:
     pod = build(role, **SPECS[spec])
     container = ray(pod)
-    assert container["command"] == ["python3", "/opt/railhead/railhead.pyz", role]
+    assert container["command"] == build_start(role, digest="test", folder="/tmp/railhead")
     assert (container["args"], container["image"]) == ([], "example/train:1")
     assert volumes(pod)[mounts(pod)["/opt/railhead"]] == {"configMap": {"name": SETTINGS.bundle_name}}
     assert pod["spec"]["restartPolicy"] == "Never"
@@ -204,9 +207,9 @@ def test_every_mount_has_its_volume_and_every_volume_its_mount(role: str, spec: 
 def test_volumes_of_input_auth_shm_and_storage(role: str) -> None:
     pod = build(role, **SPECS["volume"])
     found = volumes(pod)
-    assert found["railhead-input"]["configMap"]["name"] == names.input_name("digits", UID)
+    assert found["railhead-input"]["configMap"]["name"] == MOUNTS.input
     assert {item["key"] for item in found["railhead-input"]["configMap"]["items"]} == {"job.json", "report-ca.crt"}
-    assert found["railhead-auth"] == {"secret": {"secretName": names.secret_name("digits", UID), "defaultMode": 0o440}}
+    assert found["railhead-auth"] == {"secret": {"secretName": MOUNTS.secret, "defaultMode": 0o440}}
     shared = getattr(compute_sizes(make_spec()), role).shared_memory
     assert found[mounts(pod)["/dev/shm"]] == {"emptyDir": {"medium": "Memory", "sizeLimit": shared}}
     assert found[mounts(pod)["/mnt/runs"]] == CLAIM

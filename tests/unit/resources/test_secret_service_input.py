@@ -3,53 +3,95 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from railhead.api import names
 from railhead.api.status import JobStatus
+from railhead.contract.digest import digest
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
 from railhead.resources.input import build_input, build_job_input
+from railhead.resources.mounts import find_mounts, get_digest
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
-from railhead.resources.secret import TOKEN_TO_BE_GENERATED, build_secret
+from railhead.resources.secret import build_secret
 from railhead.resources.service import build_service
 from railhead.resources.sizes import compute_sizes
-from tests.unit.builders import SETTINGS, UID, make_spec
+from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)
 
 
 def test_children_have_the_jobs_names_labels_and_owner() -> None:
-    made = [build_secret(JOB), build_service(JOB), build_input(JOB, make_spec(), settings=SETTINGS)]
+    own = find_mounts(JOB, make_spec(), SETTINGS)
+    secret = build_secret(JOB, SETTINGS, input_name=own.input)
+    made = [build_service(JOB), build_input(JOB, make_spec(), SETTINGS), secret]
     assert [(m["kind"], m["metadata"]["name"]) for m in made] == [
-        ("Secret", names.secret_name("digits", UID)),
         ("Service", names.service_name("digits", UID)),
-        ("ConfigMap", names.input_name("digits", UID)),
+        ("ConfigMap", own.input),
+        ("Secret", own.secret),
     ]
+    assert "ownerReferences" not in secret["metadata"], "the executor knows the uid of the input"
     for child in made:
         metadata = child["metadata"]
+        metadata.setdefault("ownerReferences", made[0]["metadata"]["ownerReferences"])
         assert metadata["namespace"] == "team"
         assert metadata["labels"] == names.child_labels("digits", UID)
         [owner] = metadata["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == ("TrainJob", UID, True)
 
 
-def test_the_secret_is_immutable_and_has_a_placeholder_for_its_token() -> None:
-    secret = build_secret(JOB)
-    assert secret["stringData"] == {"token": TOKEN_TO_BE_GENERATED}
+def find_token(job: JobRef = JOB, *, key: bytes = b"key", input_name: str = "input") -> str:
+    secret = build_secret(job, replace(SETTINGS, token_key=key), input_name=input_name)
     assert secret["immutable"] is True
+    token = str(secret["stringData"]["token"])
+    assert get_digest(secret["metadata"]["name"]) == digest(token.encode())
+    return token
+
+
+def test_the_token_follows_from_job_input_and_key_and_its_secret_is_named_by_its_digest() -> None:
+    other = JobRef("team", "digits", "0f1e2d3c-1111-2222-3333-555555555555")
+    tokens = [find_token(), find_token(other), find_token(key=b"other"), find_token(input_name="other")]
+    assert len(set(tokens)) == len(tokens)
+    assert find_token() == tokens[0], "a create can be sent again"
+    assert {len(token) for token in tokens} == {64}
+    assert b"key" not in repr(SETTINGS).encode()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"source": {"inline": {"train.py": "x = 2"}}},
+        {"source": {"inline": {"other.py": "x = 1"}}},
+        {"trainer": {"trainFunc": "train:other"}},
+    ],
+)
+def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]) -> None:
+    spec = {"source": {"inline": {"train.py": "x = 1"}}}
+    names_ = {find_mounts(JOB, make_spec(**each), SETTINGS).input for each in (spec, {**spec, **changes})}
+    other_ca = find_mounts(JOB, make_spec(**spec), replace(SETTINGS, report_ca="other"))
+    assert len({*names_, other_ca.input}) == 3
+    assert find_mounts(JOB, make_spec(**spec), SETTINGS).input in names_
 
 
 def test_the_service_selects_heads_of_this_job_before_they_are_ready() -> None:
     spec = build_service(JOB)["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-    head = build_head_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2)
-    worker = build_worker_pod(JOB, make_spec(), settings=SETTINGS, attempt=1, slot=0, round_=0)
+    head = build_head_pod(
+        JOB, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2
+    )
+    worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
     other = build_head_pod(
-        JobRef("team", "digits", "other"), make_spec(), settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2
+        JobRef("team", "digits", "other"),
+        make_spec(),
+        settings=SETTINGS,
+        mounts=MOUNTS,
+        attempt=1,
+        status=JobStatus(),
+        worker_pods=2,
     )
     selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
     assert selected == [True, False, False]
@@ -57,7 +99,7 @@ def test_the_service_selects_heads_of_this_job_before_they_are_ready() -> None:
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:
     spec = make_spec(source={"inline": {"train.py": "x = 1", "notes.txt": "é"}})
-    made = build_input(JOB, spec, settings=SETTINGS)
+    made = build_input(JOB, spec, SETTINGS)
     assert made["immutable"] is True
     assert JobInput.from_json(made["data"].pop(FILE)) == build_job_input(JOB, spec)
     assert made["data"] == {CA_KEY: "CA", "source.train.py": "x = 1", "source.notes.txt": "é"}
@@ -150,6 +192,6 @@ def test_the_input_has_datasets_and_the_heads_environment_their_paths() -> None:
         "far": {"format": "parquet", "uri": "s3://bucket/far", "split": False},
         "made": {"function": "data:build", "split": True},
     }
-    head = build_head_pod(JOB, spec, settings=SETTINGS, attempt=1, status=JobStatus(), worker_pods=2)
+    head = build_head_pod(JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
     env = {v["name"]: v.get("value") for c in head["spec"]["containers"] for v in c["env"]}
     assert json.loads(env["RAILHEAD_DATASETS"] or "") == {"train": "/data/train"}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,12 @@ class Certificates:
 
     ca: Pair
     server: Pair
+
+
+def derive_token_key(certificates: Certificates) -> bytes:
+    """A key that all replicas share, also after a restart: from the CA's, or where its issuer keeps it the server's."""
+    key = certificates.ca.key or certificates.server.key
+    return hmac.new(key.encode(), b"tokens of Ray clusters", "sha256").digest()
 
 
 async def ensure_certificates(client: KubeClient, namespace: str, names: Sequence[str]) -> Certificates:

@@ -9,7 +9,7 @@ from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
 from railhead.planning.facts.budgets import IN_A_ROW, is_disruption_limit_reached
-from railhead.planning.facts.disruptions import DRIVER_GONE, SECRET_GONE
+from railhead.planning.facts.disruptions import DRIVER_GONE, INPUT_GONE, SECRET_GONE
 from railhead.planning.facts.failure_from_pod import (
     blame_application,
     classify_pod,
@@ -53,18 +53,23 @@ def _find_gone_child(job: Job) -> Failure | None:
     found = job.startup_problem
     if found is None or found[1].reason != FAILED_MOUNT:
         return None
-    driver, own = job.status.driver, job.settings.bundle_name
-    secret = names.secret_name(job.name, job.uid)
-    if driver not in ("", own) and f'"{driver}"' in found[1].message:
-        message = (
-            f"ConfigMap {driver} with the driver of attempt {job.attempt} is gone, and this version of the "
-            f"operator has another one, {own}, with which the next attempt runs"
-        )
-        return Failure(FailureClass.INFRASTRUCTURE, DRIVER_GONE, message)
-    if job.was_head_up and f'"{secret}"' in found[1].message:
-        message = f"Secret {secret} with the token of the running Ray cluster is gone; the next attempt has a new one"
-        return Failure(FailureClass.INFRASTRUCTURE, SECRET_GONE, message)
+    message, mounts, own = found[1].message, job.mounts_of(job.attempt), job.own_mounts
+    if mounts.driver != own.driver and f'"{mounts.driver}"' in message:
+        return _explain_gone_child(job, DRIVER_GONE, f"ConfigMap {mounts.driver} with the driver", own.driver)
+    if mounts.input != own.input and f'"{mounts.input}"' in message:
+        return _explain_gone_child(job, INPUT_GONE, f"ConfigMap {mounts.input} with the driver's input", own.input)
+    if (job.was_head_up or mounts.secret != own.secret) and f'"{mounts.secret}"' in message:
+        why = f"Secret {mounts.secret} with the token of the Ray cluster is gone; the next attempt creates it again"
+        return Failure(FailureClass.INFRASTRUCTURE, SECRET_GONE, why)
     return None
+
+
+def _explain_gone_child(job: Job, reason: str, what: str, own: str) -> Failure:
+    message = (
+        f"{what} of attempt {job.attempt} is gone, and this version of the operator has another one, {own}, with which "
+        "the next attempt runs"
+    )
+    return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
 
 def _find_hopeless_workers(job: Job) -> FailureStatus | None:
