@@ -18,7 +18,7 @@ from railhead.planning.facts.failure_from_pod import (
     explain_head_loss,
     explain_loss,
 )
-from railhead.planning.facts.reasons import FAILED_MOUNT
+from railhead.planning.facts.missing_mount import find_missing_mount
 from railhead.planning.facts.worker_losses import (
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
@@ -49,25 +49,18 @@ def decide_loss(job: Job) -> Decision | None:
 
 
 def _find_gone_child(job: Job) -> Failure | None:
-    """Why a pod of this attempt cannot start any more: a child is gone that cannot be created again as it was."""
-    found = job.startup_problem
-    if found is None or found[1].reason != FAILED_MOUNT:
+    """Why a pod of this attempt cannot start any more: a child is gone that this operator cannot make again."""
+    gone, mounts, own = find_missing_mount(job), job.mounts_of(job.attempt), job.own_mounts
+    if gone is None or gone in (own.driver, own.input, own.secret):
         return None
-    message, mounts, own = found[1].message, job.mounts_of(job.attempt), job.own_mounts
-    if mounts.driver != own.driver and f'"{mounts.driver}"' in message:
-        return _explain_gone_child(job, DRIVER_GONE, f"ConfigMap {mounts.driver} with the driver", own.driver)
-    if mounts.input != own.input and f'"{mounts.input}"' in message:
-        return _explain_gone_child(job, INPUT_GONE, f"ConfigMap {mounts.input} with the driver's input", own.input)
-    if (job.was_head_up or mounts.secret != own.secret) and f'"{mounts.secret}"' in message:
-        why = f"Secret {mounts.secret} with the token of the Ray cluster is gone; the next attempt creates it again"
-        return Failure(FailureClass.INFRASTRUCTURE, SECRET_GONE, why)
-    return None
-
-
-def _explain_gone_child(job: Job, reason: str, what: str, own: str) -> Failure:
+    reason, what = {
+        mounts.driver: (DRIVER_GONE, f"ConfigMap {gone} with the driver"),
+        mounts.input: (INPUT_GONE, f"ConfigMap {gone} with the driver's input"),
+        mounts.secret: (SECRET_GONE, f"Secret {gone} with the token of the Ray cluster"),
+    }[gone]
     message = (
-        f"{what} of attempt {job.attempt} is gone, and this version of the operator has another one, {own}, with which "
-        "the next attempt runs"
+        f"{what} of attempt {job.attempt} is gone; another version of the operator made it, and the next attempt gets "
+        "what this version makes"
     )
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 

@@ -1,16 +1,20 @@
-"""Creates pods that the status announces and that do not exist yet, under the same names as before."""
+"""Creates what the status announces and what does not exist, under the same names as before."""
 
 from __future__ import annotations
 
 from railhead.api.names import HEAD
 from railhead.planning.children import head_pod, prerequisites, worker_pods
+from railhead.planning.facts.missing_mount import find_missing_mount
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.status_change import GUARD
 
 
 def decide_uncreated_pods(job: Job) -> Decision | None:
-    """Creates the missing pods: the operator stopped before it created them, or the API server rejected them."""
+    """Creates the missing pods: the operator stopped before it created them, or the API server rejected them. And what
+    a pod cannot mount: somebody deleted it."""
+    if find_missing_mount(job) is not None:
+        return Decision(status=GUARD, creates=prerequisites(job, attempt=job.attempt))
     if job.were_all_up:
         return None
     is_head_missing = job.head is None and not job.was_head_up
