@@ -20,7 +20,7 @@ from railhead.contract.failure import POLICIES
 PROJECT = Path(__file__).resolve().parents[2]
 CRD = PROJECT / "crds" / "railhead.dev_trainjobs.yaml"
 REFERENCE = PROJECT / "docs" / "trainjob.md"
-TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 DOCUMENTS = sorted(
     [
         *(PROJECT / name for name in TOP),
@@ -55,6 +55,13 @@ def test_named_tests_exist(path: Path) -> None:
         if text is None or (name and not re.search(rf"^(?:async )?def {name}\(", text, re.MULTILINE)):
             missing.append(f"{file}::{name}")
     assert not missing
+
+
+def test_each_threat_names_its_tests() -> None:
+    section = (PROJECT / "docs" / "security.md").read_text().partition("## Threats")[2].partition("\n## ")[0]
+    _, _, *threats = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(threats) > 10
+    assert [line for line in threats if not TEST.search(line.rsplit("|", 2)[1])] == []
 
 
 @per_document
