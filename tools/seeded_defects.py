@@ -722,9 +722,9 @@ DEFECTS = (
     Defect(
         "NetworkPolicies from before they were disabled stay",
         "planning/children.py",
-        "        is_wanted=lambda job: job.settings.has_network_policies,\n",
-        "        is_wanted=lambda job: job.settings.has_network_policies,\n"
-        "        may_exist=lambda job: job.settings.has_network_policies,\n",
+        "        is_wanted=lambda job: job.settings.job_network_policy is not None,\n",
+        "        is_wanted=lambda job: job.settings.job_network_policy is not None,\n"
+        "        may_exist=lambda job: job.settings.job_network_policy is not None,\n",
         (CLEAN_UP,),
     ),
     Defect(

@@ -42,11 +42,12 @@ FEATURES: dict[str, dict[str, Any]] = {
         ]
     },
     "budget": {"podDisruptionBudget": {"enabled": True, "maxUnavailable": "50%"}},
-    "policy": {"networkPolicy": {"enabled": True}},
+    "no policy": {"networkPolicy": {"enabled": False}},
     "narrow": {
         "networkPolicy": {"enabled": True, "extraFrom": [PEER], "probesFrom": [PEER], "egress": [{"to": [PEER]}]}
     },
-    "jobs": {"jobNetworkPolicies": True},
+    "jobs": {"jobNetworkPolicy": {"extraFrom": [PEER], "egress": [{"to": [PEER]}]}},
+    "no policies of jobs": {"jobNetworkPolicy": {"enabled": False}},
     "probes": {
         "startupProbe": {"periodSeconds": 3},
         "livenessProbe": {"initialDelaySeconds": 1},

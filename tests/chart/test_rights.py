@@ -12,9 +12,9 @@ from railhead.planning.children import CHILDREN as OF_JOBS
 from tests.chart.chart import NAMESPACE, Chart
 
 
-def _on_children(verb: str, *, without: str = "") -> set[tuple[str, str, str, str]]:
-    """The permission for this verb on each kind of child that a job may have."""
-    kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)} - {without}}
+def _on_children(verb: str) -> set[tuple[str, str, str, str]]:
+    """The permission for this verb on each kind of child that a job may have, but for its Secret."""
+    kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)}}
     return {("", verb, kind.group, kind.plural) for kind in kinds}
 
 
@@ -23,7 +23,7 @@ ON_JOBS = {
     ("", "patch", "railhead.dev", "trainjobs/status"),
     ("", "update", "railhead.dev", "trainjobs/finalizers"),
     *(("", verb, "", "pods") for verb in ("get", "list", "watch")),
-    *_on_children("create", without="NetworkPolicy"),
+    *_on_children("create"),
     *_on_children("get"),
     *_on_children("delete"),  # also policies created while they were enabled
     ("", "create", "", "secrets"),
@@ -51,14 +51,13 @@ def test_watched_namespaces_have_roles_instead(chart: Chart) -> None:
     assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
 
 
-def test_network_policies_of_jobs_need_an_extra_permission(chart: Chart) -> None:
+def test_without_network_policies_of_jobs_one_right_less(chart: Chart) -> None:
     right = ("create", "networking.k8s.io", "networkpolicies")
-    enabled = chart.render({"jobNetworkPolicies": True})
-    assert enabled.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {("", *right)}
-    rendered = chart.render({"jobNetworkPolicies": True, "watchNamespaces": ["a"]})
-    assert ("a", *right) in rendered.grants("Role")
-    assert rendered.grants("ClusterRole") == IN_THE_CLUSTER
-    assert "--job-network-policies" in rendered.container["args"]
+    off = {"jobNetworkPolicy": {"enabled": False}}
+    disabled = chart.render(off)
+    assert disabled.grants("ClusterRole") == (ON_JOBS - {("", *right)}) | IN_THE_CLUSTER
+    assert "--no-job-network-policies" in disabled.container["args"]
+    assert ("a", *right) not in chart.render({**off, "watchNamespaces": ["a"]}).grants("Role")
 
 
 @pytest.mark.parametrize("some", [{"watchNamespaces": ["a"]}, {"jobSelector": "team=a"}], ids=json.dumps)

@@ -25,8 +25,8 @@ def test_the_pod_monitor_selects_the_metrics_port(chart: Chart) -> None:
 
 
 def test_the_network_policy_allows_job_pods_and_probes(chart: Chart) -> None:
-    assert chart.render().of("NetworkPolicy") == []
-    rendered = chart.render({"networkPolicy": {"enabled": True}})
+    assert chart.render({"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []
+    rendered = chart.render()
     spec = rendered.one("NetworkPolicy")["spec"]
     assert spec["podSelector"] == rendered.one("Deployment")["spec"]["selector"]
     assert spec["policyTypes"] == ["Ingress"]

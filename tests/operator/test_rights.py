@@ -100,11 +100,11 @@ def team(
     """The chart's roles for one namespace, and an operator with only those; the other tests' operator is stopped."""
     plane = audited_plane[0]
     cluster = make_cluster(server, operator)
-    values = {"watchNamespaces": [cluster.namespace], "jobNetworkPolicies": True}
+    values = {"watchNamespaces": [cluster.namespace]}
     kubeconfig = tmp_path / "team.kubeconfig"
     with make_account(plane, TEAM_NAMESPACE, values, kubeconfig) as rendered:
-        flags = [arg for arg in rendered.container["args"] if arg.startswith(("--watch-namespace", "--job-network"))]
-        assert len(flags) == 2
+        flags = [arg for arg in rendered.container["args"] if arg.startswith("--watch-namespace")]
+        assert len(flags) == 1
         first, second = (
             RunningOperator(kubeconfig, tmp_path / name, namespace=TEAM_NAMESPACE, flags=flags)
             for name in ("first", "second")

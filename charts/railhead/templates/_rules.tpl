@@ -25,10 +25,10 @@
 - apiGroups: [""]
   resources: [events]
   verbs: [create, get, list, patch]
-# Also without jobNetworkPolicies: spec.keepPodsSeconds removes policies created while it was enabled.
+# Also without jobNetworkPolicy.enabled: spec.keepPodsSeconds removes policies created while it was enabled.
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
-  verbs: [{{ if .Values.jobNetworkPolicies }}create, {{ end }}get, delete]
+  verbs: [{{ if .Values.jobNetworkPolicy.enabled }}create, {{ end }}get, delete]
 {{- end -}}
 
 {{/* Cluster-scoped objects. */}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
+from railhead.resources.settings import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -55,12 +57,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
     parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
     _add_leader_election(parser)
+    _add_network_policies(parser)
+    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+
+
+def _add_network_policies(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job-network-policies",
-        action="store_true",
-        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="create a NetworkPolicy for each job, which lets only its own pods reach its pods (default: yes)",
     )
-    parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    parser.add_argument(
+        "--job-ingress-from",
+        type=_objects,
+        default=(),
+        metavar="JSON",
+        help="a list of NetworkPolicyPeer that reach the jobs' pods as well",
+    )
+    parser.add_argument(
+        "--job-egress",
+        type=_objects,
+        default=(),
+        metavar="JSON",
+        help="a list of NetworkPolicyEgressRule: jobs reach these, their own pods, DNS and the report endpoint "
+        "(default: anything)",
+    )
+
+
+def _objects(text: str) -> tuple[Peer, ...]:
+    """Raises ArgumentTypeError."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not JSON ({error})") from None
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of objects")
+    return tuple(found)
 
 
 def _add_leader_election(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +142,18 @@ def _selector(text: str) -> LabelSelector:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
+    """What the NetworkPolicy of each job allows; None = there is none."""
+    if not options.job_network_policies:
+        return None
+    return JobNetworkPolicy(
+        extra_from=options.job_ingress_from,
+        egress=options.job_egress,
+        operator_namespace=options.namespace,
+        report_port=int(options.report_listen.rpartition(":")[2]),
+    )
+
+
 def _exit(*_: object) -> NoReturn:
     raise SystemExit(0)
 
@@ -136,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
         concurrency=options.concurrency,
         lease_seconds=options.lease_seconds if options.leader_election else None,
         pod_uid=options.pod_uid,
-        job_network_policies=options.job_network_policies,
+        job_network_policy=read_network_policy(options),
         report_writes=options.report_writes_per_second,
         report_tls=options.report_tls,
     )

@@ -133,7 +133,7 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
         bundle,
         bundle_name(bundle),
         derive_token_key(certificates),
-        has_network_policies=config.job_network_policies,
+        job_network_policy=config.job_network_policy,
         job_selector=config.job_selector.text,
     )
     leaders = parts.client.fenced(parts.leadership.is_leading)

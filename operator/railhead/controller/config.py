@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from railhead.kube.selector import EVERYTHING, LabelSelector
+from railhead.resources.settings import JobNetworkPolicy
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class OperatorConfig:
         concurrency: concurrent passes.
         lease_seconds: how long one Lease renewal is valid; None = no leader election, this operator is the only one.
         pod_uid: uid of the pod whose only operator this is; "" = unknown.
-        job_network_policies: create a NetworkPolicy for each job.
+        job_network_policy: of each job; None = jobs get none.
         report_writes: status writes per second of this process for the reports of all jobs.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
     """
@@ -38,7 +39,7 @@ class OperatorConfig:
     concurrency: int = 8
     lease_seconds: int | None = None
     pod_uid: str = ""
-    job_network_policies: bool = False
+    job_network_policy: JobNetworkPolicy | None = None
     report_writes: float = 25.0
     report_tls: Path | None = None
 

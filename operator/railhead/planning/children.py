@@ -54,6 +54,13 @@ def _copy_source(job: Job, name: str) -> CopyConfigMap:
     return CopyConfigMap(name, source.name, keys, lambda: build_source_copy(job.ref), field="spec.source.configMap")
 
 
+def _create_network_policy(job: Job, name: str) -> Create:
+    """One that exists stays as it is: the operator that made it may have had other settings."""
+    assert job.settings.job_network_policy is not None
+    build = partial(build_network_policy, job.ref, job.settings.job_network_policy)
+    return Create("NetworkPolicy", name, build, may_differ=True)
+
+
 CHILDREN = (
     Child(
         "Service",
@@ -70,8 +77,8 @@ CHILDREN = (
     Child(
         "NetworkPolicy",
         lambda job: names.network_policy_name(job.name, job.uid),
-        lambda job, name: Create("NetworkPolicy", name, partial(build_network_policy, job.ref)),
-        is_wanted=lambda job: job.settings.has_network_policies,
+        _create_network_policy,
+        is_wanted=lambda job: job.settings.job_network_policy is not None,
     ),
 )
 

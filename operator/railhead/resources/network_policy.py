@@ -1,7 +1,7 @@
 """The NetworkPolicy of one job: its pods reach each other, and nothing else reaches them.
 
-Egress stays open: storage, datasets, the report endpoint and cluster DNS differ in every
-cluster. Ray's token authentication stays on; the policy keeps other pods off its ports entirely.
+Ray's token authentication stays on; the policy keeps other pods off its ports entirely. Egress is open unless the
+operator's settings restrict it: storage and datasets differ in every cluster.
 """
 
 from __future__ import annotations
@@ -10,14 +10,31 @@ from typing import Any
 
 from railhead.api import names
 from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.settings import JobNetworkPolicy
+
+DNS = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
 
 
-def build_network_policy(job: JobRef) -> dict[str, Any]:
+def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> dict[str, Any]:
     """For head and workers of all attempts."""
     pods = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
+    spec: dict[str, Any] = {
+        "podSelector": pods,
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [{"podSelector": pods}, *wanted.extra_from]}],
+    }
+    if wanted.egress:
+        operator = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": wanted.operator_namespace}}}
+        spec["policyTypes"].append("Egress")
+        spec["egress"] = [
+            {"to": [{"podSelector": pods}]},
+            {"ports": DNS},
+            {"to": [operator], "ports": [{"port": wanted.report_port, "protocol": "TCP"}]},
+            *wanted.egress,
+        ]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
         "metadata": build_metadata(job, names.network_policy_name(job.name, job.uid)),
-        "spec": {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": [{"from": [{"podSelector": pods}]}]},
+        "spec": spec,
     }

@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+Peer = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class JobNetworkPolicy:
+    """What the NetworkPolicy of each job allows.
+
+    Attributes:
+        extra_from: NetworkPolicyPeers that reach the job's pods, besides these themselves.
+        egress: NetworkPolicyEgressRules, besides the job's pods, DNS and the report endpoint; empty = anywhere.
+        operator_namespace, report_port: where the report endpoint is.
+    """
+
+    extra_from: tuple[Peer, ...] = ()
+    egress: tuple[Peer, ...] = ()
+    operator_namespace: str = ""
+    report_port: int = 0
 
 
 @dataclass(frozen=True)
@@ -15,7 +34,7 @@ class OperatorSettings:
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
         token_key: secret; the tokens of all Ray clusters follow from it.
-        has_network_policies: each job gets a NetworkPolicy.
+        job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
     """
 
@@ -24,5 +43,5 @@ class OperatorSettings:
     bundle: bytes
     bundle_name: str
     token_key: bytes = field(repr=False)
-    has_network_policies: bool = False
+    job_network_policy: JobNetworkPolicy | None = None
     job_selector: str = ""

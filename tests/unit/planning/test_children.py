@@ -12,10 +12,11 @@ from railhead.planning.children import CHILDREN, head_pod, prerequisites, remova
 from railhead.planning.plan import Create
 from railhead.resources import pod_worker
 from railhead.resources.pod import build_pod
+from railhead.resources.settings import JobNetworkPolicy
 from tests.unit.builders import make_job, make_spec
 
 WITH_ALL = make_job(spec=make_spec(source={"configMap": {"name": "code"}}))
-WITH_ALL = replace(WITH_ALL, settings=replace(WITH_ALL.settings, has_network_policies=True))
+WITH_ALL = replace(WITH_ALL, settings=replace(WITH_ALL.settings, job_network_policy=JobNetworkPolicy()))
 
 
 def test_the_path_of_each_kind_is_known() -> None:

@@ -9,6 +9,7 @@ from railhead.planning.children import prerequisites
 from railhead.resources.network_policy import build_network_policy
 from railhead.resources.owner import JobRef
 from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.settings import JobNetworkPolicy
 from tests.unit.builders import MOUNTS, UID, make_observed, make_spec, to_job
 
 JOB = JobRef("team", "digits", UID)
@@ -22,7 +23,7 @@ def selects(policy: dict[str, object], labels: dict[str, str]) -> bool:
 
 
 def test_only_the_jobs_own_pods_reach_each_other() -> None:
-    spec = build_network_policy(JOB)["spec"]
+    spec = build_network_policy(JOB, JobNetworkPolicy())["spec"]
     [rule] = spec["ingress"]
     [peer] = rule["from"]
     assert "ports" not in rule  # Ray's and torch's vary
@@ -36,11 +37,11 @@ def test_only_the_jobs_own_pods_reach_each_other() -> None:
 
 
 def test_egress_is_not_restricted() -> None:
-    assert build_network_policy(JOB)["spec"]["policyTypes"] == ["Ingress"]
+    assert build_network_policy(JOB, JobNetworkPolicy())["spec"]["policyTypes"] == ["Ingress"]
 
 
 def test_the_job_owns_it() -> None:
-    metadata = build_network_policy(JOB)["metadata"]
+    metadata = build_network_policy(JOB, JobNetworkPolicy())["metadata"]
     assert (metadata["namespace"], metadata["name"]) == ("team", names.network_policy_name("digits", UID))
     [owner] = metadata["ownerReferences"]
     assert (owner["kind"], owner["uid"]) == ("TrainJob", UID)
@@ -48,6 +49,6 @@ def test_the_job_owns_it() -> None:
 
 def test_it_is_created_before_the_pods_if_enabled() -> None:
     observed = make_observed()
-    enabled = replace(observed, settings=replace(observed.settings, has_network_policies=True))
+    enabled = replace(observed, settings=replace(observed.settings, job_network_policy=JobNetworkPolicy()))
     assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed), attempt=1)}
     assert [child.kind for child in prerequisites(to_job(enabled), attempt=1)].count("NetworkPolicy") == 1

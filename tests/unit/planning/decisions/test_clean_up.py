@@ -14,6 +14,7 @@ from railhead.contract.times import parse_time
 from railhead.controller.executor import LostCompare
 from railhead.planning.plan import DeleteJob, Plan
 from railhead.planning.planner import plan
+from railhead.resources.settings import JobNetworkPolicy
 from tests.unit.builders import is_empty
 from tests.unit.planning.simulation import JOB, Simulation
 
@@ -140,14 +141,14 @@ def test_a_restarting_job_is_neither_cleaned_up_nor_deleted() -> None:
     assert "cleanUpTime" not in sim.status
 
 
-@pytest.mark.parametrize("has_network_policies", [True, False])
-def test_a_time_set_later_applies_and_copies_and_policies_are_removed_too(has_network_policies: bool) -> None:
-    """Policies even with `--job-network-policies` off: an earlier operator may have created them."""
+@pytest.mark.parametrize("policy", [JobNetworkPolicy(), None])
+def test_a_time_set_later_applies_and_copies_and_policies_are_removed_too(policy: JobNetworkPolicy | None) -> None:
+    """Policies even with `--no-job-network-policies`: an earlier operator may have created them."""
     sim = finished(source={"configMap": {"name": "code"}})
     sim.later(7200)
     sim.apply(source={"configMap": {"name": "code"}}, keepPodsSeconds=3600)
     observed = sim.observe()
-    settings = replace(observed.settings, has_network_policies=has_network_policies)
+    settings = replace(observed.settings, job_network_policy=policy)
     wanted = plan(replace(observed, settings=settings))
     assert [r.kind for r in wanted.removes] == ["ConfigMap", "Service", "ConfigMap", "NetworkPolicy"]
 

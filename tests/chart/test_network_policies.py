@@ -1,0 +1,110 @@
+"""Who reaches which port with the policies that the chart and the operator create by default."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.cli.operator import add_arguments, read_network_policy
+from railhead.resources.network_policy import build_network_policy
+from railhead.resources.owner import JobRef
+from tests.chart.chart import NAMESPACE, Chart
+from tests.policies import Network, Pod
+
+UID, OTHER_UID = "0f1e2d3c-1111-2222-3333-444444444444", "ffffffff-2222-4333-8444-555555555555"
+GCS, RAY, TORCH, REPORTS, PROBES, DNS, HTTPS = 23456, 10002, 29500, 8443, 8080, 53, 443
+OF_JOBS = (GCS, RAY, TORCH)
+
+
+def make_pod(job: str, uid: str, role: str, *, namespace: str = "team") -> Pod:
+    return Pod(namespace, {**names.child_labels(job, uid), names.LABEL_ROLE: role})
+
+
+PODS = {
+    "head": make_pod("digits", UID, names.HEAD),
+    "worker": make_pod("digits", UID, names.WORKER),
+    "another job's head": make_pod("other", OTHER_UID, names.HEAD),
+    "another job's worker": make_pod("other", OTHER_UID, names.WORKER),
+    "a notebook of the namespace": Pod("team", {"app": "notebook"}),
+    "a forgery in another namespace": make_pod("digits", UID, names.WORKER, namespace="elsewhere"),
+    "Prometheus": Pod("monitoring", {"app": "prometheus"}),
+    "DNS": Pod("kube-system", {"k8s-app": "kube-dns"}),
+    "storage": Pod("", ip="192.0.2.7", is_external=True),
+}
+
+
+def make_network(chart: Chart, **values: Any) -> tuple[Network, Pod]:
+    """The policies of two jobs and of the operator, and the operator's pod."""
+    rendered = chart.render(values)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    options = parser.parse_args([arg.replace("$(POD_NAMESPACE)", NAMESPACE) for arg in rendered.container["args"][1:]])
+    policies = list(rendered.of("NetworkPolicy"))
+    wanted = read_network_policy(options)
+    if wanted is not None:
+        jobs = (JobRef("team", "digits", UID), JobRef("team", "other", OTHER_UID))
+        policies += [build_network_policy(job, wanted) for job in jobs]
+    ports = {port["name"]: port["containerPort"] for port in rendered.container["ports"]}
+    labels = rendered.one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    return Network(policies), Pod(NAMESPACE, labels, ports=ports)
+
+
+def find_allowed(network: Network, operator: Pod) -> set[tuple[str, str, int]]:
+    """Source, target and port of the connections that are possible, without those to oneself."""
+    pods = {**PODS, "operator": operator}
+    ports = {"operator": (REPORTS, PROBES), "DNS": (DNS,), "storage": (HTTPS,), "Prometheus": (), "a notebook": ()}
+    return {
+        (source, target, port)
+        for source in pods
+        for target in pods
+        for port in ports.get(target, OF_JOBS)
+        if source != target and not target.startswith("a ") and network.allows(pods[source], pods[target], port)
+    }
+
+
+EVERYBODY = (*PODS, "operator")
+OWN = {(a, b, port) for a, b in (("head", "worker"), ("worker", "head")) for port in OF_JOBS}
+OF_THE_OTHER = {(f"another job's {a}", f"another job's {b}", port) for a, b, port in OWN}
+WITHOUT_LIMIT = {(who, target, port) for who in EVERYBODY for target, port in (("DNS", DNS), ("storage", HTTPS))}
+REACH_OPERATOR = {
+    *((who, "operator", PROBES) for who in PODS),
+    *((who, "operator", REPORTS) for who in EVERYBODY if "head" in who or "worker" in who or "forgery" in who),
+}
+# The forgery reaches the endpoint and has no token; the pods of jobs are open to nobody else.
+DEFAULT = OWN | OF_THE_OTHER | {each for each in WITHOUT_LIMIT if each[0] != each[1]} | REACH_OPERATOR
+
+
+def test_by_default_only_a_jobs_own_pods_reach_its_pods(chart: Chart) -> None:
+    assert find_allowed(*make_network(chart)) == DEFAULT
+
+
+def test_additional_peers(chart: Chart) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    more = find_allowed(*make_network(chart, jobNetworkPolicy={"extraFrom": [peer]})) - DEFAULT
+    assert {(source, port) for source, _, port in more} == {("Prometheus", port) for port in OF_JOBS}
+    assert {target for _, target, _ in more} == {name for name in PODS if "job" in name or name in ("head", "worker")}
+
+
+def test_restricted_egress_leaves_dns_the_report_endpoint_and_what_is_listed(chart: Chart) -> None:
+    rule = {"to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}], "ports": [{"port": HTTPS}]}
+    network, operator = make_network(chart, jobNetworkPolicy={"egress": [rule]})
+    assert {each for each in find_allowed(network, operator) if each[0] == "head"} == {
+        *(("head", "worker", port) for port in OF_JOBS),
+        ("head", "operator", REPORTS),
+        ("head", "storage", HTTPS),
+        ("head", "DNS", DNS),
+    }
+    assert not network.allows(PODS["head"], replace(PODS["storage"], ip="198.51.100.1"), HTTPS)
+    assert not network.allows(PODS["head"], PODS["storage"], HTTPS + 1)
+
+
+@pytest.mark.parametrize("off", ["jobNetworkPolicy", "networkPolicy"])
+def test_either_can_be_switched_off(chart: Chart, off: str) -> None:
+    network, operator = make_network(chart, **{off: {"enabled": False}})
+    stranger = PODS["a notebook of the namespace"]
+    assert network.allows(stranger, PODS["head"], GCS) is (off == "jobNetworkPolicy")
+    assert network.allows(stranger, operator, REPORTS) is (off == "networkPolicy")
