@@ -13,7 +13,7 @@ from tests.chart.chart import NAMESPACE, Chart
 
 
 def _on_children(verb: str) -> set[tuple[str, str, str, str]]:
-    """The permission for this verb on each kind of child that a job may have, but for its Secret."""
+    """The permission for this verb on each kind of child that the TrainJob may own."""
     kinds = {CHILDREN[kind] for kind in {"Pod", *(child.kind for child in OF_JOBS)}}
     return {("", verb, kind.group, kind.plural) for kind in kinds}
 
@@ -27,6 +27,7 @@ ON_JOBS = {
     *_on_children("get"),
     *_on_children("delete"),  # also policies created while they were enabled
     ("", "create", "", "secrets"),
+    *(("", verb, "", "services") for verb in ("create", "get")),
     *(("", verb, "", "events") for verb in ("create", "get", "list", "patch")),
 }
 OWN = {

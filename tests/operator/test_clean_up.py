@@ -20,7 +20,6 @@ def test_children_and_jobs_are_deleted_after_their_times_also_by_a_restarted_ope
     wait_until("the Secret is collected", lambda: cluster.children("cleaned") == [], seconds=90)
     assert {name.partition("/")[0] for name in cluster.children("kept")} == {
         "pods",
-        "services",
         "secrets",
         "configmaps",
     }

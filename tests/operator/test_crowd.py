@@ -14,8 +14,10 @@ from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
 from railhead.resources.input import find_input_name
 from railhead.resources.owner import JobRef
 from railhead.resources.settings import OperatorSettings
+from tests.api.server import ApiServer
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
+from tests.operator.conftest import make_cluster
 from tests.operator.running import RunningOperator
 from tests.waiting import wait_until
 
@@ -63,19 +65,19 @@ def find_refusal(cluster: Cluster, job: str) -> str:
 
 
 def test_planted_children_are_reported_and_no_pod_starts_until_they_are_deleted(
-    cluster: Cluster, other_cluster: Cluster
+    cluster: Cluster, other_cluster: Cluster, server: ApiServer
 ) -> None:
     cluster.operator.stop()
-    homes = {"input": cluster, "service": cluster, "driver": other_cluster}
+    homes = {"input": cluster, "service": make_cluster(server, cluster.operator), "driver": other_cluster}
     jobs = {job: home.apply(job) for job, home in homes.items()}
     planted = {
         "input": predict_input(cluster, jobs["input"]),
-        "service": names.service_name("service", jobs["service"]["metadata"]["uid"]),
+        "service": names.HEADS_SERVICE,
         "driver": bundle_name(build_bundle()),
     }
     paths = [
         plant(cluster, "configmaps", planted["input"], data={"job.json": "{}"}),
-        plant(cluster, "services", planted["service"], spec={"clusterIP": "None", "selector": {"app": "foreign"}}),
+        plant(homes["service"], "services", planted["service"], spec={"clusterIP": "None", "selector": {"app": "x"}}),
         plant(other_cluster, "configmaps", planted["driver"], binaryData={BUNDLE_FILE: "Zm9yZWlnbg=="}),
     ]
     cluster.operator.start()

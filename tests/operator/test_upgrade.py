@@ -50,7 +50,7 @@ def test_replaced_workers_keep_the_driver_and_the_next_attempt_gets_the_new_one(
     assert find_drivers(cluster) == {old}
 
     children = {child for child in cluster.children("upgraded") if not child.startswith(("pods/", "secrets/"))}
-    assert len(children) == 2, children
+    assert len(children) == 1, children
     for child in children:
         path = f"/api/v1/namespaces/{cluster.namespace}/{child}"
         assert cluster.server.request("DELETE", path).status == 200

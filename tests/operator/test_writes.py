@@ -46,6 +46,8 @@ def count_writes(cluster: Cluster, audit: AuditLog) -> Counter[str]:
     for request in audit.requests(cluster.namespace):
         if (request.verb, request.resource, request.code) == ("create", "events", 409):
             continue  # it increments the count of an existing event
+        if (request.verb, request.code) == ("get", 404):
+            continue  # the first look at what all jobs of the namespace share
         assert request.code < 400, request
         if request.verb in WRITES:
             counted[" ".join(part for part in (request.verb, request.resource, request.manager) if part)] += 1
@@ -63,7 +65,8 @@ def test_a_job_without_failures_costs_few_writes(cluster: Cluster, audit: AuditL
     assert counted.pop("patch trainjobs/status railhead-reports") <= REPORTS
     assert counted.pop("delete pods") == WORKERS
     others = {key: counted.pop(key) for key in list(counted) if key.startswith("create ")}
-    assert sum(others.values()) <= 4, others
+    shared = Counter({"create services": 1, "create configmaps": 1})  # once per namespace
+    assert Counter(others) - shared == {f"create {kind}": 1 for kind in ("configmaps", "networkpolicies", "secrets")}
     assert not counted, "writes of unexpected kinds"
     [commits] = [event for event in cluster.events("cheap") if event["reason"] == "CheckpointCommitted"]
     assert (commits["count"], commits["message"]) == (2, "Checkpoint 1 was committed: /runs/x/checkpoint_1")

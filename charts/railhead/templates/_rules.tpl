@@ -16,8 +16,12 @@
 # "get" to check one that exists under a child's name, or that is to be deleted, and to copy the ConfigMap of
 # spec.source.configMap once.
 - apiGroups: [""]
-  resources: [services, configmaps]
+  resources: [configmaps]
   verbs: [create, get, delete]
+# Of the heads of a namespace; it stays.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [create, get]
 # Only created: garbage collection deletes a job's Secret with the ConfigMap that owns it.
 - apiGroups: [""]
   resources: [secrets]

@@ -23,6 +23,7 @@ LABEL_ROUND = f"{GROUP}/round"
 HEAD = "head"
 WORKER = "worker"
 CONTAINER = "ray"
+HEADS_SERVICE = "railhead-heads"  # of each namespace with jobs
 FETCH_CONTAINER = "railhead-source"
 MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four
 
@@ -30,10 +31,6 @@ MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four an
 def tag(uid: str) -> str:
     """Six characters of the uid: a new job with an old name gets its own child names."""
     return uid.replace("-", "")[:6]
-
-
-def service_name(job: str, uid: str) -> str:
-    return f"{job}-{tag(uid)}"
 
 
 def secret_name(job: str, uid: str, digest: str) -> str:
@@ -66,7 +63,7 @@ def head_host(job: str, uid: str, attempt: int) -> str:
     As short as possible: a resolver finds it with its first search domain, where `....namespace.svc` would be the
     third, and each domain costs two queries of every worker pod.
     """
-    return f"{head_name(job, uid, attempt)}.{service_name(job, uid)}"
+    return f"{head_name(job, uid, attempt)}.{HEADS_SERVICE}"
 
 
 def head_port(uid: str, attempt: int) -> int:

@@ -208,6 +208,11 @@ class Executor:
         if create.is_shared and self._recent.has(key.namespace, create.name):
             return ""
         body, is_pod = dict(create.build()), create.kind == "Pod"  # with fields of the user's podTemplate
+        if create.is_shared:
+            with contextlib.suppress(Gone):  # most likely it exists
+                await self._meet(key, uid, create, body)
+                self._recent.note(key.namespace, create.name)
+                return ""
         if create.owner:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, owner_uid)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}

@@ -20,7 +20,7 @@ from railhead.resources.network_policy import build_network_policy
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import WorkerPods
 from railhead.resources.secret import build_secret
-from railhead.resources.service import build_service
+from railhead.resources.service import build_heads_service
 from railhead.resources.source import build_source_copy
 
 
@@ -63,11 +63,6 @@ def _create_network_policy(job: Job, name: str) -> Create:
 
 CHILDREN = (
     Child(
-        "Service",
-        lambda job: names.service_name(job.name, job.uid),
-        lambda job, name: Create("Service", name, partial(build_service, job.ref)),
-    ),
-    Child(
         "ConfigMap",
         lambda job: names.source_name(job.name, job.uid),
         _copy_source,
@@ -93,6 +88,7 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     wanted, own = job.mounts_of(attempt), job.own_mounts
     children = (child.create(job, child.name(job)) for child in CHILDREN if child.is_wanted(job))
     return (
+        Create("Service", names.HEADS_SERVICE, partial(build_heads_service, job.namespace), is_shared=True),
         *((_create_driver(job, own.driver),) if wanted.driver == own.driver else ()),
         *((_create_input(job, own.input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),

@@ -17,6 +17,7 @@ from typing import Any
 
 from railhead import __version__
 from railhead.contract.digest import digest
+from railhead.resources.owner import build_shared_metadata
 from railhead.resources.settings import OperatorSettings
 
 BUNDLE_FILE = "railhead.pyz"
@@ -63,11 +64,7 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> di
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {
-            "name": settings.bundle_name,
-            "namespace": namespace,
-            "labels": {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"},
-        },
+        "metadata": build_shared_metadata(namespace, settings.bundle_name),
         "immutable": True,
         "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
     }

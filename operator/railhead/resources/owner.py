@@ -27,6 +27,12 @@ def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
     }
 
 
+def build_shared_metadata(namespace: str, name: str) -> dict[str, Any]:
+    """Metadata of an object of all jobs of a namespace, which none owns."""
+    labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
+    return {"name": name, "namespace": namespace, "labels": labels}
+
+
 def build_owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
     """An ownerReference: garbage collection deletes the child with its last owner."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}

@@ -174,7 +174,7 @@ def _essential_spec(
     return {
         "restartPolicy": "Never",
         "hostname": place.name,
-        "subdomain": names.service_name(job.name, job.uid),
+        "subdomain": names.HEADS_SERVICE,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "volumes": [*shared, *volumes],

@@ -1,22 +1,22 @@
-"""The headless Service that gives each attempt's head a DNS name before it is ready."""
+"""The headless Service that gives each head a DNS name before it is ready: one for all jobs of a namespace."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from railhead.api import names
-from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.owner import build_shared_metadata
 
 
-def build_service(job: JobRef) -> dict[str, Any]:
+def build_heads_service(namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": build_metadata(job, names.service_name(job.name, job.uid)),
+        "metadata": build_shared_metadata(namespace, names.HEADS_SERVICE),
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
-            "selector": {names.LABEL_JOB_UID: job.uid, names.LABEL_ROLE: names.HEAD},
+            "selector": {names.LABEL_ROLE: names.HEAD},
         },
     }

@@ -21,7 +21,7 @@ rounds = st.integers(0, 9999)
 @given(jobs, uids, attempts, slots, rounds)
 def test_every_name_is_a_dns_label(job: str, uid: str, attempt: int, slot: int, round_: int) -> None:
     all_names = [
-        names.service_name(job, uid),
+        names.HEADS_SERVICE,
         names.head_name(job, uid, attempt),
         names.worker_name(job, uid, attempt=attempt, slot=slot, round_=round_),
     ]

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -22,6 +23,7 @@ from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
+from railhead.resources.settings import JobNetworkPolicy
 from tests.model.client import make_client
 from tests.unit.builders import NOW, RUNNING_STATUS, SETTINGS
 from tests.unit.controller.raws import make_container, make_job, make_pod
@@ -111,7 +113,8 @@ async def test_a_job_of_1_and_3_costs_8_requests_until_its_pods_exist() -> None:
     queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
     state = ClusterState(store, queue)
     executor = Executor(client, state, EventRecorder(client))
-    loop = Loop(store, queue, executor, SETTINGS, now=lambda: NOW)
+    settings = replace(SETTINGS, job_network_policy=JobNetworkPolicy())
+    loop = Loop(store, queue, executor, settings, now=lambda: NOW)
     asked: list[Counter[tuple[str, str]]] = []
     for name in ("first", "second"):
         spec = {**make_job()["spec"], "scaling": {"numWorkers": 3}}
@@ -124,9 +127,10 @@ async def test_a_job_of_1_and_3_costs_8_requests_until_its_pods_exist() -> None:
     own = {
         ("patch/status", "trainjobs"): 1,
         ("create", "secrets"): 1,
-        ("create", "services"): 1,
         ("create", "configmaps"): 1,
+        ("create", "networkpolicies"): 1,
         ("create", "pods"): 4,
     }
     assert asked[1] == own
-    assert asked[0] - asked[1] == {("create", "configmaps"): 1}, "the driver, once per namespace"
+    shared = [(verb, kind) for verb in ("get", "create") for kind in ("configmaps", "services")]
+    assert asked[0] - asked[1] == dict.fromkeys(shared, 1), "once per namespace"

@@ -18,11 +18,11 @@ from railhead.resources.bundle import BUNDLE_FILE
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.client import ModelClient, make_client
 from tests.model.patches import merge
-from tests.unit.builders import SETTINGS, UID, make_observed, make_spec, to_job
+from tests.unit.builders import SETTINGS, make_observed, make_spec, to_job
 from tests.unit.controller.raws import JOB_OWNER
 from tests.unit.controller.test_copies import execute
 
-SERVICE = ("services", names.service_name("digits", UID))
+SERVICE = ("services", names.HEADS_SERVICE)
 BUNDLE = ("configmaps", SETTINGS.bundle_name)
 FOREIGN_CODE = base64.b64encode(b"foreign").decode()
 NOT_OWNED: Object = {"metadata": {"ownerReferences": []}}
@@ -76,7 +76,6 @@ PLANTED: dict[str, tuple[tuple[str, str], Object | Callable[[Object], Object], s
     "function": (INPUT, with_input(lambda v: v.update(train_func="os:abort")), OTHER),
     "the CA": (INPUT, {"data": {"report-ca.crt": "another CA"}}, OTHER),
     "packages": (INPUT, with_input(lambda v: v.update(runtime_env={"pip": ["foreign"]})), OTHER),
-    "Service of nobody": (SERVICE, NOT_OWNED, NO_OWNER),
     "Service to another head": (SERVICE, {"spec": {"selector": {"app": "foreign"}}}, OTHER),
     "Service to another host": (SERVICE, {"spec": {"type": "ExternalName"}}, OTHER),
     "Service with an address": (SERVICE, {"spec": {"clusterIP": "10.0.0.1"}}, OTHER),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from railhead.api import names
 from railhead.kube import kinds
 from railhead.planning.children import CHILDREN, head_pod, prerequisites, removals, worker_pods
 from railhead.planning.plan import Create
@@ -24,11 +25,14 @@ def test_the_path_of_each_kind_is_known() -> None:
 
 
 def test_everything_created_for_a_job_is_removed_with_it() -> None:
-    bundle, input_, secret, *created = [(create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)]
+    service, bundle, input_, secret, *created = [
+        (create.kind, create.name) for create in prerequisites(WITH_ALL, attempt=1)
+    ]
     assert [input_, *created] == [(remove.kind, remove.name) for remove in removals(WITH_ALL)]
     owners = {create.owner for create in prerequisites(WITH_ALL, attempt=1) if isinstance(create, Create)}
     assert secret[0] == "Secret" and owners == {"", input_[1]}, "it goes with its owner"
-    assert bundle == ("ConfigMap", WITH_ALL.settings.bundle_name), "it belongs to the namespace"
+    shared = [("Service", names.HEADS_SERVICE), ("ConfigMap", WITH_ALL.settings.bundle_name)]
+    assert [service, bundle] == shared, "they belong to the namespace"
 
 
 def test_a_child_is_created_and_removed_by_the_same_name() -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from railhead.api.conditions import ORDER
-from railhead.api.names import head_name, service_name, worker_name
+from railhead.api.names import HEADS_SERVICE, head_name, worker_name
 from railhead.planning.plan import Delete, Event, Plan, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
@@ -30,10 +30,10 @@ GUARDED = {"/metadata/uid": UID, "/status/attempt": 1, "/status/round": 0, "/sta
 FRESH = {**GUARDED, "/metadata/resourceVersion": "0"}
 OWN = make_job().own_mounts
 PARENTS = [
+    ("Service", HEADS_SERVICE),
     ("ConfigMap", OWN.driver),
     ("ConfigMap", OWN.input),
     ("Secret", OWN.secret),
-    ("Service", service_name("digits", UID)),
 ]
 
 

@@ -166,7 +166,7 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     pod = build(role, **SPECS[spec])
     variables, mounted = env(pod), mounts(pod)
     assert variables["RAILHEAD_ATTEMPT"] == "2"
-    assert variables["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.digits-0f1e2d"
+    assert variables["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.railhead-heads"
     assert variables["RAILHEAD_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert mounted[variables["RAILHEAD_INPUT"]] == "railhead-input"
     assert mounted[variables["RAILHEAD_TEMP"]] == mounted[variables["HOME"]] == "railhead-temp"

@@ -18,7 +18,7 @@ from railhead.resources.owner import JobRef
 from railhead.resources.pod_head import build_head_pod
 from railhead.resources.pod_worker import build_worker_pod
 from railhead.resources.secret import build_secret
-from railhead.resources.service import build_service
+from railhead.resources.service import build_heads_service
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
@@ -28,9 +28,8 @@ JOB = JobRef("team", "digits", UID)
 def test_children_have_the_jobs_names_labels_and_owner() -> None:
     own = find_mounts(JOB, make_spec(), SETTINGS)
     secret = build_secret(JOB, SETTINGS, input_name=own.input)
-    made = [build_service(JOB), build_input(JOB, make_spec(), SETTINGS), secret]
+    made = [build_input(JOB, make_spec(), SETTINGS), secret]
     assert [(m["kind"], m["metadata"]["name"]) for m in made] == [
-        ("Service", names.service_name("digits", UID)),
         ("ConfigMap", own.input),
         ("Secret", own.secret),
     ]
@@ -77,24 +76,19 @@ def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]
     assert find_mounts(JOB, make_spec(**spec), SETTINGS).input in names_
 
 
-def test_the_service_selects_heads_of_this_job_before_they_are_ready() -> None:
-    spec = build_service(JOB)["spec"]
+def test_the_service_selects_the_heads_of_all_jobs_before_they_are_ready() -> None:
+    service = build_heads_service("team")
+    spec = service["spec"]
     assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-    head = build_head_pod(
-        JOB, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2
+    assert "ownerReferences" not in service["metadata"] and service["metadata"]["namespace"] == "team"
+    head, other = (
+        build_head_pod(job, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
+        for job in (JOB, JobRef("team", "digits", "other"))
     )
     worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
-    other = build_head_pod(
-        JobRef("team", "digits", "other"),
-        make_spec(),
-        settings=SETTINGS,
-        mounts=MOUNTS,
-        attempt=1,
-        status=JobStatus(),
-        worker_pods=2,
-    )
     selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
-    assert selected == [True, False, False]
+    assert selected == [True, False, True]
+    assert head["spec"]["subdomain"] == service["metadata"]["name"]
 
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:

@@ -49,11 +49,10 @@ def test_the_children_are_removed_by_one_wake_up_when_the_time_is_over(outcome: 
     before = dict(sim.status)
     wanted = clean(sim)
     assert not sim.pods
-    service = names.service_name("digits", sim.observe().uid)
+    policy = names.network_policy_name("digits", sim.observe().uid)
     assert {(r.kind, r.name) for r in wanted.removes} == {
-        ("Service", service),
         ("ConfigMap", sim.status["input"]),
-        ("NetworkPolicy", service),
+        ("NetworkPolicy", policy),
     }, "the Secret goes with the input"
     assert wanted.status is None and not wanted.events
     assert {key for key in sim.status if sim.status[key] != before.get(key)} == {"cleanUpTime"}
@@ -150,7 +149,7 @@ def test_a_time_set_later_applies_and_copies_and_policies_are_removed_too(policy
     observed = sim.observe()
     settings = replace(observed.settings, job_network_policy=policy)
     wanted = plan(replace(observed, settings=settings))
-    assert [r.kind for r in wanted.removes] == ["ConfigMap", "Service", "ConfigMap", "NetworkPolicy"]
+    assert [r.kind for r in wanted.removes] == ["ConfigMap", "ConfigMap", "NetworkPolicy"]
 
 
 def test_clean_up_waits_for_a_driver_that_ends_for_a_deadline() -> None:
