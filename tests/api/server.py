@@ -41,10 +41,19 @@ class ApiServer:
         self._used = time.monotonic()
 
     def request(
-        self, method: str, path: str, body: Any = None, *, content_type: str = JSON, accept: str = JSON, **query: str
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        user: str = "",
+        **query: str,
     ) -> Answer:
+        """`user`: who asks, instead of the administrator."""
         target = f"{path}?{urlencode(query)}" if query else path
-        headers = {"Content-Type": content_type, "Accept": accept}
+        headers = {"Content-Type": content_type, "Accept": accept, **({"Impersonate-User": user} if user else {})}
         response, text = self._send(method, target, json.dumps(body) if body is not None else None, headers)
         is_json = response.headers.get_content_type() == JSON  # an unknown path answers in plain text
         return Answer(response.status, json.loads(text) if is_json else {"message": text.decode()})
