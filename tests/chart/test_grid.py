@@ -48,6 +48,8 @@ FEATURES: dict[str, dict[str, Any]] = {
     },
     "jobs": {"jobNetworkPolicy": {"extraFrom": [PEER], "egress": [{"to": [PEER]}]}},
     "no policies of jobs": {"jobNetworkPolicy": {"enabled": False}},
+    "accounts": {"jobs": {"allowedServiceAccounts": ["trainer"]}},
+    "restricted": {"jobs": {"restrictPodTemplate": True, "allowedSecrets": ["*"], "allowedClaims": ["runs"]}},
     "probes": {
         "startupProbe": {"periodSeconds": 3},
         "livenessProbe": {"initialDelaySeconds": 1},

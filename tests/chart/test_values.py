@@ -30,6 +30,10 @@ from tests.chart.chart import Chart, RenderFailed
         ({"watchNamespaces": ["Team_A"]}, "at '/watchNamespaces/0': 'Team_A' does not match pattern"),
         ({"watchNamespaces": ["a", "a"]}, "at '/watchNamespaces': items at 0 and 1 are equal"),
         ({"jobSelector": ["team=a"]}, "at '/jobSelector': got array, want string"),
+        ({"jobs": {"allowedSecrets": ["Keys"]}}, "at '/jobs/allowedSecrets/0': 'Keys' does not match pattern"),
+        ({"jobs": {"allowedServiceAccounts": ["a'] + ['b"]}}, "at '/jobs/allowedServiceAccounts/0'"),
+        ({"jobs": {"allowedSecrets": ["keys"]}}, "jobs.allowedSecrets and jobs.allowedClaims need jobs.restrictPodTem"),
+        ({"jobs": {"allowedClaims": ["a"], "allowedServiceAccounts": ["b"]}}, "need jobs.restrictPodTemplate=true"),
         ({"flowSchema": {"concurrencyShares": 0}}, "at '/flowSchema/concurrencyShares': minimum: got 0, want 1"),
         ({"imagePullSecrets": ["registry"]}, "at '/imagePullSecrets/0': got string, want object"),
         ({"extraArgs": "--x"}, "at '/extraArgs': got string, want array"),
@@ -86,6 +90,7 @@ def test_every_value_has_a_schema_and_vice_versa(chart: Chart) -> None:
         "podMonitor",
         "podDisruptionBudget",
         "networkPolicy",
+        "jobs",
     ):
         assert set(schema["properties"][name]["properties"]) == set(values[name]), name
 

@@ -53,7 +53,7 @@ class LostCompare(Exception):
 
 
 class ChildRejected(Exception):
-    """The API server rejects a child of this job (quota, admission, a bad template)."""
+    """The API server, or the operator itself, rejects a child of this job (quota, admission, a bad template)."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"{problem.reason}: {problem.message}")
@@ -90,6 +90,8 @@ class Executor:
             ]
         )
         try:
+            if plan.refused is not None:
+                raise ChildRejected(plan.refused)
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
             await self._record_events(key, uid, plan)  # the decision stands nevertheless

@@ -14,6 +14,7 @@ from railhead.planning.amendments.commit_events import announce_commit
 from railhead.planning.amendments.create_backoff import hold_back_creates
 from railhead.planning.amendments.generation import acknowledge_generation
 from railhead.planning.amendments.pod_events import look_up_pod_events
+from railhead.planning.amendments.restrictions import refuse_pods
 from railhead.planning.amendments.running_time import count_running_time
 from railhead.planning.amendments.stuck_pods import list_stuck_pods
 from railhead.planning.amendments.wake import wake_for_limits
@@ -68,6 +69,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 # All of them apply to every decision, in this order.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     hold_back_creates,  # may replace the decision by another status change, which the others complete
+    refuse_pods,  # those that are not held back
     add_warning,  # joins a status change
     count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action
@@ -106,4 +108,5 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
         wake_at=decision.wake_at,
         announced=decision.announced,
         look_up_events_of=decision.look_up_events_of,
+        refused=decision.refused,
     )

@@ -153,7 +153,7 @@ def _essential_spec(
     place: PodPlace,
     volumes: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Fields that no template may change. Training pods have no API access."""
+    """Fields that no template may change. A pod has a token of its service account only if a template projects one."""
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
     shared: list[dict[str, Any]] = [
         {"name": "railhead-bundle", "configMap": {"name": mounts.driver}},

@@ -26,6 +26,7 @@ from railhead.controller.observe import observe_pod
 from railhead.planning.observed import AnnouncedCommit, Observed
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import ENDED_WITHIN, PodView
+from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
 from tests.model.faults import Faults
 from tests.model.operator import PODS, ModelOperator
@@ -68,9 +69,9 @@ class Simulation:
         self._pods: tuple[int, dict[str, PodView]] = (0, {})
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, settings: OperatorSettings = SETTINGS) -> None:
         """The operator exits, and another one starts."""
-        self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=lambda: self.now)
+        self.operator = ModelOperator(self.api, Faults(yields=lambda: 0), settings=settings, time=lambda: self.now)
         executor = self.operator.loop.executor
         self._executor = RecordingExecutor(executor.client, executor.cache, executor.events)
         self.operator.loop.executor = self._executor

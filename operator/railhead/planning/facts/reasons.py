@@ -8,6 +8,7 @@ SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
+NOT_ALLOWED = "NotAllowed"  # by the operator itself
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (
     ("exceeded quota", "QuotaExceeded"),
@@ -18,7 +19,14 @@ ADMISSION_TEXTS = (
     ("denied request", "AdmissionDenied"),
 )
 REJECTIONS = frozenset(
-    {SOURCE_NOT_FOUND, CREATE_REFUSED, POD_INVALID, WEBHOOK_FAILED, *(reason for _, reason in ADMISSION_TEXTS)}
+    {
+        SOURCE_NOT_FOUND,
+        CREATE_REFUSED,
+        POD_INVALID,
+        WEBHOOK_FAILED,
+        NOT_ALLOWED,
+        *(reason for _, reason in ADMISSION_TEXTS),
+    }
 )
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 FAILED_MOUNT = "FailedMount"
