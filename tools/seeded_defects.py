@@ -15,6 +15,7 @@ DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
 FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
+RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
@@ -810,5 +811,33 @@ DEFECTS = (
         "rejection = refusal(claims.speaker, report, self._lookup(key))",
         "rejection = None",
         ("tests/unit/controller/report/test_server.py",),
+    ),
+    Defect(
+        "a job that is not allowed gets its pods",
+        "planning/amendments/restrictions.py",
+        "creates=(), refused=",
+        "refused=",
+        (RESTRICTIONS,),
+    ),
+    Defect(
+        "a worker's own template is not judged",
+        "api/restrictions.py",
+        '("head", "podTemplate"), ("worker", "podTemplate"))',
+        '("head", "podTemplate"), ("head", "podTemplate"))',
+        ("tests/unit/api/test_restrictions.py",),
+    ),
+    Defect(
+        "init containers are not judged",
+        "api/restrictions.py",
+        'CONTAINER_LISTS = ("containers", "initContainers")',
+        'CONTAINER_LISTS = ("containers",)',
+        ("tests/unit/api/test_restrictions.py",),
+    ),
+    Defect(
+        "a list of names that is empty allows any Secret",
+        "api/restrictions.py",
+        "return ANY in names or value in names",
+        "return not names or ANY in names or value in names",
+        ("tests/unit/api/test_restrictions.py",),
     ),
 )

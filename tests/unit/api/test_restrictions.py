@@ -10,6 +10,7 @@ from railhead.api.restrictions import (
     ACCOUNT_RULES,
     FIELDS,
     RULES,
+    TEMPLATES,
     UNRESTRICTED,
     Restrictions,
     find_refusals,
@@ -64,9 +65,9 @@ def test_names_without_effect_are_an_error() -> None:
     assert make_restrictions(is_restricted=False, service_accounts=[], secrets=[], claims=[]) == UNRESTRICTED
 
 
-def test_each_rule_of_a_job_reads_a_field_that_an_update_is_checked_for() -> None:
+def test_each_rule_reads_a_field_that_an_update_is_checked_for() -> None:
     known = build_schema(TrainJobSpec)["properties"]
-    assert set(FIELDS) <= set(known)
+    assert {path[0] for path in TEMPLATES} <= set(FIELDS) <= set(known)
     assert {rule.path.split(".")[0].removesuffix("[]") for rule in RULES if rule.scope == "job"} <= set(FIELDS)
 
 

@@ -12,6 +12,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.planning.amendments import restrictions
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import Problem
 from tests.unit.builders import SETTINGS, is_empty, make_observed, make_spec
 from tests.unit.planning.simulation import Simulation
 
@@ -35,6 +36,11 @@ def train(**spec: Any) -> Simulation:
     sim.run_until_training()
     sim.restart(RESTRICTED)
     return sim
+
+
+def test_a_plan_for_a_job_that_is_not_allowed_creates_nothing() -> None:
+    wanted = plan(make_observed(spec=make_spec(**HOST), settings=RESTRICTED))
+    assert wanted.creates == () and wanted.refused == Problem("NotAllowed", WHY)
 
 
 def test_a_job_that_is_not_allowed_gets_nothing_and_a_condition_with_the_cause() -> None:
