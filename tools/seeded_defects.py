@@ -808,7 +808,7 @@ DEFECTS = (
     Defect(
         "tokens of other pods are reviewed",
         "controller/report/server.py",
-        "rejection = refusal(claims.speaker, report, self._lookup(key))",
+        "rejection = refusal(claimed, report, self._lookup(key))",
         "rejection = None",
         ("tests/unit/controller/report/test_server.py",),
     ),
@@ -839,5 +839,24 @@ DEFECTS = (
         "return ANY in names or value in names",
         "return not names or ANY in names or value in names",
         ("tests/unit/api/test_restrictions.py",),
+        "bodies of tokens that name no head are read",
+        "controller/report/server.py",
+        "if not self._is_head(speaker.pod_uid):",
+        "if False:",
+        ("tests/unit/controller/report/test_attacks.py",),
+    ),
+    Defect(
+        "a pod keeps all its connections",
+        "controller/report/gate.py",
+        "            earlier.abort()\n",
+        "            pass\n",
+        ("tests/unit/controller/report/test_attacks.py",),
+    ),
+    Defect(
+        "control characters of a pod's texts are kept",
+        "contract/printable.py",
+        'return " " if character.isspace() else REPLACEMENT',
+        "return character",
+        ("tests/unit/contract/test_printable.py",),
     ),
 )

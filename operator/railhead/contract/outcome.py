@@ -12,6 +12,7 @@ from typing import Dict, Iterator, Optional
 
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.printable import clean_line, clean_text
 
 LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
 MESSAGE_CHARS = 1500
@@ -105,23 +106,23 @@ class Outcome:
 
     @staticmethod
     def from_json(text: str) -> Optional[Outcome]:
-        """The outcome, or None when the text is not one (lost, truncated or foreign)."""
+        """The outcome, printable, or None when the text is not one (lost, truncated or foreign)."""
         try:
             values = json.loads(text)
             return Outcome(
-                outcome=str(values["outcome"]),
-                reason=str(values.get("reason", "")),
-                message=str(values.get("message", "")),
+                outcome=clean_line(str(values["outcome"])),
+                reason=clean_line(str(values.get("reason", ""))),
+                message=clean_text(str(values.get("message", ""))),
                 checkpoint=Checkpoint.from_dict(values.get("checkpoint") or None),
                 best_checkpoint=Checkpoint.from_dict(values.get("best_checkpoint")),
                 metrics={str(k): str(v) for k, v in dict(values.get("metrics") or {}).items()},
                 reports=int(values.get("reports", 0)),
                 process_exit_code=parse_exit_code(values.get("process_exit_code")),
-                suspect_pod=str(values.get("suspect_pod", "")),
+                suspect_pod=clean_line(str(values.get("suspect_pod", ""))),
                 restarts=int(values.get("restarts", 0)),
                 charged_restarts=int(values.get("charged_restarts", 0)),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
 

@@ -37,6 +37,7 @@ from railhead.controller.report.certificate import (
     ensure_certificates,
     renew_certificates,
 )
+from railhead.controller.report.gate import Gate
 from railhead.controller.report.mounted import follow_folder, read_certificates
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
@@ -180,12 +181,15 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             loop = _build_loop(config, parts, certificates)
             writer = _build_writer(config, client, state)
             reviews = TokenReviews(client, time.monotonic)
-            handler = ReportHandler(reviews=reviews, writer=writer, lookup=state.find_facts)
+            gate = Gate(context)
+            handler = ReportHandler(
+                reviews=reviews, writer=writer, lookup=state.find_facts, is_head=parts.store.is_head, gate=gate
+            )
             renew = partial(_renew, config, client, certificates, partial(present, context))
             limits = WatchLimits(label_selector=config.job_selector.text)
             watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal, limits=limits)
             try:
-                async with serve_reports(config.report_listen, context, handler, parts.metrics.count_report):
+                async with serve_reports(config.report_listen, gate, handler, parts.metrics.count_report):
                     await _run_parts(config, parts, loop, renew(), watch())
             finally:
                 await writer.close()  # after the endpoint: the reports it accepted still get written

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from railhead.api import names
+from railhead.contract.printable import clean_text
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
 from railhead.planning.facts.disruptions import DELETION_BY_TAINT
@@ -61,7 +62,7 @@ def observe_pod(pod: Object) -> PodView:
         node=str((pod.get("spec") or {}).get("nodeName") or ""),
         exit_code=ended.get("exitCode") if isinstance(ended.get("exitCode"), int) else None,
         reason=_reason(status, ended),
-        message=str(ended.get("message") or status.get("message") or "")[:8192],
+        message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
         disruption=disruption,

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import datetime
 
+from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
@@ -30,6 +31,7 @@ class Store:
     def __init__(self) -> None:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
+        self._heads: set[str] = set()  # uids of pods
         self._keys: dict[str, JobKey] = {}
         self._rejections: dict[str, Rejection] = {}
         self._announced: dict[str, AnnouncedCommit] = {}
@@ -150,6 +152,10 @@ class Store:
             self._forget_pod(before, old.view.name)
         if new is not None and after:
             self._pods[after][new.view.name] = new.view
+        if old is not None:
+            self._heads.discard(old.view.uid)
+        if new is not None and after and new.view.role == names.HEAD:
+            self._heads.add(new.view.uid)
         return self._keys.get(after or before)
 
     def _forget_pod(self, uid: str, name: str) -> None:
@@ -158,6 +164,10 @@ class Store:
             self._pod_events.pop(gone.uid, None)
         if not self._pods[uid]:
             del self._pods[uid]
+
+    def is_head(self, pod_uid: str) -> bool:
+        """Whether it is the head pod of some job, in any attempt."""
+        return pod_uid in self._heads
 
     def pods(self, uid: str) -> tuple[PodView, ...]:
         return tuple(self._pods.get(uid, {}).values())

@@ -34,7 +34,8 @@ def status_of(job: Object) -> JobStatus:
 
 
 def describe_job_change(old: Object, new: Object) -> list[str]:
-    """One line for each change that a user waits for."""
+    """A line for each change that a user waits for, those below it indented: a message of the job's code looks like
+    no change."""
     was, now = status_of(old), status_of(new)
     lines = []
     if now.attempt > 1 and now.attempt != was.attempt:
@@ -49,7 +50,7 @@ def describe_job_change(old: Object, new: Object) -> list[str]:
         lines.append(f"report {now.progress.reports}: {describe_metrics(now.progress.metrics)}")
     if now.checkpoint and (not was.checkpoint or was.checkpoint.index != now.checkpoint.index):
         lines.append(f"checkpoint {now.checkpoint.index}: {now.checkpoint.uri}")
-    return lines
+    return [line.replace("\n", "\n  ") for line in lines]
 
 
 def describe_metrics(metrics: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
@@ -250,6 +251,20 @@ def test_an_orphaned_pod_leaves_its_job() -> None:
     change_pod(store, None, pod)
     assert change_pod(store, pod, make_pod("w", owner=None)) == KEY
     assert store.pods(UID) == ()
+
+
+def test_a_head_is_known_by_its_uid_while_it_exists() -> None:
+    store = Store()
+    head = make_pod("h", labels={names.LABEL_ROLE: names.HEAD})
+    successor = make_pod("h", labels={names.LABEL_ROLE: names.HEAD}, uid="uid-h2")
+    change_pod(store, None, head)
+    change_pod(store, None, make_pod("w", labels={names.LABEL_ROLE: names.WORKER}))
+    change_pod(store, None, make_pod("foreign", owner=None, labels={names.LABEL_ROLE: names.HEAD}))
+    assert [uid for uid in ("uid-h", "uid-w", "uid-foreign", "") if store.is_head(uid)] == ["uid-h"]
+    change_pod(store, head, successor)
+    assert [uid for uid in ("uid-h", "uid-h2") if store.is_head(uid)] == ["uid-h2"]
+    change_pod(store, successor, None)
+    assert not store.is_head("uid-h2")
 
 
 def test_a_pod_that_takes_another_pods_name_belongs_to_its_own_job() -> None:

@@ -14,6 +14,7 @@ from railhead.planning.pod_view import PodView
 
 POD_NAME = "authentication.kubernetes.io/pod-name"
 POD_UID = "authentication.kubernetes.io/pod-uid"
+NOT_HEAD = "only the head pod of the job may report"
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int
         return 404, "TrainJob not found"
     head = next((p for p in job.pods if p.uid == speaker.pod_uid and p.name == speaker.pod), None)
     if head is None or head.role != names.HEAD:
-        return 403, "only the head pod of the job may report"
+        return 403, NOT_HEAD
     if report.attempt != job.status.attempt or head.attempt != job.status.attempt:
         return 409, f"the job is in attempt {job.status.attempt}"
     failure = job.status.failure

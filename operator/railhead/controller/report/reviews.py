@@ -50,6 +50,10 @@ class TokenReviews:
         """By the API server's clock, which allows a minute, too."""
         return expires + 60 < self._client.clock.now().timestamp()
 
+    def is_known(self, token: str) -> bool:
+        """It was valid, and has not been rejected since."""
+        return _digest(token) in self._known
+
     async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
         """The pod that the token belongs to; None when it is invalid. `pod_uid` is the pod that it names.
 
@@ -57,7 +61,7 @@ class TokenReviews:
             NotYet: ask again in TURN_SECONDS.
             KubeError: the API server does not answer.
         """
-        digest = hashlib.sha256(token.encode()).hexdigest()
+        digest = _digest(token)
         for answers in (self._known, self._rejected):
             known = answers.get(digest)
             if known is not None and known.until > self._monotonic():
@@ -84,3 +88,7 @@ class TokenReviews:
         if pod_uid in self._turns:
             raise NotYet
         self._turns[pod_uid] = now
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()

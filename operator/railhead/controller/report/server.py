@@ -6,6 +6,7 @@ import asyncio
 import os
 import ssl
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -15,10 +16,10 @@ from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
 from railhead.contract.report import DEADLINE, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
-from railhead.controller.config import split_address
-from railhead.controller.report.authority import JobFacts, Limits, refusal
+from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
 from railhead.controller.report.certificate import Certificates
 from railhead.controller.report.claims import read_claims
+from railhead.controller.report.gate import Gate
 from railhead.controller.report.parse import parse_report
 from railhead.controller.report.reviews import NotYet, TokenReviews
 from railhead.controller.report.writer import ReportWriter
@@ -28,6 +29,10 @@ from railhead.pki import Pair
 END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver repeats its report
 INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
+REQUESTS_OF_A_POD = 2  # at a time; the driver sends one, and may have given up another
+KEEP_ALIVE_SECONDS = 75  # a driver reports every SILENCE_SECONDS
+LINGER_SECONDS = 1.0  # for the rest of a body that nobody reads, so that its sender sees the answer
+BUFFER_BYTES = 16 * 1024  # of a body before somebody reads it
 
 
 def _answer(status: int, message: str) -> web.Response:
@@ -46,14 +51,29 @@ def _accept(limits: Limits, next_seconds: float) -> web.Response:
 
 
 class ReportHandler:
-    """Handles one request: 202 when the report is accepted, else a status and a message."""
+    """Handles one request: 202 when the report is accepted, else a status and a message.
+
+    No body is read of a token that names no head, and only a few bodies at a time of those that name the same one.
+    """
 
     def __init__(
-        self, *, reviews: TokenReviews, writer: ReportWriter, lookup: Callable[[JobKey], JobFacts | None]
+        self,
+        *,
+        reviews: TokenReviews,
+        writer: ReportWriter,
+        lookup: Callable[[JobKey], JobFacts | None],
+        is_head: Callable[[str], bool],
+        gate: Gate,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
+        """`is_head`: whether a job has a head pod with this uid."""
         self._reviews = reviews
         self._writer = writer
         self._lookup = lookup
+        self._is_head = is_head
+        self._gate = gate
+        self._body_seconds = body_seconds
+        self._open: Counter[tuple[str, bool]] = Counter()  # requests by the pod's uid and whether its token is known
 
     async def answer(self, request: web.Request) -> web.Response:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -63,19 +83,36 @@ class ReportHandler:
         claims = read_claims(token)
         if claims is None or self._reviews.is_expired(claims.expires):
             return _answer(401, INVALID)
+        speaker = claims.speaker
+        if not self._is_head(speaker.pod_uid):
+            return _answer(403, NOT_HEAD)
+        place = (speaker.pod_uid, self._reviews.is_known(token))
+        if self._open[place] >= REQUESTS_OF_A_POD:
+            return _answer(429, "too many requests name this pod; try again in a second")
+        self._open[place] += 1
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            return await self._hear(request, token, speaker)
+        finally:
+            self._open[place] -= 1
+            if not self._open[place]:
+                del self._open[place]
+
+    async def _hear(self, request: web.Request, token: str, claimed: Speaker) -> web.Response:
+        try:
+            async with asyncio.timeout(self._body_seconds):
                 report = parse_report(await request.read())
         except TimeoutError:
             return _answer(408, "timed out reading the body")
+        except (ConnectionError, web.RequestPayloadError):
+            return _answer(400, "the body has not arrived")
         except ValueError as error:
             return _answer(400, str(error)[:200])
         key = JobKey(report.namespace, report.name)
-        rejection = refusal(claims.speaker, report, self._lookup(key))
+        rejection = refusal(claimed, report, self._lookup(key))
         if rejection is not None:  # whoever the token belongs to: the API server need not be asked
             return _answer(*rejection)
         try:
-            speaker = await self._reviews.speaker(token, pod_uid=claims.speaker.pod_uid)
+            speaker = await self._reviews.speaker(token, pod_uid=claimed.pod_uid)
         except NotYet:
             return _answer(429, "too many tokens name this pod; try again in a second")
         except KubeError:
@@ -87,6 +124,7 @@ class ReportHandler:
         if rejection is not None:
             return _answer(*rejection)
         next_seconds = self._writer.put(report)
+        self._gate.admit(request, pod_uid=speaker.pod_uid)
         return _accept(facts.limits if facts else Limits(), next_seconds)
 
 
@@ -127,16 +165,23 @@ def present(context: ssl.SSLContext, server: Pair) -> None:
 
 @asynccontextmanager
 async def serve_reports(
-    listen: str, context: ssl.SSLContext, handler: ReportHandler, count: Callable[[int], None]
+    listen: str, gate: Gate, handler: ReportHandler, count: Callable[[int], None]
 ) -> AsyncIterator[None]:
     """Serves `POST /v1/report` while the context lasts."""
     runner = web.AppRunner(
-        build_app(handler, count), access_log=None, keepalive_timeout=75, shutdown_timeout=END_SECONDS
+        build_app(handler, count),
+        access_log=None,
+        auto_decompress=False,  # drivers do not compress, and a few bytes may become many
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        lingering_time=LINGER_SECONDS,
+        read_bufsize=BUFFER_BYTES,
+        shutdown_timeout=END_SECONDS,
     )
     await runner.setup()
-    host, port = split_address(listen)
-    await web.TCPSite(runner, host, port, ssl_context=context).start()
     try:
-        yield
+        assert runner.server is not None
+        async with gate.accepting(listen, runner.server):
+            yield
     finally:
         await runner.cleanup()
+        await gate.clear()

@@ -1,7 +1,7 @@
 """A driver's report as a change of the status within the CRD's bounds.
 
 It comes from a pod, so it may hold anything of the right types; a single value out of bounds
-would make the API server reject the whole status write, again and again.
+would make the API server reject the whole status write, again and again, and terminals act on control characters.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from railhead.contract.checkpoint import (
 )
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, parse_exit_code
+from railhead.contract.printable import clean_line, clean_text
 from railhead.contract.report import MAX_LOST_PODS, Report, ReportedOutcome, RestartInPlace, RunWarning
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.status_change import UNSET, StatusChange, Unset
@@ -52,7 +53,7 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         update_time=keep_time(report.time),
         warning=_cut_warning(report.warning),
         restart=_cut_restart(report.restart),
-        lost_pods=[name[:253] for name in report.lost_pods[:MAX_LOST_PODS]] or None,
+        lost_pods=[clean_line(name[:253]) for name in report.lost_pods[:MAX_LOST_PODS]] or None,
         outcome=_cut_outcome(report.outcome),
     )
     is_news = progress != status.progress.model_copy(update={"update_time": progress.update_time})
@@ -100,9 +101,9 @@ def with_checkpoints(
 
 
 def cut_metrics(values: Mapping[str, str]) -> dict[str, str]:
-    """As many as fit, each of bounded length."""
+    """As many as fit, each on one line of bounded length."""
     items = list(values.items())[:MAX_METRICS]
-    return {name[:MAX_METRIC_NAME]: value[:MAX_METRIC_VALUE] for name, value in items}
+    return {clean_line(name[:MAX_METRIC_NAME]): clean_line(value[:MAX_METRIC_VALUE]) for name, value in items}
 
 
 def keep_time(text: str) -> str | None:
@@ -118,7 +119,7 @@ def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:
     """The warning, shortened to fit, or None if its reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None
-    return DriverWarning(reason=warning.reason, message=warning.message[:MAX_MESSAGE])
+    return DriverWarning(reason=warning.reason, message=clean_text(warning.message[:MAX_MESSAGE]))
 
 
 def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
@@ -128,8 +129,8 @@ def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
         number=cut_count(restart.number),
         charged=cut_count(restart.charged),
         class_=FailureClass.parse(restart.cause),
-        reason=restart.reason[:128],
-        message=restart.message[:MAX_MESSAGE],
+        reason=clean_line(restart.reason[:128]),
+        message=clean_text(restart.message[:MAX_MESSAGE]),
     )
 
 
@@ -137,11 +138,11 @@ def _cut_outcome(outcome: ReportedOutcome | None) -> OutcomeStatus | None:
     if outcome is None:
         return None
     return OutcomeStatus(
-        outcome=outcome.outcome[:32],
-        reason=outcome.reason[:128],
-        message=outcome.message[:MESSAGE_CHARS],
+        outcome=clean_line(outcome.outcome[:32]),
+        reason=clean_line(outcome.reason[:128]),
+        message=clean_text(outcome.message[:MESSAGE_CHARS]),
         process_exit_code=parse_exit_code(outcome.process_exit_code),
-        suspect_pod=outcome.suspect_pod[:253],
+        suspect_pod=clean_line(outcome.suspect_pod[:253]),
     )
 
 
@@ -175,9 +176,9 @@ def _find_changed_best(best: Checkpoint | None, status: JobStatus, *, attempt: i
 
 
 def _is_usable(checkpoint: Checkpoint) -> bool:
-    """Neither is shortened to fit: another index is another commit's, and a cut URI leads elsewhere."""
+    """Neither is changed to fit: another index is another commit's, and another URI leads elsewhere."""
     return 0 <= checkpoint.index <= MAX_INDEX and _is_uri(checkpoint.uri)
 
 
 def _is_uri(value: str) -> bool:
-    return 0 < len(value) <= MAX_URI
+    return 0 < len(value) <= MAX_URI and value.isprintable()

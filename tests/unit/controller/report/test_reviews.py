@@ -89,6 +89,18 @@ async def test_a_revoked_token_is_rejected_once_the_cache_expires(clock: Clock) 
     assert await ask(reviews, good) is None
 
 
+async def test_a_token_is_known_from_its_first_acceptance_to_its_rejection(clock: Clock) -> None:
+    tokens = Tokens("good")
+    reviews, good = TokenReviews(tokens.client, clock), tokens.of["good"]
+    assert not reviews.is_known(good)
+    await ask(reviews, good)
+    clock.now += KEEP_SECONDS
+    assert reviews.is_known(good), "although it is reviewed again"
+    tokens.client.api.remove(("pods", "ns", "good"))
+    await ask(reviews, good)
+    assert not reviews.is_known(good)
+
+
 async def test_a_token_for_another_audience_is_rejected(clock: Clock) -> None:
     tokens = Tokens()
     assert await ask(TokenReviews(tokens.client, clock), tokens.issue("pod", "https://kubernetes")) is None

@@ -2,88 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
 
 from railhead.api.job import JobKey
 from railhead.contract.failure_rules import FailureRule
-from railhead.contract.report import LIMIT_BYTES, PATH, Report
+from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
-from railhead.controller.report.reviews import NotYet, TokenReviews
-from railhead.controller.report.server import ReportHandler, build_app
-from railhead.controller.report.writer import ReportWriter
-from railhead.kube.errors import KubeError, RetryAfter
-from tests.model.client import make_client
+from railhead.kube.errors import RetryAfter
 from tests.model.faults import NOON
 from tests.unit.builders import make_worker
+from tests.unit.controller.report.endpoint import FORGED, GOOD, STRANGE, Endpoint, body_of
 from tests.unit.controller.report.facts import HEAD, SPEAKER, make_facts, make_report, make_token
-
-STRANGE = Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)
-GOOD = {"Authorization": f"Bearer {make_token()}"}
-FORGED = {"Authorization": f"Bearer {make_token(jti='forged')}"}
-
-
-class Reviews(TokenReviews):
-    """One token belongs to the head, one to a pod of another namespace."""
-
-    def __init__(self) -> None:
-        super().__init__(make_client(), lambda: 0.0)
-        self.speakers = {make_token(): SPEAKER, make_token(STRANGE): STRANGE}
-        self.error: KubeError | None = None
-        self.is_busy = False
-        self.reviewed: list[str] = []
-
-    async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
-        self.reviewed.append(token)
-        if self.is_busy:
-            raise NotYet
-        if self.error:
-            raise self.error
-        return self.speakers.get(token)
-
-
-class FakeWriter(ReportWriter):
-    """Keeps the reports that it receives."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            make_client(),
-            lookup=lambda key: None,
-            record_job=lambda raw: None,
-            per_second=25.0,
-            monotonic=lambda: 0.0,
-            call_later=asyncio.get_running_loop().call_later,
-        )
-        self.reports: list[Report] = []
-
-    def put(self, report: Report) -> float:
-        self.reports.append(report)
-        return 8.04
-
-
-class Endpoint:
-    """The handler behind a real server, and a client of it."""
-
-    def __init__(self) -> None:
-        self.reviews = Reviews()
-        self.writer = FakeWriter()
-        self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
-        self.counted: list[int] = []
-        handler = ReportHandler(reviews=self.reviews, writer=self.writer, lookup=self.jobs.get)
-        self.client = TestClient(TestServer(build_app(handler, self.counted.append)))
-
-    async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        async with self.client.post(PATH, data=data, headers=headers) as response:
-            if response.content_type == "application/json":
-                assert (await response.json())["message"], "every answer has a message"
-            return response.status
 
 
 @pytest.fixture
@@ -91,10 +25,6 @@ async def endpoint() -> AsyncIterator[Endpoint]:
     endpoint = Endpoint()
     async with endpoint.client:
         yield endpoint
-
-
-def body_of(**changes: Any) -> dict[str, Any]:
-    return {**make_report().to_dict(), **changes}
 
 
 async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:

@@ -1,0 +1,40 @@
+"""No text from a pod makes a terminal, a log or an encoder do anything; ordinary text stays as it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.contract.printable import clean_line, clean_text
+
+
+@given(st.text(st.characters()))
+def test_any_text_becomes_printable_and_no_longer(text: str) -> None:
+    assert clean_line(text).isprintable()
+    assert clean_text(text).replace("\n", "").isprintable()
+    assert len(clean_line(text)) == len(clean_text(text)) == len(text)
+    assert clean_text(text).encode().decode() == clean_text(text)
+
+
+@pytest.mark.parametrize("text", ["", "loss 0.5", "Größe 学習 🚀", "<script>&amp;", "a\nb", "\n"])
+def test_ordinary_text_is_kept(text: str) -> None:
+    assert clean_text(text) == text
+    assert clean_line(text) == text.replace("\n", " ")
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        pytest.param("\x1b[2Ja", "\ufffd[2Ja", id="an escape sequence"),
+        pytest.param("\x9b31ma", "\ufffd31ma", id="its 8-bit form"),
+        pytest.param("\x1b]0;t\x07a", "\ufffd]0;t\ufffda", id="a title"),
+        pytest.param("a\rb\tc", "a b c", id="white space"),
+        pytest.param("a\x00\x7f\x08", "a\ufffd\ufffd\ufffd", id="control characters"),
+        pytest.param("a\u202eb\u2066c", "a\ufffdb\ufffdc", id="the writing direction"),
+        pytest.param("a\u2028b\u0085c", "a b c", id="other line separators"),
+        pytest.param("a\ud800b", "a\ufffdb", id="half a surrogate pair"),
+    ],
+)
+def test_everything_else_is_replaced(text: str, clean: str) -> None:
+    assert clean_line(text) == clean_text(text) == clean

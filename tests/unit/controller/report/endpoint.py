@@ -1,0 +1,109 @@
+"""The report endpoint with a fake API server and writer behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from functools import cached_property
+from typing import Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from railhead.api import names
+from railhead.api.job import JobKey
+from railhead.contract.report import PATH, Report
+from railhead.controller.report.authority import JobFacts, Speaker
+from railhead.controller.report.gate import Gate
+from railhead.controller.report.reviews import NotYet, TokenReviews
+from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
+from railhead.controller.report.writer import ReportWriter
+from railhead.kube.errors import KubeError
+from tests.model.client import make_client
+from tests.unit.controller.report.facts import SPEAKER, make_facts, make_report, make_token
+
+STRANGE = Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)
+GOOD = {"Authorization": f"Bearer {make_token()}"}
+FORGED = {"Authorization": f"Bearer {make_token(jti='forged')}"}
+
+
+class Reviews(TokenReviews):
+    """One token belongs to the head, one to a pod of another namespace."""
+
+    def __init__(self) -> None:
+        super().__init__(make_client(), lambda: 0.0)
+        self.speakers = {make_token(): SPEAKER, make_token(STRANGE): STRANGE}
+        self.error: KubeError | None = None
+        self.is_busy = False
+        self.reviewed: list[str] = []
+
+    def is_known(self, token: str) -> bool:
+        return token in self.reviewed and token in self.speakers
+
+    async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
+        self.reviewed.append(token)
+        if self.is_busy:
+            raise NotYet
+        if self.error:
+            raise self.error
+        return self.speakers.get(token)
+
+
+class FakeWriter(ReportWriter):
+    """Keeps the reports that it receives."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            make_client(),
+            lookup=lambda key: None,
+            record_job=lambda raw: None,
+            per_second=25.0,
+            monotonic=lambda: 0.0,
+            call_later=asyncio.get_running_loop().call_later,
+        )
+        self.reports: list[Report] = []
+
+    def put(self, report: Report) -> float:
+        self.reports.append(report)
+        return 8.04
+
+
+class Endpoint:
+    """The handler with one job, and what it has accepted and counted."""
+
+    def __init__(self, gate: Gate | None = None, *, body_seconds: float = BODY_SECONDS) -> None:
+        self.reviews = Reviews()
+        self.writer = FakeWriter()
+        self.jobs: dict[JobKey, JobFacts] = {JobKey("default", "digits"): make_facts()}
+        self.counted: list[int] = []
+        self.gate = gate or Gate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        self.handler = ReportHandler(
+            reviews=self.reviews,
+            writer=self.writer,
+            lookup=self.jobs.get,
+            is_head=self._is_head,
+            gate=self.gate,
+            body_seconds=body_seconds,
+        )
+
+    @cached_property
+    def client(self) -> TestClient[web.Request, web.Application]:
+        """Of a server without TLS and without a gate."""
+        return TestClient(TestServer(build_app(self.handler, self.counted.append)))
+
+    def _is_head(self, uid: str) -> bool:
+        pods = [pod for facts in self.jobs.values() for pod in facts.pods]
+        return any(pod.uid == uid and pod.role == names.HEAD for pod in pods)
+
+    async def post(self, body: Any, *, headers: dict[str, str] = GOOD) -> int:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        async with self.client.post(PATH, data=data, headers=headers) as response:
+            if response.content_type == "application/json":
+                assert (await response.json())["message"], "every answer has a message"
+            return response.status
+
+
+def body_of(**changes: Any) -> dict[str, Any]:
+    """A valid report, changed."""
+    return {**make_report().to_dict(), **changes}
