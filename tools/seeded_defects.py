@@ -839,6 +839,8 @@ DEFECTS = (
         "return ANY in names or value in names",
         "return not names or ANY in names or value in names",
         ("tests/unit/api/test_restrictions.py",),
+    ),
+    Defect(
         "bodies of tokens that name no head are read",
         "controller/report/server.py",
         "if not self._is_head(speaker.pod_uid):",

@@ -65,6 +65,7 @@ FEATURES: dict[str, dict[str, Any]] = {
     "account": {"serviceAccount": {"create": False, "name": "default"}},
     "annotated": {"serviceAccount": {"annotations": {"a": "b"}}, "service": {"annotations": {"c": "d"}, "port": 443}},
     "rights": {"rbac": {"create": False}},
+    "metrics": {"metrics": {"authentication": True}},
     "people": {"rbac": {"aggregate": False}},
 }
 

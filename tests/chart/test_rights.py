@@ -52,6 +52,16 @@ def test_watched_namespaces_have_roles_instead(chart: Chart) -> None:
     assert rendered.grants("Role") == on_jobs | OWN | {(NAMESPACE, "create", "", "secrets")}
 
 
+def test_metrics_with_authentication_need_an_extra_permission(chart: Chart) -> None:
+    rendered = chart.render({"metrics": {"authentication": True}})
+    right = ("", "create", "authorization.k8s.io", "subjectaccessreviews")
+    assert rendered.grants("ClusterRole") == ON_JOBS | IN_THE_CLUSTER | {right}
+    reader = rendered.one("ClusterRole", "railhead-operator-metrics-reader")
+    assert reader["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    bound = {binding["roleRef"]["name"] for binding in rendered.of("ClusterRoleBinding")}
+    assert reader["metadata"]["name"] not in bound, "the operator itself need not read them"
+
+
 def test_without_network_policies_of_jobs_one_right_less(chart: Chart) -> None:
     right = ("create", "networking.k8s.io", "networkpolicies")
     off = {"jobNetworkPolicy": {"enabled": False}}
@@ -64,7 +74,12 @@ def test_without_network_policies_of_jobs_one_right_less(chart: Chart) -> None:
 @pytest.mark.parametrize("some", [{"watchNamespaces": ["a"]}, {"jobSelector": "team=a"}], ids=json.dumps)
 def test_two_releases_for_some_jobs_do_not_collide(chart: Chart, some: dict[str, Any]) -> None:
     """Even if both have the same name."""
-    values = {**some, "rbac": {"aggregate": False}, "flowSchema": {"enabled": True}}
+    values = {
+        **some,
+        "rbac": {"aggregate": False},
+        "flowSchema": {"enabled": True},
+        "metrics": {"authentication": True},
+    }
     names = [
         {
             (o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"])

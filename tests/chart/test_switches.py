@@ -24,6 +24,31 @@ def test_the_pod_monitor_selects_the_metrics_port(chart: Chart) -> None:
     assert endpoint["port"] in {p["name"] for p in rendered.container["ports"]}
 
 
+def test_metrics_with_authentication_are_scraped_over_https(chart: Chart) -> None:
+    monitor = {"enabled": True, "tokenSecret": {"name": "scraper"}}
+    values = {"metrics": {"authentication": True}, "podMonitor": monitor, "networkPolicy": {"enabled": True}}
+    rendered = chart.render(values)
+    [endpoint] = rendered.one("PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint == {
+        "port": "metrics",
+        "path": "/metrics",
+        "scheme": "https",
+        "interval": "30s",
+        "authorization": {"credentials": {"name": "scraper", "key": "token"}},
+        "tlsConfig": {
+            "serverName": f"railhead-reports.{NAMESPACE}.svc",
+            "ca": {"secret": {"name": "railhead-report-tls", "key": "ca.crt"}},
+        },
+    }
+    [port] = [each for each in rendered.container["ports"] if each["name"] == "metrics"]
+    assert f"--metrics-listen=0.0.0.0:{port['containerPort']}" in rendered.container["args"]
+    assert "://railhead-reports.$(POD_NAMESPACE).svc:" in " ".join(rendered.container["args"])
+    assert {"port": "metrics"} in rendered.one("NetworkPolicy")["spec"]["ingress"][1]["ports"]
+    issued = chart.render({**values, "certManager": {"enabled": True}}).one("PodMonitor")
+    [endpoint] = issued["spec"]["podMetricsEndpoints"]
+    assert endpoint["tlsConfig"]["ca"]["secret"] == {"name": "railhead-reports-tls", "key": "ca.crt"}
+
+
 def test_the_network_policy_allows_job_pods_and_probes(chart: Chart) -> None:
     assert chart.render({"networkPolicy": {"enabled": False}}).of("NetworkPolicy") == []
     rendered = chart.render()

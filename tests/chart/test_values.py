@@ -39,6 +39,10 @@ from tests.chart.chart import Chart, RenderFailed
         ({"extraArgs": "--x"}, "at '/extraArgs': got string, want array"),
         ({"podDisruptionBudget": {"maxUnavailable": "half"}}, "at '/podDisruptionBudget/maxUnavailable'"),
         ({"podMonitor": {"interval": "30"}}, "at '/podMonitor/interval': '30' does not match pattern"),
+        (
+            {"metrics": {"authentication": True}, "podMonitor": {"enabled": True}},
+            "podMonitor.tokenSecret.name is required with metrics.authentication",
+        ),
         ({"service": {"port": 0}}, "at '/service/port': minimum: got 0, want 1"),
         ({"podLabels": {"a": 1}}, "at '/podLabels/a': got number, want string"),
         ({"livenessProbe": {"period": 1}}, "at '/livenessProbe': additional properties 'period' not allowed"),

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import ssl
+import urllib.error
+import urllib.request
 from collections import Counter
+from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from railhead.local.control_plane import ControlPlane
+from railhead.local.install import Kubectl
+from railhead.local.ports import free_port
+from railhead.pki import issue, make_ca
+from tests.operator.account import make_account
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
+from tests.operator.running import RunningOperator
+from tests.operator.test_report_tls import NOW
 from tests.operator.test_writes import WORKERS, play, wait_last_write
 from tests.waiting import wait_until
 
@@ -37,3 +49,69 @@ def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
         assert more("railhead_api_requests_total", code, resource, verb) == asked[verb, resource, code]
     assert more("railhead_pass_seconds_count", "done") >= 3
     assert after["process_resident_memory_bytes",] > 0
+
+
+def fetch(port: int, token: str, context: ssl.SSLContext) -> tuple[int, str]:
+    """Status and text of the metrics over HTTPS."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"https://127.0.0.1:{port}/metrics", headers=headers)
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=10) as response:
+            return int(response.status), response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def reviews_in(text: str) -> dict[tuple[str, str, str], float]:
+    """The operator's review requests by verb, resource and code."""
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {
+        (sample.labels["verb"], sample.labels["resource"], sample.labels["code"]): sample.value
+        for sample in samples
+        if sample.labels.get("resource", "").endswith("reviews")
+    }
+
+
+@pytest.mark.usefixtures("operator")  # it has installed the CRD
+def test_metrics_with_authentication_need_a_token_with_the_right(
+    audited_plane: tuple[ControlPlane, AuditLog], tmp_path: Path
+) -> None:
+    """The operator has its chart's rights and no others."""
+    plane = audited_plane[0]
+    kubectl, namespace, port = Kubectl(plane.binaries / "kubectl", plane.kubeconfig), "metered", free_port()
+    ca = make_ca("somebody", now=NOW, days=2)
+    pair = issue(ca, "railhead", now=NOW, days=1, names=["127.0.0.1"])
+    for name, text in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", ca.certificate)):
+        (tmp_path / name).write_text(text)
+    context = ssl.create_default_context(cadata=ca.certificate)
+
+    def get(token: str) -> int:
+        return fetch(port, token, context)[0]
+
+    values = {"metrics": {"authentication": True}, "watchNamespaces": [namespace], "certManager": {"enabled": True}}
+    with make_account(plane, namespace, values, tmp_path / "kubeconfig") as rendered:
+        [reader] = [r for r in rendered.of("ClusterRole") if "metrics-reader" in r["metadata"]["name"]]
+        for name in ("scraper", "stranger"):
+            kubectl("create", "serviceaccount", name, "-n", namespace)
+        scraper, stranger = (kubectl("create", "token", name, "-n", namespace) for name in ("scraper", "stranger"))
+        role, account = f"--clusterrole={reader['metadata']['name']}", f"--serviceaccount={namespace}:scraper"
+        kubectl("create", "clusterrolebinding", "scraper", role, account)
+        flags = [f"--watch-namespace={namespace}", f"--report-tls={tmp_path}", f"--metrics-listen=127.0.0.1:{port}"]
+        metered = RunningOperator(tmp_path / "kubeconfig", tmp_path, namespace=namespace, flags=flags)
+        try:
+            metered.start()  # the probes answer without a token
+            wait_until("the scraper's metrics", lambda: get(scraper.strip()) == 200)
+            wait_until("the rejection of the stranger", lambda: get(stranger.strip()) == 403)
+            wait_until("the rejection of a guess", lambda: get("guessed") == 401)
+            assert get("") == 401
+            scrapes = [reviews_in(fetch(port, scraper.strip(), context)[1]) for _ in range(5)]
+            assert scrapes == scrapes[:1] * 5, "a scrape costs no request"
+            granted = {right[1:] for right in rendered.grants("ClusterRole")}
+            assert {(verb, resource) for verb, _, resource in granted} == {name[:2] for name in scrapes[0]}
+            assert {name[2] for name in scrapes[0]} == {"201"}, "none of them was refused"
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                metered.metrics()
+        finally:
+            metered.stop()
+            kubectl("delete", "clusterrolebinding", "scraper")

@@ -41,6 +41,12 @@
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]
   verbs: [create]
+{{- if .Values.metrics.authentication }}
+# Whether the sender of a token may get /metrics.
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
 {{- end -}}
 
 {{/* Rights in the operator's own namespace. */}}

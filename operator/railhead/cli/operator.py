@@ -58,6 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="status writes for the reports of all jobs; each stores a TrainJob in etcd again (default: %(default)s)",
     )
     parser.add_argument("--probe-listen", default="0.0.0.0:8080", metavar="HOST:PORT", help="/healthz and /readyz")
+    parser.add_argument(
+        "--metrics-listen",
+        metavar="HOST:PORT",
+        help="/metrics over HTTPS, for tokens with the right to get it (default: open, on the probe port)",
+    )
     parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
@@ -228,6 +233,7 @@ def run(options: argparse.Namespace) -> int:
         report_writes=options.report_writes_per_second,
         report_tls=options.report_tls,
         restrictions=read_restrictions(options),
+        metrics_listen=options.metrics_listen,
     )
     try:
         asyncio.run(run_operator(config))

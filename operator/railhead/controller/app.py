@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import ssl
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -28,6 +30,8 @@ from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
 from railhead.controller.loop import Loop
 from railhead.controller.metrics import Metrics, Sources
+from railhead.controller.metrics_access import MetricsAccess
+from railhead.controller.metrics_server import serve_metrics
 from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.probes import serve_probes
 from railhead.controller.queue import KeyedQueue
@@ -155,6 +159,14 @@ def _build_writer(config: OperatorConfig, client: KubeClient, state: ClusterStat
     )
 
 
+def _serve_metrics(config: OperatorConfig, context: ssl.SSLContext, parts: Parts) -> AbstractAsyncContextManager[None]:
+    """With authentication, if so configured; else the probe port serves them."""
+    if config.metrics_listen is None:
+        return nullcontext()
+    access = MetricsAccess(parts.client, time.monotonic)
+    return serve_metrics(config.metrics_listen, context, access, parts.metrics.render)
+
+
 async def run_operator(config: OperatorConfig) -> None:
     """Runs until SIGTERM or SIGINT, or until one of its parts stops; Kubernetes then restarts it.
 
@@ -174,7 +186,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
     async with connect(config.kubeconfig) as client:
         parts = _build_parts(config, client)
         state = parts.state
-        async with serve_probes(config.probe_listen, lambda: state.are_synced, parts.metrics.render):
+        open_metrics = parts.metrics.render if config.metrics_listen is None else None
+        async with serve_probes(config.probe_listen, lambda: state.are_synced, open_metrics):
             await _wait_answer(partial(check_definition, client))
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
@@ -189,7 +202,10 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             limits = WatchLimits(label_selector=config.job_selector.text)
             watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal, limits=limits)
             try:
-                async with serve_reports(config.report_listen, gate, handler, parts.metrics.count_report):
+                async with (
+                    serve_reports(config.report_listen, gate, handler, parts.metrics.count_report),
+                    _serve_metrics(config, context, parts),
+                ):
                     await _run_parts(config, parts, loop, renew(), watch())
             finally:
                 await writer.close()  # after the endpoint: the reports it accepted still get written

@@ -9,6 +9,8 @@ from railhead.api.restrictions import UNRESTRICTED, Restrictions
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.settings import JobNetworkPolicy
 
+METRICS_PATH = "/metrics"
+
 
 @dataclass(frozen=True)
 class OperatorConfig:
@@ -21,7 +23,8 @@ class OperatorConfig:
         job_selector: by labels, which of them it runs.
         report_listen: host:port of the report endpoint.
         report_url: its base URL, as head pods reach it.
-        probe_listen: host:port of /healthz and /readyz.
+        probe_listen: host:port of /healthz and /readyz, and of /metrics without `metrics_listen`.
+        metrics_listen: host:port of /metrics over HTTPS with authentication.
         concurrency: concurrent passes.
         lease_seconds: how long one Lease renewal is valid; None = no leader election, this operator is the only one.
         pod_uid: uid of the pod whose only operator this is; "" = unknown.
@@ -45,6 +48,7 @@ class OperatorConfig:
     report_writes: float = 25.0
     report_tls: Path | None = None
     restrictions: Restrictions = UNRESTRICTED
+    metrics_listen: str | None = None
 
 
 def split_address(text: str) -> tuple[str, int]:

@@ -1,4 +1,7 @@
-"""/healthz: the event loop runs. /readyz: the watches have delivered their first list. /metrics: Prometheus metrics."""
+"""/healthz: the event loop runs. /readyz: the watches have delivered their first list. /metrics: Prometheus metrics.
+
+`metrics_server.py` serves the latter instead if they need authentication.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,16 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from railhead.controller.config import split_address
+from railhead.controller.config import METRICS_PATH, split_address
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @asynccontextmanager
 async def serve_probes(
-    listen: str, is_ready: Callable[[], bool], render_metrics: Callable[[], bytes]
+    listen: str, is_ready: Callable[[], bool], render_metrics: Callable[[], bytes] | None
 ) -> AsyncIterator[None]:
-    """Serves the paths on host:port while the context lasts."""
+    """Serves the paths on host:port while the context lasts; without `render_metrics` no /metrics."""
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
@@ -24,11 +27,14 @@ async def serve_probes(
     async def readyz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n") if is_ready() else web.Response(status=503, text="caches are not synced\n")
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=render_metrics(), headers={"Content-Type": METRICS_TYPE})
-
     app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", metrics)])
+    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz)])
+    if (render := render_metrics) is not None:
+
+        async def metrics(_: web.Request) -> web.Response:
+            return web.Response(body=render(), headers={"Content-Type": METRICS_TYPE})
+
+        app.add_routes([web.get(METRICS_PATH, metrics)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     host, port = split_address(listen)

@@ -44,6 +44,9 @@ SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", "ServiceAccount")
 LEASE = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", is_namespaced=False)
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", is_namespaced=False)
+SUBJECT_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", is_namespaced=False
+)
 CRD = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", is_namespaced=False)
 TRAIN_JOB = Kind(names.GROUP, names.VERSION, names.PLURAL, names.KIND)
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
