@@ -66,11 +66,9 @@ class Driver:
         self.checkpoint = Checkpoint(f"s3://bucket/runs/{self.name}/checkpoint_{index:06}", index, _now(), METRICS, 1)
         return index
 
-    async def report(self, session: aiohttp.ClientSession) -> None:
-        """Raises aiohttp.ClientError."""
-        self.reports += 1
+    def build_report(self) -> Report:
         metadata = self.job["metadata"]
-        report = Report(
+        return Report(
             namespace=metadata["namespace"],
             name=self.name,
             uid=metadata["uid"],
@@ -84,8 +82,12 @@ class Driver:
             checkpoint=self.checkpoint,
             run_uri=f"s3://bucket/runs/{self.name}",
         )
+
+    async def report(self, session: aiohttp.ClientSession) -> None:
+        """Raises aiohttp.ClientError."""
+        self.reports += 1
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        async with session.post(self.url, data=report.to_json(), headers=headers) as response:
+        async with session.post(self.url, data=self.build_report().to_json(), headers=headers) as response:
             answer = await response.read()
             self.answers[response.status] += 1
             if response.status == 202:

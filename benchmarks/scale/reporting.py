@@ -119,7 +119,7 @@ async def run_reporting(
         process.start()
         async with connect(plane) as api:
             await process.wait_ready()
-            drivers = await _start_drivers(api, subject, process, jobs=jobs, workers=workers)
+            drivers = await start_drivers(api, subject, process, jobs=jobs, workers=workers)
             lags, path = Lags(), Text(subject.jobs).substitute(namespace=NAMESPACE)
 
             def look(line: bytes) -> None:
@@ -157,7 +157,7 @@ async def run_reporting(
             )
 
 
-async def _start_drivers(api: Api, subject: Subject, process: Process, *, jobs: int, workers: int) -> list[Driver]:
+async def start_drivers(api: Api, subject: Subject, process: Process, *, jobs: int, workers: int) -> list[Driver]:
     """All jobs are created and their pods run; none has reported yet."""
     await create_jobs(api, subject, jobs=jobs, workers=workers)
     pods = await find_pods(api, "job-")
