@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -206,8 +207,15 @@ def _exit(*_: object) -> NoReturn:
     raise SystemExit(0)
 
 
+def raise_open_files() -> None:
+    """To all that is allowed, as Go programs do: a container may begin with 1,024, and each driver has a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def run(options: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, _exit)  # until the event loop handles it; process 1 of a container ignores it else
+    raise_open_files()
     if options.kubeconfig:
         os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
     # Imported here, because kopf alone takes longer to load than the other commands take to run.

@@ -5,12 +5,15 @@ connection, and costs nobody else anything.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import json
 import logging
+import resource
+import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -19,10 +22,12 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.cli.operator import raise_open_files
 from railhead.contract.report import LIMIT_BYTES, PATH
+from railhead.controller.report import gate
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.controller.report.gate import MOST_STRANGERS, STRANGER_SECONDS, Gate
-from railhead.controller.report.server import BODY_SECONDS, REQUESTS_OF_A_POD, present, serve_reports
+from railhead.controller.report.gate import MOST_STRANGERS
+from railhead.controller.report.server import REQUESTS_OF_A_POD, present, serve_reports
 from railhead.local.ports import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
@@ -99,8 +104,8 @@ class Connection:
 class Attacked(Endpoint):
     """The endpoint as the operator serves it."""
 
-    def __init__(self, contexts: Contexts, gate: Gate, *, body_seconds: float) -> None:
-        super().__init__(gate, body_seconds=body_seconds)
+    def __init__(self, contexts: Contexts, entrance: gate.Gate, *, body_seconds: float) -> None:
+        super().__init__(entrance, body_seconds=body_seconds)
         self.jobs[JobKey("default", "other")] = make_facts(OTHER_HEAD, uid=OTHER_UID)
         self.reviews.speakers[OTHER_TOKEN] = Speaker("default", OTHER_HEAD.name, OTHER_HEAD.uid)
         self.port = free_port()
@@ -136,10 +141,13 @@ async def serving(
     contexts: Contexts,
     *,
     most: int = MOST_STRANGERS,
-    seconds: float = STRANGER_SECONDS,
-    body_seconds: float = BODY_SECONDS,
+    seconds: float = NEVER,
+    grace: float = 0.0,
+    body_seconds: float = NEVER,
 ) -> AsyncIterator[Attacked]:
-    attacked = Attacked(contexts, Gate(contexts.server, most=most, seconds=seconds), body_seconds=body_seconds)
+    attacked = Attacked(
+        contexts, gate.Gate(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
+    )
     async with serve_reports(f"127.0.0.1:{attacked.port}", attacked.gate, attacked.handler, attacked.counted.append):
         try:
             yield attacked
@@ -354,14 +362,15 @@ async def test_a_slow_body_ends_with_the_connection(contexts: Contexts) -> None:
 
 
 async def test_a_driver_keeps_its_connection(contexts: Contexts) -> None:
-    """The strangers' time is over before its second report, and there are more strangers than may be."""
-    async with serving(contexts, most=2, seconds=2.0) as attacked:
+    """It is no stranger any more, whose time ends or who makes way."""
+    async with serving(contexts, most=2) as attacked:
         driver, silent = await attacked.connect(), await attacked.connect()
         driver.send(request_of())
         assert await driver.read_status() == 202
-        await silent.wait_closed()
+        assert len(attacked.gate._strangers) == 1
         for _ in range(5):
             await attacked.connect()
+        await silent.wait_closed()
         driver.send(request_of())
         assert await driver.read_status() == 202
 
@@ -385,6 +394,63 @@ async def test_the_oldest_strangers_make_way(contexts: Contexts) -> None:
         assert await connections[-1].read_status() == 202
 
 
+@pytest.fixture
+def open_files() -> Iterator[None]:
+    """As many as the operator may have."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise_open_files()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_operator_may_open_all_the_files_that_it_is_allowed() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[1] // 2, before[1]))
+    try:
+        raise_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_too_many_open_files_stop_nothing(
+    contexts: Contexts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accept, errors = asyncio.get_running_loop().sock_accept, [OSError(errno.EMFILE, "Too many open files")]
+
+    async def fail_once(listening: socket.socket) -> tuple[socket.socket, Any]:
+        if errors:
+            raise errors.pop()
+        return await accept(listening)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", fail_once)
+    monkeypatch.setattr(gate, "PAUSE_SECONDS", 0.0)
+    async with serving(contexts) as attacked:
+        assert await attacked.ask(request_of()) == [202]
+    assert "cannot accept a connection: [Errno 24] Too many open files" in caplog.text
+
+
+async def test_more_drivers_than_strangers_may_be_all_get_in(contexts: Contexts) -> None:
+    """All at once, as after a restart of the operator; nobody takes the place of another in its first second."""
+    async with serving(contexts, most=5, seconds=NEVER, grace=NEVER) as attacked:
+
+        async def drive(number: int) -> None:
+            head = make_head(name=f"h{number}", uid=f"u{number}")
+            speaker = Speaker("default", head.name, head.uid)
+            token, uid = make_token(speaker), f"{number:08}-0000-0000-0000-000000000000"
+            attacked.jobs[JobKey("default", f"j{number}")] = make_facts(head, uid=uid)
+            attacked.reviews.speakers[token] = speaker
+            request = request_of(json.dumps(body_of(name=f"j{number}", uid=uid)).encode(), token=token)
+            code = 0
+            while code != 202:
+                with suppress(ConnectionError, ssl.SSLError):
+                    code = (await attacked.ask(request))[0]
+
+        await asyncio.gather(*(drive(number) for number in range(60)))
+        assert {report.name for report in attacked.writer.reports} == {f"j{number}" for number in range(60)}
+
+
+@pytest.mark.usefixtures("open_files")
 async def test_a_thousand_connections_are_few_and_delay_no_other_job(attacked: Attacked) -> None:
     """Each brings half a body with a forged token that names the head of one job."""
     driver = await attacked.connect()
