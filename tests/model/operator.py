@@ -20,6 +20,7 @@ from railhead.controller.store import Store
 from railhead.controller.sweep import sweep_once
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.types import Object
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import ModelApiServer
 from tests.model.client import ModelClient
@@ -133,11 +134,15 @@ class ModelOperator:
         entries = self._api.since(self._seen[stream], stream)[:events]
         for entry in entries:
             self._seen[stream] = entry.version
-            if stream == JOBS:
-                self._state.on_job(entry.type, entry.object)
-            else:
-                self._pods._take({"type": entry.type, "object": entry.object})
+            self.see(stream, entry.type, entry.object)
         return bool(entries)
+
+    def see(self, stream: str, type_: str, obj: Object) -> None:
+        """One event of a watch."""
+        if stream == JOBS:
+            self._state.on_job(type_, obj)
+        else:
+            self._pods._take({"type": type_, "object": obj})
 
     @property
     def is_idle(self) -> bool:

@@ -108,7 +108,8 @@ class Outcome:
     def from_json(text: str) -> Optional[Outcome]:
         """The outcome, printable, or None when the text is not one (lost, truncated or foreign)."""
         try:
-            values = json.loads(text)
+            # An escaped half of a surrogate pair, as Python writes it for a byte in a file name, is no text elsewhere.
+            values = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
             return Outcome(
                 outcome=clean_line(str(values["outcome"])),
                 reason=clean_line(str(values.get("reason", ""))),

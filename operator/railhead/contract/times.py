@@ -16,9 +16,12 @@ def now_text() -> str:
 
 
 def parse_time(text: Optional[str]) -> Optional[datetime]:
-    """The time, or None for any other text. A time without a zone is UTC."""
+    """The time, or None for any other text. A time without a zone is UTC. None, too, for a time so far off that adding
+    to it might overflow."""
     try:
         moment = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
+        return None
+    if not 1900 < moment.year < 9000:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -77,7 +77,7 @@ class ClusterState:
         if record is None:
             return None
         spec, status = record.read()
-        facts = JobFacts(record.uid, status, self._store.pods(record.uid))
+        facts = JobFacts(record.uid, status, self._store.pods(record.owner))
         if isinstance(spec, InvalidSpec):
             return facts
         restarts = count_allowed_restarts(spec, status)

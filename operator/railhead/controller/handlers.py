@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -28,6 +29,9 @@ from railhead.together import run_together
 log = logging.getLogger(__name__)
 OnJob = Callable[[str | None, Object], None]
 EXPIRED = 410
+# The API server stores JSON of 10,000 levels, and trainLoopConfig may have as many. To Python's parser each is a call:
+# with its default of 1000, one such job would end the watch of all jobs, again and again.
+MOST_CALLS = 20_000
 WORKER_IDLE_SECONDS = 0.2  # kopf keeps a task and the last event of each job for that long: at a start, of all jobs
 
 
@@ -115,6 +119,7 @@ async def watch_jobs(
     Each namespace has its own kopf: when one watch fails, kopf leaves those of the other
     namespaces running, and could not be restarted next to them.
     """
+    sys.setrecursionlimit(MOST_CALLS)
     scopes: list[tuple[str, ...]] = [(namespace,) for namespace in namespaces] or [()]
     await run_together(*(_watch_scope(on_job, scope, on_signal=on_signal, limits=limits) for scope in scopes))
 

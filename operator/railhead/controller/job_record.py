@@ -15,6 +15,7 @@ from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
+from railhead.controller.observe import Owner
 from railhead.kube.informer import version_of
 from railhead.kube.types import Object
 
@@ -47,6 +48,11 @@ class JobRecord:
     is_finished: bool
     newest_index: int
     kept: Content | bytes
+
+    @property
+    def owner(self) -> Owner:
+        """As its pods name it."""
+        return Owner(self.key.namespace, self.uid)
 
     def read(self) -> Content:
         """Parses it if it is packed: keep the answer during a pass."""

@@ -1,9 +1,13 @@
-"""Turns raw pods into `PodView`s: the few facts that decisions need. Pure."""
+"""Turns raw pods into `PodView`s: the few facts that decisions need. Pure.
+
+It never raises: an error here would end the watch of all pods.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from railhead.api import names
 from railhead.contract.printable import clean_text
@@ -29,25 +33,42 @@ STUCK = frozenset(
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
 
 
+GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
+MOST_CODE = 2**31 - 1
+
+
+class Owner(NamedTuple):
+    """The TrainJob that controls a pod. Its namespace is the pod's: whoever may create pods anywhere may write the uid
+    of any job into them."""
+
+    namespace: str
+    uid: str
+
+
+NOBODY = Owner("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """All that is kept of a pod: its view and the uid of the TrainJob that controls it, or ""."""
+    """All that is kept of a pod: its view and the TrainJob that controls it, or NOBODY."""
 
-    owner: str
+    owner: Owner
     view: PodView
 
 
 def record_pod(pod: Object) -> PodRecord:
-    return PodRecord(owner_uid(pod), observe_pod(pod))
+    uid = owner_uid(pod)
+    return PodRecord(Owner(str(_part(pod, "metadata").get("namespace")), uid) if uid else NOBODY, observe_pod(pod))
 
 
 def observe_pod(pod: Object) -> PodView:
     """The view of one of our pods: its identity from the labels, its state from the status."""
-    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
-    labels = metadata.get("labels") or {}
+    metadata, status = _part(pod, "metadata"), _part(pod, "status")
+    labels = _part(metadata, "labels")
     state = _container_state(status)
     container, ended = _end(state, status)
     disruption = _disruption(status)
+    code = ended.get("exitCode")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
         name=str(metadata.get("name")),
@@ -59,8 +80,8 @@ def observe_pod(pod: Object) -> PodView:
         phase=str(status.get("phase") or "Pending"),
         is_running=bool(state.get("running")) and status.get("phase") == "Running",
         is_deleting=bool(metadata.get("deletionTimestamp")),
-        node=str((pod.get("spec") or {}).get("nodeName") or ""),
-        exit_code=ended.get("exitCode") if isinstance(ended.get("exitCode"), int) else None,
+        node=str(_part(pod, "spec").get("nodeName") or ""),
+        exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
         reason=_reason(status, ended),
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
         finished_at=_time(ended.get("finishedAt")),
@@ -69,34 +90,46 @@ def observe_pod(pod: Object) -> PodView:
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
-        grace_seconds=grace if isinstance(grace, int) else 0,
+        grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=disruption is not None and disruption.reason == DELETION_BY_TAINT and _is_marked(status, state),
     )
 
 
 def owner_uid(obj: Object) -> str:
     """The uid of the TrainJob that controls the object, or ""."""
-    for owner in (obj.get("metadata") or {}).get("ownerReferences") or []:
+    for owner in _parts(_part(obj, "metadata"), "ownerReferences"):
         group = str(owner.get("apiVersion") or "").partition("/")[0]  # Kubeflow has a TrainJob, too
         if owner.get("controller") and (group, owner.get("kind")) == (names.GROUP, names.KIND):
             return str(owner.get("uid") or "")
     return ""
 
 
+def _part(obj: Object, key: str) -> Object:
+    """The object under the key, an empty one if there is none."""
+    value = obj.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _parts(obj: Object, key: str) -> list[Object]:
+    """The objects in the list under the key."""
+    value = obj.get(key)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def _container_state(status: Object) -> Object:
-    for container in status.get("containerStatuses") or []:
+    for container in _parts(status, "containerStatuses"):
         if container.get("name") == names.CONTAINER:
-            return container.get("state") or {}
+            return _part(container, "state")
     return {}
 
 
 def _end(state: Object, status: Object) -> tuple[str, Object]:
     """The container whose end is the pod's, and that end: ray, or an init container that kept it from starting."""
-    ended = state.get("terminated")
+    ended = _part(state, "terminated")
     if ended or status.get("phase") != "Failed":
-        return names.CONTAINER, ended or {}
-    for container in status.get("initContainerStatuses") or []:
-        end = (container.get("state") or {}).get("terminated") or {}
+        return names.CONTAINER, ended
+    for container in _parts(status, "initContainerStatuses"):
+        end = _part(_part(container, "state"), "terminated")
         if not end.get("exitCode"):
             continue
         name = str(container.get("name"))
@@ -108,7 +141,7 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
 
 
 def _disruption(status: Object) -> Disruption | None:
-    for condition in status.get("conditions") or []:
+    for condition in _parts(status, "conditions"):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
             return Disruption(str(condition.get("reason") or ""), str(condition.get("message") or ""))
     return None
@@ -116,7 +149,7 @@ def _disruption(status: Object) -> Disruption | None:
 
 def _is_marked(status: Object, state: Object) -> bool:
     """Not ready although its container runs: Kubernetes marks the pods of a node whose kubelet does not respond."""
-    ready = [each.get("status") for each in status.get("conditions") or [] if each.get("type") == "Ready"]
+    ready = [each.get("status") for each in _parts(status, "conditions") if each.get("type") == "Ready"]
     return bool(state.get("running")) and ready == ["False"]
 
 
@@ -126,7 +159,7 @@ def _reason(status: Object, ended: Object) -> str:
 
 
 def _problem(status: Object) -> Problem | None:
-    for condition in status.get("conditions") or []:
+    for condition in _parts(status, "conditions"):
         if (condition.get("type"), condition.get("status")) != ("PodScheduled", "False"):
             continue
         if condition.get("reason") == UNSCHEDULABLE:
@@ -134,16 +167,16 @@ def _problem(status: Object) -> Problem | None:
         if condition.get("reason") == SCHEDULING_GATED:
             message = "the pod has scheduling gates, which a queue or another controller has to remove"
             return Problem(SCHEDULING_GATED, message)
-    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        if waiting.get("reason") in STUCK:
-            message = waiting.get("message") or waiting["reason"]
-            return Problem(str(waiting["reason"]), f"container {container.get('name')}: {message}")
+    for container in [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]:
+        waiting = _part(_part(container, "state"), "waiting")
+        reason = str(waiting.get("reason") or "")
+        if reason in STUCK:
+            return Problem(reason, f"container {container.get('name')}: {waiting.get('message') or reason}")
     return None
 
 
 def _number(text: object, default: int) -> int:
-    return int(text) if isinstance(text, str) and text.isdigit() else default
+    return int(text) if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10 else default
 
 
 def _time(text: object) -> datetime | None:

@@ -16,7 +16,7 @@ from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
-from railhead.controller.observe import PodRecord
+from railhead.controller.observe import NOBODY, Owner, PodRecord
 from railhead.kube.informer import uid_of, version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
@@ -30,7 +30,7 @@ class Store:
 
     def __init__(self) -> None:
         self._jobs: dict[JobKey, JobRecord] = {}
-        self._pods: defaultdict[str, dict[str, PodView]] = defaultdict(dict)
+        self._pods: defaultdict[Owner, dict[str, PodView]] = defaultdict(dict)
         self._heads: set[str] = set()  # uids of pods
         self._keys: dict[str, JobKey] = {}
         self._rejections: dict[str, Rejection] = {}
@@ -146,38 +146,40 @@ class Store:
 
     def change_pod(self, old: PodRecord | None, new: PodRecord | None) -> JobKey | None:
         """A pod was added, modified or deleted; returns the key of its job."""
-        before = old.owner if old is not None else ""
-        after = new.owner if new is not None else ""
-        if old is not None and before and before != after:  # gone, or orphaned by `kubectl delete --cascade=orphan`
+        before = old.owner if old is not None else NOBODY
+        after = new.owner if new is not None else NOBODY
+        if old is not None and before.uid and before != after:  # gone, or orphaned by --cascade=orphan
             self._forget_pod(before, old.view.name)
-        if new is not None and after:
+        if new is not None and after.uid:
             self._pods[after][new.view.name] = new.view
         if old is not None:
             self._heads.discard(old.view.uid)
-        if new is not None and after and new.view.role == names.HEAD:
+        if new is not None and after.uid and new.view.role == names.HEAD:
             self._heads.add(new.view.uid)
-        return self._keys.get(after or before)
+        owner = after if after.uid else before
+        key = self._keys.get(owner.uid)
+        return key if key is not None and key.namespace == owner.namespace else None
 
-    def _forget_pod(self, uid: str, name: str) -> None:
-        gone = self._pods[uid].pop(name, None)
+    def _forget_pod(self, owner: Owner, name: str) -> None:
+        gone = self._pods[owner].pop(name, None)
         if gone is not None:
             self._pod_events.pop(gone.uid, None)
-        if not self._pods[uid]:
-            del self._pods[uid]
+        if not self._pods[owner]:
+            del self._pods[owner]
 
     def is_head(self, pod_uid: str) -> bool:
         """Whether it is the head pod of some job, in any attempt."""
         return pod_uid in self._heads
 
-    def pods(self, uid: str) -> tuple[PodView, ...]:
-        return tuple(self._pods.get(uid, {}).values())
+    def pods(self, owner: Owner) -> tuple[PodView, ...]:
+        return tuple(self._pods.get(owner, {}).values())
 
     def count_pods(self, key: JobKey) -> int:
         record = self._jobs.get(key)
-        return len(self._pods.get(record.uid, ())) if record is not None else 0
+        return len(self._pods.get(record.owner, ())) if record is not None else 0
 
-    def _explained_pods(self, uid: str) -> tuple[PodView, ...]:
-        pods, events = self.pods(uid), self._pod_events
+    def _explained_pods(self, owner: Owner) -> tuple[PodView, ...]:
+        pods, events = self.pods(owner), self._pod_events
         if not events:
             return pods
         return tuple(pod.explain(events[pod.uid]) if pod.uid in events else pod for pod in pods)
@@ -197,7 +199,7 @@ class Store:
             is_deleting=record.is_deleting,
             spec=spec,
             status=status,
-            pods=self._explained_pods(record.uid),
+            pods=self._explained_pods(record.owner),
             settings=settings,
             version=record.version,
             source=self._source(key.namespace, spec),

@@ -53,3 +53,16 @@ def test_a_message_with_a_class_that_no_driver_reports_is_infrastructure(name: s
 def test_success_has_no_failure_and_a_known_class_is_kept() -> None:
     assert Outcome("Succeeded").failure is None
     assert Outcome("OutOfMemory", "OOMKilled", "").failure == Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", "")
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    """Python names a file whose name is not UTF-8 with them, and the status cannot hold them."""
+    read = Outcome.from_json(Outcome("Application", "Raised", "no file \udcff", metrics={"\ud800": "1"}).to_json())
+    assert read is not None and (read.message, read.metrics) == ("no file ?", {"?": "1"})
+
+
+@pytest.mark.parametrize(
+    "text", ['{"outcome": "Hang", "reports": 1e999}', '{"outcome": "Hang", "restarts": NaN}', "[" * 9999]
+)
+def test_a_message_with_an_impossible_number_or_depth_is_none(text: str) -> None:
+    assert Outcome.from_json(text) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,11 +16,13 @@ import kopf
 import pytest
 
 from railhead.api.job import JobKey
+from railhead.api.spec import TrainJobSpec
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from tests.model.api_server import JOBS
+from tests.unit.builders import SPEC
 from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs
 
 LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
@@ -199,6 +202,27 @@ async def test_tasks_started_after_the_watch_outlive_it(server: JobServer) -> No
         other = asyncio.create_task(asyncio.sleep(600))
     assert not other.cancelled()
     other.cancel()
+
+
+def nest(levels: int) -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(levels):
+        inner = {"a": inner}
+    return inner
+
+
+@pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="the limit of its parser cannot be changed")
+async def test_a_job_as_deep_as_the_api_server_stores_ends_no_watch(server: JobServer) -> None:
+    trainer = {"trainFunc": "train:train_func", "trainLoopConfig": nest(9_900)}
+    body = {"metadata": {"name": "deep"}, "spec": {**SPEC, "trainer": trainer}}
+    server.api.create((JOBS, "default", "deep"), body)
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: "e" in operator.known and server.watches, task)
+        server.add("young")
+        await until(lambda: "young" in operator.known, task)
+        record = operator.store.job(JobKey("default", "deep"))
+    assert record is not None and isinstance(record.read().spec, TrainJobSpec)
 
 
 def test_the_limits_fit_the_api_servers_timeouts() -> None:

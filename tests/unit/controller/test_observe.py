@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
-from railhead.controller.observe import PodRecord, observe_pod, owner_uid, record_pod
+from railhead.controller.observe import NOBODY, Owner, PodRecord, observe_pod, owner_uid, record_pod
 from railhead.planning.pod_view import ENDED_WITHIN, Disruption, PodView, Problem
-from tests.unit.builders import UID
+from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import JOB_OWNER, Object, make_container, make_pod
 
 
@@ -224,7 +224,7 @@ def test_the_owner_is_the_trainjob_that_controls_the_pod(owners: Any, uid: str) 
 
 def test_a_record_is_the_pods_owner_and_view() -> None:
     pod = make_pod(status={"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "x"})]})
-    assert record_pod(pod) == PodRecord(UID, observe_pod(pod))
+    assert record_pod(pod) == PodRecord(Owner("default", UID), observe_pod(pod))
 
 
 def maybe(**parts: Any) -> Any:
@@ -245,4 +245,32 @@ POD = maybe(
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
 def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
-    assert record_pod(pod) == PodRecord("", observe_pod(pod))
+    assert record_pod(pod) == PodRecord(NOBODY, observe_pod(pod))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"metadata": {"name": "w", "labels": {names.LABEL_ATTEMPT: "²", names.LABEL_SLOT: "9" * 5000}}},
+        {"metadata": {"deletionTimestamp": "9999-12-31T23:59:59Z", "deletionGracePeriodSeconds": 2**63 - 1}},
+        {"metadata": {"deletionTimestamp": "0001-01-01T00:00:00Z", "deletionGracePeriodSeconds": -(2**63)}},
+        {"metadata": [], "spec": [], "status": "Running"},
+        {"status": {"containerStatuses": {}, "conditions": [None, "Ready"], "initContainerStatuses": [[]]}},
+        {"status": {"containerStatuses": [{"name": "ray", "state": {"waiting": {"reason": ["CrashLoopBackOff"]}}}]}},
+    ],
+)
+def test_an_odd_pod_gives_a_view_whose_times_can_be_computed(odd: Object) -> None:
+    """An error would end the watch of all pods; whoever deletes a pod may write any grace period."""
+    view = observe_pod(odd)
+    assert (view.attempt, view.slot) == (0, -1)
+    assert [view.gone_by, view.out_of_reach_at, view.stuck_at, view.may_still_end(NOW)] == [None, None, None, False]
+
+
+@pytest.mark.parametrize("grace", [2**63 - 1, -1])
+def test_a_silent_pod_with_any_grace_period_is_out_of_reach_some_day(grace: int) -> None:
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    running = make_container(running={"startedAt": "x"})
+    status = {"conditions": [condition, {"type": "Ready", "status": "False"}], "containerStatuses": [running]}
+    deleted = {"deletionTimestamp": "2026-01-01T12:00:00Z", "deletionGracePeriodSeconds": grace}
+    view = observe_pod(make_pod(status=status, **deleted))
+    assert view.is_silent and view.out_of_reach_at is not None

@@ -12,7 +12,7 @@ from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
-from railhead.controller.observe import record_pod
+from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store
 from railhead.planning.observed import AnnouncedCommit
 from railhead.planning.pod_view import Problem
@@ -20,6 +20,7 @@ from tests.unit.builders import NOW, SETTINGS, SPEC, UID
 from tests.unit.controller.raws import Object, make_job, make_pod
 
 KEY = JobKey("default", "digits")
+OWNER = Owner("default", UID)
 PROBLEM = Problem("QuotaExceeded", "exceeded quota")
 BAD_SPEC = {**SPEC, "scaling": {"numWorkers": 0}}
 
@@ -30,7 +31,7 @@ def version_of_job(store: Store) -> int | None:
 
 
 def pod_names(store: Store, uid: str = UID) -> list[str]:
-    return sorted(pod.name for pod in store.pods(uid))
+    return sorted(pod.name for pod in store.pods(Owner("default", uid)))
 
 
 def change_pod(store: Store, old: Object | None, new: Object | None) -> JobKey | None:
@@ -73,14 +74,14 @@ def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:
     pod = make_pod()
     change_pod(store, None, pod)
     store.note_rejection(UID, PROBLEM, at=NOW)
-    store.note_pod_events(store.pods(UID)[0], PROBLEM, at=NOW)
+    store.note_pod_events(store.pods(OWNER)[0], PROBLEM, at=NOW)
     before = store.observe(KEY, now=NOW, settings=SETTINGS)
     store.begin_lead(at=NOW)
     after = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert before is not None
     assert after is not None
     assert (before.rejection is not None, after.rejection) == (True, None)
-    assert before.pods != after.pods == store.pods(UID)
+    assert before.pods != after.pods == store.pods(OWNER)
     assert (before.led_since, after.led_since) == (None, NOW)
 
 
@@ -232,9 +233,9 @@ def test_each_event_of_a_pod_leads_to_its_job() -> None:
     pending, running = make_pod("w"), make_pod("w", status={"phase": "Running"})
     assert change_pod(store, None, pending) == KEY
     assert change_pod(store, pending, running) == KEY
-    assert [pod.phase for pod in store.pods(UID)] == ["Running"]
+    assert [pod.phase for pod in store.pods(OWNER)] == ["Running"]
     assert change_pod(store, running, None) == KEY
-    assert store.pods(UID) == ()
+    assert store.pods(OWNER) == ()
 
 
 def test_pods_may_arrive_before_their_job() -> None:
@@ -250,7 +251,7 @@ def test_an_orphaned_pod_leaves_its_job() -> None:
     pod = make_pod("w")
     change_pod(store, None, pod)
     assert change_pod(store, pod, make_pod("w", owner=None)) == KEY
-    assert store.pods(UID) == ()
+    assert store.pods(OWNER) == ()
 
 
 def test_a_head_is_known_by_its_uid_while_it_exists() -> None:
@@ -281,7 +282,15 @@ def test_a_foreign_pod_belongs_to_no_job() -> None:
     store = Store()
     store.put_job(make_job(1))
     assert change_pod(store, None, make_pod("w", owner=None)) is None
-    assert store.pods(UID) == ()
+    assert store.pods(OWNER) == ()
+
+
+def test_a_pod_of_another_namespace_belongs_to_no_job() -> None:
+    """Whoever may create pods somewhere may write any owner into them."""
+    store = Store()
+    store.put_job(make_job(1))
+    assert change_pod(store, None, make_pod("w", namespace="other")) is None
+    assert store.pods(OWNER) == ()
 
 
 def test_the_job_to_resume_from_is_found_in_the_same_namespace() -> None:
