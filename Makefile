@@ -63,7 +63,7 @@ constraints.txt: ## (by hand: make -B constraints.txt) Pin the dependencies of t
 		--extra test pyproject.toml -o $@
 
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
-	$(BIN)/pytest -n auto tests/unit tests/architecture tests/model
+	$(BIN)/pytest -n auto -m "not slow" tests/unit tests/architecture tests/model tests/fuzz
 
 # The tests of the operator mostly wait, in two pytest processes with a cluster each; one more keeps two processors
 # busy meanwhile. The slowest tests and the total time are printed last. See ORDER in tests/conftest.py.

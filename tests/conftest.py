@@ -21,11 +21,11 @@ from tests.tried import Tried, note_tried, sum_up
 PROJECT = Path(__file__).resolve().parents[1]
 # Tests start in this order: first those of the operator, which take minutes and mostly wait; the tests of the model,
 # each of which needs one processor for seconds, fill all processors at the end.
-ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model")
+ORDER = ("operator", "architecture", "unit", "e2e", "ray", "install", "local", "chart", "api", "model", "fuzz")
 # Tests of a folder that share a cluster run in one process, those of the operator in two, each with its own cluster.
 # All others are spread test by test, or file by file.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
-BY_TEST = ("architecture", "model", "unit")
+BY_TEST = ("architecture", "fuzz", "model", "unit")
 # A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -87,12 +87,12 @@ class ModelOperator:
         self.alarms = Alarms(time)
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
-        self._state = ClusterState(self.store, self.queue)
+        self.state = ClusterState(self.store, self.queue)
         self._pods = Informer(
-            self.client, POD, on_change=self._state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
+            self.client, POD, on_change=self.state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
         )
-        self._state.informers = [self._pods]
-        executor = Executor(self.client, self._state, EventRecorder(self.client))
+        self.state.informers = [self._pods]
+        executor = Executor(self.client, self.state, EventRecorder(self.client))
         self.loop = Loop(
             self.store,
             self.queue,
@@ -101,10 +101,10 @@ class ModelOperator:
             now=self.client.clock.now,
             monotonic=lambda: time().timestamp(),
         )
-        self._writer = ReportWriter(
+        self.writer = ReportWriter(
             self.client,
-            lookup=self._state.find_facts,
-            record_job=self._state.record_job,
+            lookup=self.state.find_facts,
+            record_job=self.state.record_job,
             per_second=25.0,
             monotonic=lambda: 0.0,
             call_later=self.alarms.call_later,
@@ -123,7 +123,7 @@ class ModelOperator:
         else:
             page = await self.client.list(TRAIN_JOB)
             for job in page["items"]:
-                self._state.on_job(None, job)
+                self.state.on_job(None, job)
         self._seen[stream] = self._api.version
 
     async def sweep(self) -> None:
@@ -140,7 +140,7 @@ class ModelOperator:
     def see(self, stream: str, type_: str, obj: Object) -> None:
         """One event of a watch."""
         if stream == JOBS:
-            self._state.on_job(type_, obj)
+            self.state.on_job(type_, obj)
         else:
             self._pods._take({"type": type_, "object": obj})
 
@@ -158,5 +158,5 @@ class ModelOperator:
 
     async def report(self, report: Report) -> bool:
         """As the report endpoint accepts it; returns whether it need not be retried."""
-        await self._writer._write(JobKey(report.namespace, report.name), report)
-        return self._writer._latest.pop(JobKey(report.namespace, report.name), None) is None
+        await self.writer._write(JobKey(report.namespace, report.name), report)
+        return self.writer._latest.pop(JobKey(report.namespace, report.name), None) is None

@@ -80,7 +80,7 @@ def observe_pod(pod: Object) -> PodView:
         phase=str(status.get("phase") or "Pending"),
         is_running=bool(state.get("running")) and status.get("phase") == "Running",
         is_deleting=bool(metadata.get("deletionTimestamp")),
-        node=str(_part(pod, "spec").get("nodeName") or ""),
+        node=str(_part(pod, "spec").get("nodeName") or "")[:253],
         exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
         reason=_reason(status, ended),
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),

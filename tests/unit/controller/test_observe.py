@@ -271,6 +271,6 @@ def test_a_silent_pod_with_any_grace_period_is_out_of_reach_some_day(grace: int)
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
     running = make_container(running={"startedAt": "x"})
     status = {"conditions": [condition, {"type": "Ready", "status": "False"}], "containerStatuses": [running]}
-    deleted = {"deletionTimestamp": "2026-01-01T12:00:00Z", "deletionGracePeriodSeconds": grace}
+    deleted: Object = {"deletionTimestamp": "2026-01-01T12:00:00Z", "deletionGracePeriodSeconds": grace}
     view = observe_pod(make_pod(status=status, **deleted))
     assert view.is_silent and view.out_of_reach_at is not None

@@ -1,0 +1,1 @@
+"""Mutated jobs, pods, reports and termination messages: nothing crashes, and no other job is touched."""

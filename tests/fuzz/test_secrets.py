@@ -1,0 +1,80 @@
+"""What is secret in a job goes into its own children, and nowhere else: no status, Event, log or metric has it."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from railhead.api.status import parse_status
+from railhead.controller.metrics import Metrics, Sources
+from tests.fuzz.mutate import Mutator
+from tests.fuzz.rig import make_rig
+from tests.fuzz.secrets import MARK, METADATA, SPEC, Pages, find_secrets
+from tests.fuzz.seeds import find_seeds, replayed_by
+from tests.model.api_server import JOBS, ModelApiServer
+from tests.model.play import play
+from tests.model.scenarios import SCENARIOS
+from tests.tried import Tried
+
+CHILDREN = ("pods", "configmaps", "secrets")
+
+
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    """What the operator logs with --log-level DEBUG."""
+    pages, logger = Pages(), logging.getLogger()
+    level = logger.level
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(pages)
+    yield pages
+    logger.removeHandler(pages)
+    logger.setLevel(level)
+
+
+def check(api: ModelApiServer, pages: Pages) -> None:
+    secrets = [entry.object for entry in api.log if entry.plural == "secrets"]
+    tokens = {b64decode(text).decode() for secret in secrets for text in secret["data"].values()}
+    statuses = [entry.object["status"] for entry in api.log if entry.plural == JOBS]
+    others = [entry.object for entry in api.log if entry.plural not in (JOBS, *CHILDREN)]
+    assert not find_secrets([*statuses, *others, pages.text, count(statuses)], MARK, *tokens)
+
+
+def count(statuses: list[dict[str, object]]) -> str:
+    """/metrics after these changes."""
+    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter))
+    parsed = [parse_status(each) for each in statuses]
+    for old, new in pairwise(parsed):
+        metrics.count_change(old, new)
+    return metrics.render().decode()
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS if not each.spec.keys() & SPEC.keys()])
+async def test_no_secret_leaves_the_job_in_its_life(name: str, pages: Pages) -> None:
+    scenario = next(each for each in SCENARIOS if each.name == name)
+    world = await play(replace(scenario, spec={**SPEC, **scenario.spec}))
+    check(world.api, pages)
+    created = [entry.object for entry in world.api.log if entry.plural in CHILDREN]
+    assert find_secrets(created, MARK), "the children have them"
+
+
+async def run(seed: int, pages: Pages) -> None:
+    rig, mutator = await make_rig(), Mutator(seed)
+    pages.text = ""
+    metadata = {**rig.job["metadata"], **METADATA}
+    rig.renew_job({**rig.job, "spec": mutator.mutate({"spec": SPEC}).get("spec"), "metadata": metadata})
+    await rig.run()
+    check(rig.api, pages)
+
+
+@pytest.mark.parametrize("seeds", find_seeds())
+async def test_no_secret_leaves_a_mutated_job(seeds: range, pages: Pages, tried: Tried) -> None:
+    for seed in seeds:
+        with replayed_by(seed):
+            await run(seed, pages)
+    tried("mutated jobs with marked secrets", len(seeds))
