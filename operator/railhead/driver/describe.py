@@ -5,11 +5,13 @@ The exceptions are the user's: the text may contain characters that cannot be en
 
 from __future__ import annotations
 
+import os
 import signal
 import traceback
 from pathlib import PurePath
 
 from railhead.contract.outcome import shorten_middle
+from railhead.driver.redaction import redact
 from railhead.driver.task_error import describe_task_error, is_task_error
 
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
@@ -22,10 +24,15 @@ def make_printable(text: str) -> str:
     return str.encode(text, "utf-8", "backslashreplace").decode("utf-8")
 
 
+def clean(text: str) -> str:
+    """Printable and without credentials: for texts that others read."""
+    return make_printable(redact(text, os.environ))
+
+
 def read_text(error: BaseException) -> str:
-    """`str(error)`, printable; empty when `str` raises."""
+    """`str(error)`, clean; empty when `str` raises."""
     try:
-        return make_printable(str(error))
+        return clean(str(error))
     except BaseException:
         return ""
 
@@ -37,7 +44,7 @@ def name_class(error: BaseException) -> str:
 def describe_exception(error: BaseException) -> str:
     """`Type: message (file, line n, in function)`, with the location of the innermost frame."""
     try:
-        text = make_printable(_describe(error))
+        text = clean(_describe(error))
     except BaseException:
         text = f"{name_class(error)}: {read_text(error)}"
     return shorten_middle(text, TEXT_LIMIT)
@@ -57,7 +64,7 @@ def _describe(error: BaseException) -> str:
 def format_traceback(error: BaseException) -> str:
     """As Python prints it, including the causes."""
     try:
-        text = make_printable("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        text = clean("".join(traceback.format_exception(type(error), error, error.__traceback__)))
     except BaseException:
         text = describe_exception(error) + "\n"
     return shorten_middle(text, TRACEBACK_LIMIT)

@@ -23,7 +23,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome
-from railhead.driver.describe import make_printable
+from railhead.driver.describe import clean
 from railhead.driver.ending import (
     TERMINATED,
     Ending,
@@ -101,7 +101,7 @@ def end(head: Head, ending: Ending) -> NoReturn:
         _kill_training(head)  # before reading the last checkpoint, since training could commit another one
     progress = Progress.from_dict(head.spool.read())
     outcome = build_outcome(ending, progress, head.spool.read_restart())
-    outcome = replace(outcome, message=make_printable(outcome.message))
+    outcome = replace(outcome, message=clean(outcome.message))
     write_termination_message(outcome.to_json(), head.pod.termination_message)
     head.publisher.update(
         state="FINISHED" if outcome.has_succeeded else "ERRORED",
@@ -159,7 +159,7 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
     code = ray.wait()
     if not head.is_ending:
-        print(read_end(head.pod.temp / RAY_LOG), flush=True)
+        print(clean(read_end(head.pod.temp / RAY_LOG)), flush=True)
         output = read_end(head.pod.temp / RAY_LOG, lines=1000)
         endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", explain_ray_exit(code, output)))
 

@@ -25,7 +25,6 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run
-from railhead.driver.storage.error_messages import redact
 from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds
@@ -65,10 +64,9 @@ def run_training(attempt: Attempt) -> Ending:
         _prepare(attempt)
         return _run_script(attempt) if attempt.job.entrypoint else _run_trainer(attempt)
     except AttemptFailed as error:
-        failure = error.failure
+        return error.failure
     except BaseException as error:  # the user's code runs in here too: nobody would notice a dead thread
-        failure = Failure(FailureClass.INFRASTRUCTURE, "DriverFailed", describe_exception(error))
-    return replace(failure, message=redact(failure.message, os.environ))
+        return Failure(FailureClass.INFRASTRUCTURE, "DriverFailed", describe_exception(error))
 
 
 def check_code(job: JobInput, environment: Mapping[str, str]) -> None:

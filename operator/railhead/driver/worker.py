@@ -15,6 +15,7 @@ from typing import Any, Mapping, NoReturn
 
 from railhead.contract import environment as e
 from railhead.contract.outcome import LIMIT_BYTES
+from railhead.driver.describe import clean
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs.forwarding import ONLY_RANK_0
 from railhead.driver.logs.log_tail import LogTail
@@ -63,7 +64,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
         pass
     _log(f"the Ray node exited with code {ray.returncode}")
     if ray.returncode > 0 and not signals:
-        text = read_end(pod.temp / RAY_LOG)
+        text = clean(read_end(pod.temp / RAY_LOG))
         print(text, flush=True)
         write_termination_message(text[-LIMIT_BYTES // 2 :], pod.termination_message)
     sys.stdout.flush()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.describe import clean
 from railhead.driver.errors import AttemptFailed
 
 FIELD = "spec.source.git"
@@ -59,7 +60,7 @@ def has_any(output: str, phrases: Sequence[str]) -> bool:
 def classify_words(output: str, *, repository: str, revision: str) -> FetchProblem:
     """`output`: git's standard error."""
     lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("hint:")]
-    detail = "; ".join(lines[-5:])[:600] or "git printed nothing"
+    detail = clean("; ".join(lines[-5:]))[:600] or "git printed nothing"
     if has_any(output, NO_COMMIT):
         return commit_not_found(repository, revision, detail)
     if has_any(output, REFUSED):

@@ -10,6 +10,7 @@ from typing import Any, Mapping, NoReturn, Optional
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
+from railhead.driver.describe import read_text
 from railhead.driver.ending import build_outcome, write_termination_message
 from railhead.driver.fetch.credentials import answer_git, check_credentials
 from railhead.driver.fetch.problem import FIELD, FetchProblem
@@ -24,7 +25,7 @@ def run_fetch(environment: Mapping[str, str]) -> NoReturn:
     except FetchProblem as problem:
         _end(problem.failure, environment.get(e.TERMINATION_MESSAGE))
     except OSError as error:  # a full disk, an unreadable Secret
-        message = f"{FIELD}: {type(error).__name__}: {error}"
+        message = f"{FIELD}: {type(error).__name__}: {read_text(error)}"
         _end(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message), environment.get(e.TERMINATION_MESSAGE))
     os._exit(0)
 

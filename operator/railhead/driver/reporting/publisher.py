@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from railhead.contract.report import DEADLINE, NEXT_REPORT, PATH, RESTARTS, RULES, SILENCE_SECONDS, Report, ResumedFrom
 from railhead.contract.times import now_text
+from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import find_in_hosts_file
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
@@ -151,7 +152,7 @@ class Publisher:
             status, answer = self._request(body, endpoint)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self._drop_connection()
-            self._note(f"{type(error).__name__}: {error}")
+            self._note(f"{type(error).__name__}: {read_text(error)}")
             return False
         if 200 <= status < 300:
             self._problem = ""

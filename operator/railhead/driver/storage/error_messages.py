@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import Mapping
 
 from railhead.driver.describe import read_text
 
@@ -28,8 +27,6 @@ _NOT_BUILT = re.compile(
     "without .* support|Unrecognized filesystem type|not built with|cannot import name", re.IGNORECASE
 )
 _NO_HADOOP = re.compile("libjvm|libhdfs|HADOOP_HOME|CLASSPATH", re.IGNORECASE)
-_SECRET_NAME = re.compile("KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|SAS|CONNECTION_STRING", re.IGNORECASE)
-SHORTEST_SECRET = 8  # characters; anything shorter is more likely an ordinary word in the message
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -99,15 +96,3 @@ def find_scheme(storage_path: str) -> str:
     """Empty for a path."""
     scheme, mark, _ = storage_path.partition("://")
     return scheme if mark else ""
-
-
-def redact(text: str, environment: Mapping[str, str]) -> str:
-    """The text without the values of variables whose names suggest credentials."""
-    secrets = {
-        value.strip()
-        for name, value in environment.items()
-        if _SECRET_NAME.search(name) and len(value.strip()) >= SHORTEST_SECRET and not value.startswith("/")
-    }
-    for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "(hidden)")
-    return text

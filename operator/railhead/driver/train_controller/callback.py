@@ -17,6 +17,7 @@ from ray.train.v2._internal.execution.callback import ControllerCallback, Report
 
 from railhead.contract import environment as e
 from railhead.contract.times import now_text
+from railhead.driver.describe import describe_exception
 from railhead.driver.logs.marks import name_process
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.progress import Progress, build_checkpoint_uri, format_metrics
@@ -39,7 +40,7 @@ def never_raises(method: _F) -> _F:
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            print(f"railhead: cannot record progress: {error!r}", file=sys.stderr, flush=True)
+            print(f"railhead: cannot record progress: {describe_exception(error)}", file=sys.stderr, flush=True)
             return None
 
     return guarded  # type: ignore[return-value]

@@ -19,7 +19,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import RestartInPlace
-from railhead.driver.describe import describe_exception, read_text
+from railhead.driver.describe import clean, describe_exception, read_text
 from railhead.driver.errors import (
     AttemptFailed,
     CallbackRaised,
@@ -102,6 +102,7 @@ class RetryDecider:
         if facts.lost_pods:
             spool.write_lost_pods(facts.lost_pods)
         found = failure.classify_failure(facts)
+        found = replace(found, message=clean(found.message))
         handle(found, spool)
         before = spool.read_restart() or RestartInPlace(number=0, charged=0)
         self._count(facts, found, charged=before.charged, allowed=spool.read_allowed_restarts(found))
@@ -237,7 +238,7 @@ def translate_error(error: BaseException) -> FailureFacts:
 def _find_refusal(error: BaseException) -> Optional[Failure]:
     """The failure that one of our checks, or the user's callback, raised."""
     if isinstance(error, CallbackRaised):
-        return Failure(FailureClass.APPLICATION, "CallbackRaised", str(error))
+        return Failure(FailureClass.APPLICATION, "CallbackRaised", read_text(error))
     return error.failure if isinstance(error, AttemptFailed) else None
 
 

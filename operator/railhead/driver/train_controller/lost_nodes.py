@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Iterable, Optional
 
+from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import is_listening
 
 # How long after one of its processes a node may be seen dead: the kernel kills
@@ -88,7 +89,7 @@ def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
         try:
             _unregister(node)
         except Exception as error:
-            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            why = f"{type(error).__name__}: {read_text(error)}".splitlines()[0]
             advice = "; add grpcio to spec.image" if isinstance(error, ImportError) else ""
             print(
                 f"railhead: cannot notify Ray that node {node.address} is lost ({why}{advice}); "

@@ -48,7 +48,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
         try:
             marker.write_text(marker.name)
         except OSError as error:
-            _log(f"did not check that all pods share {folder}: {error}")
+            _log(f"did not check that all pods share {folder}: {read_text(error)}")
             _remove(marker)  # a full disk takes an empty file
             return
         try:
@@ -125,14 +125,14 @@ def _remove_old_markers(folder: Path) -> None:
         for marker in (*folder.glob(f"{MARKER}*"), *folder.glob(f"{PROBE}*")):
             _remove(marker)
     except OSError as error:
-        _log(f"cannot look for old markers: {error}")
+        _log(f"cannot look for old markers: {read_text(error)}")
 
 
 def _remove(marker: Path) -> None:
     try:
         marker.unlink(missing_ok=True)
     except OSError as error:
-        _log(f"cannot remove {marker}: {error}")
+        _log(f"cannot remove {marker}: {read_text(error)}")
 
 
 def _log(text: str) -> None:

@@ -5,15 +5,13 @@ The warning is in the status while training continues without new checkpoints; t
 
 from __future__ import annotations
 
-import os
 import sys
 from dataclasses import replace
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import STORAGE_TROUBLES, RunWarning
-from railhead.driver.describe import describe_exception
+from railhead.driver.describe import clean, describe_exception
 from railhead.driver.reporting.spool import Spool
-from railhead.driver.storage.error_messages import redact
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.failure import FailureFacts
 
@@ -40,7 +38,7 @@ def handle(found: Failure, spool: Spool) -> None:
 def warn(spool: Spool, reason: str, message: str) -> None:
     """Never raises."""
     try:
-        spool.write_warning(RunWarning(reason, redact(message, os.environ)))
+        spool.write_warning(RunWarning(reason, clean(message)))
     except OSError as error:
         log(f"cannot report that the storage failed: {describe_exception(error)}")
 

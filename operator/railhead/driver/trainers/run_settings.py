@@ -12,6 +12,7 @@ from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
+from railhead.driver.redaction import strip_credentials
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 
@@ -63,7 +64,7 @@ def find_run(offer: RunSettings, run_config: Any, *, offered_path: str) -> RunCo
     `offered_path`: the storage path of the offered RunConfig, as normalized by Ray.
     """
     is_ours = run_config.storage_path == offered_path
-    path = offer.storage_path if is_ours else os.path.expanduser(run_config.storage_path)
+    path = offer.storage_path if is_ours else strip_credentials(os.path.expanduser(run_config.storage_path))
     warning = find_warning(offer, name=run_config.name, storage_path=path)
     if warning:
         print(f"railhead: {warning.message}", flush=True)

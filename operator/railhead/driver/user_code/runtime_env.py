@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Mapping, Optional, Sequence
 
+from railhead.driver.describe import read_text
 from railhead.driver.errors import JobRefused
 
 FIELD = "spec.runtimeEnv"
@@ -80,7 +81,7 @@ def _check_with_ray(values: Mapping[str, Any]) -> None:
     try:
         RuntimeEnv(**dict(values))
     except (ValueError, TypeError) as error:
-        raise _refuse(f"{FIELD}: Ray rejects it: {' '.join(str(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray rejects it: {' '.join(read_text(error).split())[:600]}") from error
 
 
 def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
@@ -97,7 +98,7 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
         for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
             values.update(_call(upload, values, scratch_dir=scratch, include_gitignore=True))
     except Exception as error:
-        raise _refuse(f"{FIELD}: Ray cannot upload it: {' '.join(str(error).split())[:600]}") from error
+        raise _refuse(f"{FIELD}: Ray cannot upload it: {' '.join(read_text(error).split())[:600]}") from error
     values.pop("excludes", None)  # already applied
 
 
