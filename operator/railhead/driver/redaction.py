@@ -26,7 +26,7 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _HEADER = re.compile(r"(\bAuthorization\W{1,4}\w+ |\bBearer )[-\w.~+/=]{8,}", re.IGNORECASE)
-_JWT = re.compile(r"\beyJ[-\w]{8,}\.[-\w]+\.[-\w]+")  # a service account's token
+_JWT = re.compile(r"eyJ[-\w]{8,1000}\.[-\w]{1,4000}\.[-\w]+")  # a service account's token
 
 
 def redact(text: str, environment: Mapping[str, str]) -> str:

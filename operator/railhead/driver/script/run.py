@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Callable, Iterable, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
+from railhead.driver.describe import clean
 from railhead.driver.ending import Ending
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.process import kill_group, start_piped_child
@@ -101,7 +102,7 @@ def run_script(
         problem = f"trainer.entrypoint: {job.entrypoint[0]} cannot be started: {error.strerror}"
         raise JobRefused(NOT_USABLE, problem) from error
     host.adopt(child)
-    log(f"running the script: {' '.join(job.entrypoint)[:500]}")
+    log(f"running the script: {clean(' '.join(job.entrypoint))[:500]}")
     last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
     _wait(child, spool, host)
