@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -246,6 +247,17 @@ async def test_kopf_copies_no_job(server: JobServer, monkeypatch: pytest.MonkeyP
     async with operator.watching() as task:
         await until(lambda: operator.known == NAMES, task)
     assert not copied
+
+
+async def test_kopf_logs_nothing_that_is_in_a_job(server: JobServer, caplog: pytest.LogCaptureFixture) -> None:
+    """With --log-level DEBUG either."""
+    caplog.set_level(logging.DEBUG)
+    spec = {**SPEC, "env": [{"name": "HF_TOKEN", "value": "s3cr3t"}]}
+    server.api.create((JOBS, "default", "secret"), {"metadata": {"name": "secret"}, "spec": spec})
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: "secret" in operator.known and server.watches, task)
+    assert "watch-stream" in caplog.text and "s3cr3t" not in caplog.text
 
 
 def test_kopf_forgets_a_job_that_was_listed_at_once() -> None:
