@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -11,6 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from railhead.api import names
 from railhead.contract.report import AUDIENCE, PATH, Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning
 from railhead.controller.report.authority import Speaker
+from railhead.controller.report.gate import Gate
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler
 from tests.fuzz.mutate import Mutator
@@ -79,7 +81,11 @@ async def run(seed: int) -> None:
     head = find_pod(rig, names.HEAD)["metadata"]
     speaker = Speaker(NAMESPACE, head["name"], head["uid"])
     handler = ReportHandler(
-        reviews=Reviews(rig, speaker), writer=rig.operator.writer, lookup=rig.operator.state.find_facts
+        reviews=Reviews(rig, speaker),
+        writer=rig.operator.writer,
+        lookup=rig.operator.state.find_facts,
+        is_head=rig.operator.store.is_head,
+        gate=Gate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
     )
     token, body = choose_token(speaker, mutator), choose_body(rig, mutator)
     request = make_mocked_request("POST", PATH, headers={"Authorization": f"Bearer {token}"})
