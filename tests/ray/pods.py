@@ -92,6 +92,7 @@ class Pods:
         self._net = f"127.{random.randrange(10, 250)}.{random.randrange(1, 250)}"
         self._port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.addresses: dict[str, str] = {}
         self.answer: Callable[[dict[str, Any]], dict[str, Any]] = lambda report: {}
         self._server = _start_endpoint(self.reports, lambda report: self.answer(report))
         for name, text in source.items():
@@ -113,6 +114,11 @@ class Pods:
         self._server.shutdown()
         self._server.server_close()
         shutil.rmtree(self._temp, ignore_errors=True)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Of the pods' first processes."""
+        return {name: process.pid for name, process in self._processes.items()}
 
     def start(
         self,
@@ -151,6 +157,7 @@ class Pods:
 
     def _start(self, name: str, ip: str, env: dict[str, str], wrap: Sequence[str] = ()) -> None:
         role = "head" if name == "head" else "worker"
+        self.addresses[name] = ip
         hosts = self.folder / "hosts"
         hosts.write_text(f"{self._net}.2 the-head.test.default.svc\n")
         values = {

@@ -1,0 +1,125 @@
+"""Who can do what at the ports of a running job without its token: every listening socket of head and workers."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc  # type: ignore[import-untyped]
+
+from railhead.driver.node.process import find_descendants, read_parents
+from tests.ray.pods import Pods, make_job
+
+WAITING = """
+import os, time, ray.train
+
+def train_func(config):
+    ray.train.report({"epoch": 0})
+    while not os.path.exists(config["stop"]):
+        time.sleep(0.1)
+"""
+LISTEN, CLOSED_UDP = "0A", "07"
+# Some methods of each of Ray's services: to read, to change, and to run code.
+METHODS = {
+    "GCS": (
+        "NodeInfoGcsService/GetAllNodeInfo",
+        "InternalKVGcsService/InternalKVGet",
+        "InternalKVGcsService/InternalKVPut",
+        "JobInfoGcsService/AddJob",
+        "ActorInfoGcsService/RegisterActor",
+    ),
+    "node manager": (
+        "NodeManagerService/GetNodeStats",
+        "NodeManagerService/RequestWorkerLease",
+        "NodeManagerService/ShutdownRaylet",
+    ),
+    "object manager": ("ObjectManagerService/Push", "ObjectManagerService/Pull"),
+    "worker": (
+        "CoreWorkerService/GetCoreWorkerStats",
+        "CoreWorkerService/PushTask",
+        "CoreWorkerService/KillActor",
+    ),
+}
+PATHS = ("/", "/get_or_create_runtime_env", "/delete_runtime_env_if_possible", "/get_runtime_envs_info")
+
+
+@dataclass(frozen=True)
+class Listener:
+    pod: str
+    process: str
+    host: str
+    port: int
+
+
+def find_listeners(pods: Pods) -> Iterator[Listener]:
+    """Those of all processes of head and workers."""
+    sockets = {}
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] in (LISTEN, CLOSED_UDP):
+                sockets[f"socket:[{fields[9]}]"] = (table, *fields[1].split(":"))
+    parents = read_parents()
+    for pod, root in pods.pids.items():
+        for pid in (root, *find_descendants(root, parents)):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                table, address, port = sockets.get(os.readlink(link), ("", "", "0"))
+                assert not table.startswith("udp"), f"{pod}: UDP port {int(port, 16)}"
+                if table:
+                    is_any = int(address, 16) == 0
+                    host = pods.addresses[pod] if is_any else socket.inet_ntoa(bytes.fromhex(address)[::-1])
+                    process = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode().strip()
+                    yield Listener(pod, Path(process).name, host, int(port, 16))
+
+
+def ask(channel: grpc.Channel, method: str) -> str:
+    """The status of an empty request without a token."""
+    try:
+        channel.unary_unary(method)(b"", timeout=2)
+    except grpc.RpcError as error:
+        return str(error.code().name)
+    return "OK"
+
+
+def probe(listener: Listener) -> str:
+    """What listens there; fails if it does anything without the token."""
+    with grpc.insecure_channel(f"{listener.host}:{listener.port}") as channel:
+        if ask(channel, "/grpc.health.v1.Health/Check") == "OK":
+            answers = {kind: {ask(channel, f"/ray.rpc.{m}") for m in methods} for kind, methods in METHODS.items()}
+            assert set.union(*answers.values()) == {"UNAUTHENTICATED", "UNIMPLEMENTED"}, (listener, answers)
+            [kind] = [kind for kind, codes in answers.items() if codes == {"UNAUTHENTICATED"}]
+            return kind
+    try:
+        assert {get_status(listener, path) for path in PATHS} == {401}, listener
+        return "runtime environment agent"
+    except (OSError, http.client.HTTPException):
+        return "the framework's own"
+
+
+def get_status(listener: Listener, path: str) -> int:
+    with closing(http.client.HTTPConnection(listener.host, listener.port, timeout=2)) as connection:
+        connection.request("POST", path, b"")
+        return connection.getresponse().status
+
+
+def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path) -> None:
+    """But for torch's own, which know no authentication: docs/ray-train.md, Ports of a job."""
+    stop = tmp_path / "stop"
+    job = make_job(train_loop_config={"stop": str(stop)})
+    with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:
+        pods.start()
+        pods.wait_until(lambda: any(report.get("reports") for report in pods.reports))
+        found = {listener: probe(listener) for listener in set(find_listeners(pods))}
+        stop.touch()
+        assert pods.wait_ended() == 0, pods.read_log()
+    kinds = {pod: {kind for listener, kind in found.items() if listener.pod == pod} for pod in pods.pids}
+    ray = {"node manager", "object manager", "worker", "runtime environment agent"}
+    assert kinds["head"] == ray | {"GCS"}
+    assert kinds["w0-0"] == kinds["w1-0"] == ray | {"the framework's own"}
+    unprotected = [listener for listener, kind in found.items() if kind == "the framework's own"]
+    assert all("RayTrainWorker" in listener.process for listener in unprotected), unprotected
