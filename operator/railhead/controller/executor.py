@@ -167,7 +167,7 @@ class Executor:
             if isinstance(child, CopyConfigMap):
                 await self._copy(key, uid, child)
             else:
-                uids[child.name] = await self._create(key, uid, child, owner_uid=uids.get(_get_owner(child), ""))
+                uids[child.name] = await self._create(key, uid, child, parent=uids.get(_get_owner(child), ""))
 
         parents = [child for child in children if child.kind != "Pod"]
         await run_all(partial(make, child) for child in parents if not _get_owner(child))
@@ -204,8 +204,8 @@ class Executor:
         except Denied as error:
             raise _reject(copied, error.message, status=error.status) from error
 
-    async def _create(self, key: JobKey, uid: str, create: Create, *, owner_uid: str = "") -> str:
-        """The object's uid; "" if it was not looked at."""
+    async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
+        """The object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
         kind = CHILDREN[create.kind]
         if create.is_shared and self._recent.has(key.namespace, create.name):
             return ""
@@ -216,7 +216,7 @@ class Executor:
                 self._recent.note(key.namespace, create.name)
                 return ""
         if create.owner:
-            owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, owner_uid)
+            owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
         try:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=is_pod)
@@ -264,7 +264,8 @@ class Executor:
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
-                if owner_uid(found) != uid if not remove.is_shared else not _is_managed(found):
+                is_ours = _is_managed(found) if remove.is_shared else owner_uid(found) == uid
+                if not is_ours:
                     log.warning("%s/%s is not ours and stays: %s", key.namespace, remove.name, remove.kind)
                     return
                 await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))

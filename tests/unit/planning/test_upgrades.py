@@ -204,3 +204,12 @@ def test_a_driver_stays_if_another_job_runs_it_or_it_is_this_operators() -> None
     one_of_several = replace(SETTINGS, job_selector="team=a")
     unknown = replace(observe(phase="Restarting", failure=FAILURE), settings=one_of_several)
     assert find_removed_drivers(plan(unknown)) == [], "a job of another operator may run it"
+
+
+def test_a_pass_that_creates_nothing_does_not_build_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most passes: it would be most of their cost."""
+    monkeypatch.delattr("railhead.planning.job.find_mounts")
+    status = {"driver": OWN.driver, "input": OWN.input, "secret": OWN.secret}
+    plan(observe(make_head(), make_worker(0), make_worker(1), **status))
+    with pytest.raises(NameError):
+        plan(observe(make_head(), make_worker(0), LOST, **status))

@@ -50,8 +50,11 @@ def decide_loss(job: Job) -> Decision | None:
 
 def _find_gone_child(job: Job) -> Failure | None:
     """Why a pod of this attempt cannot start any more: a child is gone that this operator cannot make again."""
-    gone, mounts, own = find_missing_mount(job), job.mounts_of(job.attempt), job.own_mounts
-    if gone is None or gone in (own.driver, own.input, own.secret):
+    gone = find_missing_mount(job)
+    if gone is None:
+        return None
+    mounts, own = job.mounts_of(job.attempt), job.own_mounts
+    if gone in (own.driver, own.input, own.secret):
         return None
     reason, what = {
         mounts.driver: (DRIVER_GONE, f"ConfigMap {gone} with the driver"),
