@@ -139,15 +139,15 @@ DEFECTS = (
     Defect(
         "an upgrade gives pods of one attempt two drivers",
         "planning/job.py",
-        "return Mounts(status.driver, status.input, status.secret)",
-        "return Mounts(self.own_mounts.driver, status.input, status.secret)",
+        "return Mounts(status.driver, status.input, status.secret, source)",
+        "return Mounts(self.own_mounts.driver, status.input, status.secret, source)",
         ("tests/unit/planning/test_upgrades.py",),
     ),
     Defect(
         "a new attempt keeps the old driver",
         "planning/job.py",
-        "        if attempt != self.attempt:\n            return self.own_mounts\n",
-        "",
+        "if attempt == self.attempt and status.driver and",
+        "if status.driver and",
         ("tests/unit/planning/test_upgrades.py",),
     ),
     Defect(

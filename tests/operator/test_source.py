@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import Outcome
 from tests.api.server import MERGE_PATCH
@@ -23,7 +22,7 @@ def make_code(cluster: Cluster, **data: str) -> None:
 
 
 def find_copy(cluster: Cluster, job: str) -> Object | None:
-    name = names.source_name(job, cluster.job(job)["metadata"]["uid"])
+    name = cluster.status(job).get("source", "none-yet")
     answer = cluster.server.request("GET", config_maps(cluster, name))
     return answer.body if answer.status == 200 else None
 

@@ -31,7 +31,9 @@ SETTINGS = OperatorSettings(
     bundle_name="railhead-driver-test",
     token_key=b"key",
 )
-MOUNTS = Mounts(SETTINGS.bundle_name, "digits-0f1e2d-input-f00d", "digits-0f1e2d-auth-cafe")
+MOUNTS = Mounts(
+    SETTINGS.bundle_name, "digits-0f1e2d-input-f00d", "digits-0f1e2d-auth-cafe", "digits-0f1e2d-source-beef"
+)
 # Read-only: a test that changed it would change the tests after it.
 SPEC: Mapping[str, Any] = MappingProxyType(
     {

@@ -45,8 +45,8 @@ def input_name(job: str, uid: str, digest: str) -> str:
     return f"{job}-{tag(uid)}-input-{digest}"
 
 
-def source_name(job: str, uid: str) -> str:
-    return f"{job}-{tag(uid)}-source"
+def source_name(job: str, uid: str, nonce: str) -> str:
+    return f"{job}-{tag(uid)}-source-{nonce}"
 
 
 def head_name(job: str, uid: str, attempt: int) -> str:

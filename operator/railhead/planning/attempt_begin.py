@@ -17,16 +17,17 @@ from railhead.planning.status_change import UNSET, Requirement
 
 def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) -> Decision:
     """Raises the attempt number and creates its children. `again`: training ran since the job started or resumed."""
-    workers = job.wanted_workers
+    workers, mounts = job.wanted_workers, job.mounts_of(attempt)
     message = f"Attempt {attempt}: starting 1 head pod and {workers} worker pods"
     status = replace(
         stand_still(job, types.RECONCILING, reason=phase, message=message),
         phase=phase,
         attempt=attempt,
         round=0,
-        driver=job.own_mounts.driver,
-        input=job.own_mounts.input,
-        secret=job.own_mounts.secret,
+        driver=mounts.driver,
+        input=mounts.input,
+        source=mounts.source,
+        secret=mounts.secret,
         worker_losses=None,
         counted_restarts=None,
         head=HeadStatus(),

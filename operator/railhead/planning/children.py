@@ -51,7 +51,8 @@ def _copy_source(job: Job, name: str) -> CopyConfigMap:
     assert job.spec.source is not None and job.spec.source.config_map is not None
     source = job.spec.source.config_map
     keys = tuple(item.key for item in source.items or [])
-    return CopyConfigMap(name, source.name, keys, lambda: build_source_copy(job.ref), field="spec.source.configMap")
+    build = partial(build_source_copy, job.ref, name)
+    return CopyConfigMap(name, source.name, keys, build, field="spec.source.configMap")
 
 
 def _create_network_policy(job: Job, name: str) -> Create:
@@ -64,7 +65,7 @@ def _create_network_policy(job: Job, name: str) -> Create:
 CHILDREN = (
     Child(
         "ConfigMap",
-        lambda job: names.source_name(job.name, job.uid),
+        lambda job: job.mounts_of(job.attempt).source,
         _copy_source,
         is_wanted=_copies_source,
         may_exist=_copies_source,

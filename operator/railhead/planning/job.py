@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from railhead.api.spec import TrainJobSpec
@@ -34,14 +34,16 @@ class Job(Observed):
         return find_mounts(self.ref, self.spec, self.settings)
 
     def mounts_of(self, attempt: int) -> Mounts:
-        """All pods of an attempt mount the same, also after an upgrade of the operator."""
-        status = self.status
-        if attempt != self.attempt:
-            return self.own_mounts
-        if status.driver and status.input and status.secret:
-            return Mounts(status.driver, status.input, status.secret)
+        """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""
+        status, source = self.status, self.status.source
+        if attempt == self.attempt and status.driver and status.input and status.secret:
+            return Mounts(status.driver, status.input, status.secret, source)
         own = self.own_mounts
-        return Mounts(status.driver or own.driver, status.input or own.input, status.secret or own.secret)
+        if attempt != self.attempt:
+            return replace(own, source=source or own.source)
+        return Mounts(
+            status.driver or own.driver, status.input or own.input, status.secret or own.secret, source or own.source
+        )
 
     @property
     def is_elastic(self) -> bool:

@@ -62,6 +62,7 @@ class StatusChange:
     round: int | Unset = UNSET
     driver: str | Unset = UNSET
     input: str | Unset = UNSET
+    source: str | Unset = UNSET
     secret: str | Unset = UNSET
     worker_losses: WorkerLosses | Unset | None = UNSET
     restarts: Restarts | Unset = UNSET

@@ -74,7 +74,7 @@ def build_pod(
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
     )
-    pod_spec = merge(merged["spec"], _essential_spec(job, spec, mounts=mounts, place=place, volumes=parts.volumes))
+    pod_spec = merge(merged["spec"], _essential_spec(spec, mounts=mounts, place=place, volumes=parts.volumes))
     pod_spec["containers"] = [
         merge(c, _essential_container(job, spec, mounts=mounts, place=place, parts=parts))
         if isinstance(c, dict) and c.get("name") == names.CONTAINER
@@ -146,7 +146,6 @@ def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
 
 
 def _essential_spec(
-    job: JobRef,
     spec: TrainJobSpec,
     *,
     mounts: Mounts,
@@ -166,7 +165,7 @@ def _essential_spec(
             "secret": {"secretName": mounts.secret, "defaultMode": 0o440},
         },
         {"name": "railhead-temp", "emptyDir": {}},
-        *build_source_volumes(job, spec, input_name=mounts.input),
+        *build_source_volumes(spec, input_name=mounts.input, copy_name=mounts.source),
     ]
     if spec.run.storage_volume:
         claim = spec.run.storage_volume.persistent_volume_claim.claim_name

@@ -19,7 +19,12 @@ TOKEN_KEY = "token"
 
 def build_token(job: JobRef, settings: OperatorSettings, *, input_name: str) -> str:
     """The same in every replica and process of the operator, so that a create can be sent again."""
-    return hmac.new(settings.token_key, f"{job.uid} {input_name}".encode(), "sha256").hexdigest()
+    return derive_text(job, settings, input_name)
+
+
+def derive_text(job: JobRef, settings: OperatorSettings, purpose: str) -> str:
+    """64 hexadecimal digits that nobody without the key can know."""
+    return hmac.new(settings.token_key, f"{job.uid} {purpose}".encode(), "sha256").hexdigest()
 
 
 def find_secret_name(job: JobRef, settings: OperatorSettings, *, input_name: str) -> str:

@@ -35,7 +35,7 @@ class OperatorSettings:
         report_ca: PEM of the CA that signs the endpoint's certificate.
         bundle: the driver's zipapp.
         bundle_name: name of the ConfigMap that carries it in each namespace.
-        token_key: secret; the tokens of all Ray clusters follow from it.
+        token_key: secret; the tokens of all Ray clusters, and names that nobody else can guess, follow from it.
         job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
         restrictions: what jobs may use.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from railhead.api import names
 from railhead.api.source import ConfigMapSource
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import CHECKOUT, SOURCE_PREFIX
@@ -13,17 +12,17 @@ from railhead.resources.owner import JobRef, build_metadata
 from railhead.resources.source_fetch import build_fetch_volumes
 
 
-def build_source_copy(job: JobRef) -> dict[str, Any]:
+def build_source_copy(job: JobRef, name: str) -> dict[str, Any]:
     """The ConfigMap that pods mount, without its data; immutable, so that all attempts see the same code."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": build_metadata(job, names.source_name(job.name, job.uid)),
+        "metadata": build_metadata(job, name),
         "immutable": True,
     }
 
 
-def build_source_volumes(job: JobRef, spec: TrainJobSpec, *, input_name: str) -> list[dict[str, Any]]:
+def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str) -> list[dict[str, Any]]:
     if spec.source is None:
         return []
     if spec.source.git is not None:
@@ -32,14 +31,14 @@ def build_source_volumes(job: JobRef, spec: TrainJobSpec, *, input_name: str) ->
         image = {"reference": spec.source.image.reference, "pullPolicy": spec.source.image.pull_policy}
         return [{"name": SOURCE_VOLUME, "image": {key: value for key, value in image.items() if value}}]
     if spec.source.config_map is not None:
-        return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(job, spec.source.config_map)}]
+        return [{"name": SOURCE_VOLUME, "configMap": _mount_copy(copy_name, spec.source.config_map)}]
     items = [{"key": SOURCE_PREFIX + name, "path": name} for name in sorted(spec.source.inline or {})]
     return [{"name": SOURCE_VOLUME, "configMap": {"name": input_name, "items": items}}]
 
 
-def _mount_copy(job: JobRef, source: ConfigMapSource) -> dict[str, Any]:
+def _mount_copy(name: str, source: ConfigMapSource) -> dict[str, Any]:
     items = [{"key": item.key, "path": item.path} for item in source.items or []]
-    return {"name": names.source_name(job.name, job.uid), **({"items": items} if items else {})}
+    return {"name": name, **({"items": items} if items else {})}
 
 
 def build_source_mounts(spec: TrainJobSpec) -> list[dict[str, Any]]:

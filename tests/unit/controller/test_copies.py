@@ -7,21 +7,22 @@ from typing import Any
 
 import pytest
 
-from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor
 from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.plan import CopyConfigMap, Plan
 from railhead.planning.planner import plan
+from railhead.resources.mounts import find_source_name
+from railhead.resources.owner import JobRef
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.model.faults import Fault
-from tests.unit.builders import UID, make_observed, make_spec
+from tests.unit.builders import SETTINGS, UID, make_observed, make_spec
 from tests.unit.controller.raws import JOB_OWNER
 
 KEY = JobKey("team", "digits")
-COPY = names.source_name("digits", UID)
+COPY = find_source_name(JobRef("team", "digits", UID), SETTINGS)
 CONTENT: Object = {"data": {"train.py": "x = 1", "other.py": ""}, "binaryData": {"weights.bin": "AAA="}}
 
 

@@ -133,6 +133,23 @@ def test_all_pods_of_an_attempt_mount_the_same_and_the_next_attempts_get_the_new
     assert all(old not in json.dumps(dict(c.build())) for c in wanted.creates if c.kind == "Pod")
 
 
+def find_copy(wanted: Plan) -> object:
+    return wanted.status.fields.get("source") if wanted.status else None
+
+
+def test_all_attempts_use_the_copy_of_the_first_one_whose_name_nobody_can_guess() -> None:
+    assert find_copy(plan(make_observed())) is None
+    first = make_observed(spec=make_spec(source={"configMap": {"name": "code"}}))
+    other_key = replace(first, settings=replace(SETTINGS, token_key=b"other"))
+    name, other = (str(find_copy(plan(each))) for each in (first, other_key))
+    assert name != other and name.startswith("digits-0f1e2d-source-")
+    later = replace(observe(phase="Restarting", failure=FAILURE, source=name), spec=first.spec)
+    for each in (later, replace(later, settings=other_key.settings)):
+        wanted = plan(each)
+        assert name in find_created(wanted) and other not in find_created(wanted)
+        assert find_copy(wanted) is None, "it stays"
+
+
 def test_the_next_attempt_removes_an_input_that_it_does_not_use() -> None:
     old = plan(observe(phase="Restarting", failure=FAILURE, input="digits-input-old"))
     assert Remove("ConfigMap", "digits-input-old") in old.removes, "and with it its Secret"

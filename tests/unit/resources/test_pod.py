@@ -222,7 +222,7 @@ def test_mounts_inline_code_a_config_map_or_an_image(role: str) -> None:
     inline, config_map = build(role, **SPECS["inline"]), build(role, **SPECS["config-map"])
     items = [{"key": "source.more.py", "path": "more.py"}, {"key": "source.train.py", "path": "train.py"}]
     assert volumes(inline)["railhead-source"]["configMap"]["items"] == items
-    copy = names.source_name("digits", UID)
+    copy = MOUNTS.source
     assert volumes(config_map)["railhead-source"] == {"configMap": {"name": copy}}
     image = build(role, **SPECS["image"])
     assert volumes(image)["railhead-source"] == {"image": {"reference": "code:1", "pullPolicy": "Always"}}
