@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from benchmarks.scale.metrics import count_requests
+from benchmarks.scale.metrics import count_requests, sum_samples
 from railhead.local.control_plane import ControlPlane
 
 Object = dict[str, Any]
@@ -78,8 +78,15 @@ class Api:
 
     async def count_requests(self) -> Counter[str]:
         """Requests that the API server has answered: `POST pods` and the like, by its own metrics."""
+        return count_requests(await self._read_metrics())
+
+    async def read_used(self) -> float:
+        """CPU seconds of the API server since its start, by its own metrics."""
+        return sum_samples(await self._read_metrics(), "process_cpu_seconds_total")
+
+    async def _read_metrics(self) -> str:
         async with self._session.get(f"{self._server}/metrics") as response:
-            return count_requests(await response.text())
+            return await response.text()
 
 
 async def for_each(items: Iterable[Item], work: Callable[[Item], Awaitable[object]]) -> None:

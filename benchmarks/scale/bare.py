@@ -29,7 +29,8 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one turn. Seconds, CPU seconds of the operator, MiB; requests per job, by the API server's count.
+    """Of one turn. Seconds, CPU seconds of the operator and of the API server, MiB; requests per job, by the API
+    server's count.
 
     `pass_p50` and `pass_p99`: seconds of a pass, by the operator's own histogram; None without one. The floor has
     no figures of an operator.
@@ -48,6 +49,7 @@ class Figures:
     pass_p50: float | None = None
     pass_p99: float | None = None
     requests: dict[str, float] = field(default_factory=dict)
+    server_cpu_seconds: float = 0.0
 
 
 async def run_jobs(plane: ControlPlane, subject: Subject, *, jobs: int, workers: int) -> tuple[Figures, list[Object]]:
@@ -58,8 +60,10 @@ async def run_jobs(plane: ControlPlane, subject: Subject, *, jobs: int, workers:
             await process.wait_ready()
             await asyncio.sleep(SETTLE_SECONDS)
             before, used, rss_before = await api.count_requests(), process.used, process.memory()
+            used_before = await api.read_used()
             pods = jobs * (workers + subject.pods_per_job)
             seconds = await create_jobs(api, subject, jobs=jobs, workers=workers)
+            used_by_server = await api.read_used() - used_before
             await asyncio.sleep(SETTLE_SECONDS)  # writes that follow the last pod count too
             used_all, requests = process.used - used, await api.count_requests() - before
             passes = read_buckets(await process.read_metrics(), subject.pass_seconds)
@@ -71,6 +75,7 @@ async def run_jobs(plane: ControlPlane, subject: Subject, *, jobs: int, workers:
                 seconds=seconds,
                 pods_per_second=pods / seconds,
                 cpu_seconds=used_all,
+                server_cpu_seconds=used_by_server,
                 idle_share=await process.measure_idle(IDLE_SECONDS),
                 rss_before=rss_before,
                 rss_after=process.memory(),
@@ -102,12 +107,19 @@ async def run_floor(plane: ControlPlane, pods: list[Object], *, jobs: int) -> Fi
     prepare(plane)
     bodies = [_copy(pod, name=f"floor-{job}-{n}") for job in range(jobs) for n, pod in enumerate(pods)]
     async with connect(plane) as api, counting(api, len(bodies)) as complete:
-        used, began = read_used(os.getpid()), time.monotonic()
+        used, used_before, began = read_used(os.getpid()), await api.read_used(), time.monotonic()
         await api.for_all(("POST", PODS, body) for body in bodies)
         seconds = await complete.wait() - began
-        cpu = read_used(os.getpid()) - used
-    rate = len(bodies) / seconds
-    return Figures(name=FLOOR, jobs=jobs, pods=len(bodies), seconds=seconds, pods_per_second=rate, cpu_seconds=cpu)
+        cpu, used_by_server = read_used(os.getpid()) - used, await api.read_used() - used_before
+    return Figures(
+        name=FLOOR,
+        jobs=jobs,
+        pods=len(bodies),
+        seconds=seconds,
+        pods_per_second=len(bodies) / seconds,
+        cpu_seconds=cpu,
+        server_cpu_seconds=used_by_server,
+    )
 
 
 def _copy(pod: Object, *, name: str) -> bytes:
@@ -118,7 +130,7 @@ def _copy(pod: Object, *, name: str) -> bytes:
 def describe(figures: Sequence[Figures]) -> list[str]:
     """Medians of all turns of the same operator and size, then the requests per job."""
     lines = [
-        f"{'':16}{'jobs':>6}{'pods/s':>8}{'of floor':>10}{'CPU s':>8}{'ms/pod':>8}{'idle %':>8}"
+        f"{'':16}{'jobs':>6}{'pods/s':>8}{'of floor':>10}{'CPU s':>8}{'ms/pod':>8}{'server ms/pod':>15}{'idle %':>8}"
         f"{'pass ms p50, p99':>18}{'RSS MiB: start, after, peak':>30}"
     ]
     groups = group_turns(figures)
@@ -129,6 +141,7 @@ def describe(figures: Sequence[Figures]) -> list[str]:
             f"{describe_medians(turns, lambda t: [t.pods_per_second], digits=2, factor=1 / floor):>10}"
             f"{describe_medians(turns, lambda t: [t.cpu_seconds], digits=1):>8}"
             f"{describe_medians(turns, lambda t: [t.cpu_seconds / t.pods], digits=2, factor=1000):>8}"
+            f"{describe_medians(turns, lambda t: [t.server_cpu_seconds / t.pods], digits=2, factor=1000):>15}"
             f"{describe_medians(turns, lambda t: [t.idle_share], digits=2, factor=100):>8}"
             f"{describe_medians(turns, lambda t: [t.pass_p50, t.pass_p99], digits=1, factor=1000):>18}"
             f"{describe_medians(turns, lambda t: [t.rss_before, t.rss_after, t.rss_peak], digits=0):>30}"

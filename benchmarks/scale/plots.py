@@ -41,8 +41,8 @@ PANELS = {
     "bare": (
         Panel("pods created per second", "pods_per_second"),
         Panel("CPU of the operator per pod, ms", "cpu_seconds", 1000, per="pods"),
+        Panel("CPU of the API server per pod, ms", "server_cpu_seconds", 1000, per="pods"),
         Panel("RSS, highest, MiB", "rss_peak"),
-        Panel("CPU while idle, % of one processor", "idle_share", 100),
     ),
     "present": (
         Panel("start until reconciled, s", "start.reconciled"),

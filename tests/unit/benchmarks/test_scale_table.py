@@ -7,12 +7,25 @@ from benchmarks.scale.bare import Figures
 from benchmarks.scale.present import Mix, Start
 from benchmarks.scale.table import describe_medians
 
-FLOOR = Figures("floor", jobs=10, pods=40, seconds=0.1, pods_per_second=400, cpu_seconds=0.02)
+FLOOR = Figures("floor", jobs=10, pods=40, seconds=0.1, pods_per_second=400, cpu_seconds=0.02, server_cpu_seconds=0.1)
 
 
 def turn(rate: float, p50: float | None) -> Figures:
     return Figures(
-        "a", 10, 40, 40 / rate, rate, 0.2, 0.01, 80, 90, 95, pass_p50=p50, pass_p99=p50, requests={"POST pods": 4}
+        "a",
+        10,
+        40,
+        40 / rate,
+        rate,
+        0.2,
+        0.01,
+        80,
+        90,
+        95,
+        pass_p50=p50,
+        pass_p99=p50,
+        requests={"POST pods": 4},
+        server_cpu_seconds=0.3,
     )
 
 
@@ -30,8 +43,22 @@ def test_a_figure_that_a_turn_lacks_is_a_dash() -> None:
 
 def test_an_operator_is_compared_with_the_floor_of_its_size() -> None:
     lines = bare.describe([turn(100, 0.002), FLOOR])
-    assert lines[1].split() == ["a", "10", "100", "0.25", "0.2", "5.00", "1.00", "2.0,", "2.0", "80,", "90,", "95"]
-    assert lines[2].split() == ["floor", "10", "400", "1.00", "0.0", "0.50", "-", "-", "-"]
+    assert lines[1].split() == [
+        "a",
+        "10",
+        "100",
+        "0.25",
+        "0.2",
+        "5.00",
+        "7.50",
+        "1.00",
+        "2.0,",
+        "2.0",
+        "80,",
+        "90,",
+        "95",
+    ]
+    assert lines[2].split() == ["floor", "10", "400", "1.00", "0.0", "0.50", "2.50", "-", "-", "-"]
     assert lines[3] == "requests per job of a, 10 jobs: 4.0 (POST pods 4)"
 
 
