@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -52,12 +53,22 @@ def _planned_in_use(model: type[BaseModel], raw: Any, path: str) -> Iterator[str
     """Checked before the values: such a field must not be set at all."""
     if not isinstance(raw, dict):
         return
-    for field, info in model.model_fields.items():
-        alias = info.alias or field
+    for alias, is_planned_, parts in _list_fields(model):
         if raw.get(alias) is None:
             continue
-        if is_planned(model, field):
+        if is_planned_:
             yield f"{path}.{alias}"
-        for part in (info.annotation, *get_args(info.annotation)):
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                yield from _planned_in_use(part, raw[alias], f"{path}.{alias}")
+        for part in parts:
+            yield from _planned_in_use(part, raw[alias], f"{path}.{alias}")
+
+
+@cache
+def _list_fields(model: type[BaseModel]) -> list[tuple[str, bool, list[type[BaseModel]]]]:
+    """Of each field that is planned or has parts: its name in JSON, whether it is planned, the models of its parts."""
+    found = []
+    for field, info in model.model_fields.items():
+        parts = [p for p in (info.annotation, *get_args(info.annotation)) if isinstance(p, type)]
+        models = [part for part in parts if issubclass(part, BaseModel)]
+        if models or is_planned(model, field):
+            found.append((info.alias or field, is_planned(model, field), models))
+    return found

@@ -170,9 +170,9 @@ class Executor:
                 uids[child.name] = await self._create(key, uid, child, parent=uids.get(_get_owner(child), ""))
 
         parents = [child for child in children if child.kind != "Pod"]
-        await run_all(partial(make, child) for child in parents if not _get_owner(child))
-        await run_all(partial(make, child) for child in parents if _get_owner(child))
-        await run_all(partial(make, child) for child in children if child.kind == "Pod")
+        await run_all([partial(make, child) for child in parents if not _get_owner(child)])
+        await run_all([partial(make, child) for child in parents if _get_owner(child)])
+        await run_all([partial(make, child) for child in children if child.kind == "Pod"])
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""

@@ -6,7 +6,6 @@ over such a job, of which there are few, parses it again, so that planning sees 
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from railhead.api.job import JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner
+from railhead.kube.codec import decode, encode
 from railhead.kube.informer import version_of
 from railhead.kube.types import Object
 
@@ -58,7 +58,7 @@ class JobRecord:
         """Parses it if it is packed: keep the answer during a pass."""
         if isinstance(self.kept, Content):
             return self.kept
-        spec, status = json.loads(zlib.decompress(self.kept))
+        spec, status = decode(zlib.decompress(self.kept))
         return Content(_parse(spec, self.key.name), parse_status(status))
 
 
@@ -74,7 +74,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
     status = parse_status(raw.get("status"))
     kept: Content | bytes
     if status.is_finished or status.phase == "Suspended":
-        kept = zlib.compress(json.dumps([raw.get("spec"), raw.get("status")]).encode(), FASTEST)
+        kept = zlib.compress(encode([raw.get("spec"), raw.get("status")]), FASTEST)
     elif old is not None and isinstance(old.kept, Content) and (old.uid, old.generation) == (uid, generation):
         kept = Content(old.kept.spec, status)
     else:

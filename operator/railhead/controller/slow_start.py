@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 
 REQUESTS_AT_A_TIME = 16
 
 
-async def run_all(requests: Iterable[Callable[[], Awaitable[None]]]) -> None:
+async def run_all(requests: Sequence[Callable[[], Awaitable[None]]]) -> None:
     """First one request, then one more at a time with each that succeeds, up to REQUESTS_AT_A_TIME.
 
     After an error no further request is sent, so that a rejected gang costs the API server little; raises the first
     error when those under way have ended.
     """
+    if not requests:
+        return
     left, errors = iter(requests), list[BaseException]()
 
     async def work(group: asyncio.TaskGroup, workers: list[None]) -> None:

@@ -32,9 +32,13 @@ class ServerClock:
         # By the monotonic clock: when a sample began, and the API server's time at 0 of that clock.
         self._samples: deque[tuple[float, datetime]] = deque()
         self._zero: datetime | None = None
+        self._last_date: str | None = None
 
     def observe(self, date: str | None) -> None:
         """Takes the Date header of a response; ignores an invalid one."""
+        if date == self._last_date:
+            return  # the first response of a second is the most accurate
+        self._last_date = date
         try:
             moment = parsedate_to_datetime(date or "")
         except ValueError:

@@ -90,13 +90,14 @@ def _is_path(uri: str) -> bool:
 
 def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, Any]:
     """The ConfigMap; immutable, so that a running job's input never changes."""
+    files = _build_files(job, spec, settings)
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": build_metadata(job, find_input_name(job, spec, settings)),
+        "metadata": build_metadata(job, _name(job, files)),
         "immutable": True,
         "data": {
-            **_build_files(job, spec, settings),
+            **files,
             **{SOURCE_PREFIX + name: text for name, text in _get_inline(spec).items()},
         },
     }
@@ -104,8 +105,11 @@ def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> 
 
 def find_input_name(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> str:
     """With the digest of the files for the driver, one of which has the digest of the inline code."""
-    files = {name: text.encode() for name, text in _build_files(job, spec, settings).items()}
-    return names.input_name(job.name, job.uid, digest_files(files))
+    return _name(job, _build_files(job, spec, settings))
+
+
+def _name(job: JobRef, files: dict[str, str]) -> str:
+    return names.input_name(job.name, job.uid, digest_files({name: text.encode() for name, text in files.items()}))
 
 
 def _build_files(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, str]:

@@ -1,0 +1,40 @@
+"""The faster JSON gives what the standard library's gives."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from railhead.kube.codec import decode, encode
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(VALUES)
+def test_what_is_encoded_is_decoded_to_the_same(value: Any) -> None:
+    for data in (encode(value), json.dumps(value).encode()):
+        assert repr(decode(data)) == repr(json.loads(data)) == repr(value)
+
+
+@pytest.mark.parametrize("levels", [199, 200, 201, 900])
+def test_deep_values_are_no_exception(levels: int) -> None:
+    data = b'{"a":' * levels + b"1" + b"}" * levels
+    assert decode(data) == json.loads(data)
+    assert json.loads(encode(decode(data))) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"<html>", b"{", b'{"a": 1} {', b'"\xff"', b"\xff\xfe"], ids=lambda data: repr(data)
+)
+def test_what_is_not_json_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode(data)
+
+
+def test_a_lone_surrogate_is_kept() -> None:
+    assert decode(encode("\ud800")) == "\ud800"
