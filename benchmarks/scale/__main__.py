@@ -4,6 +4,7 @@
     python -m benchmarks.scale --operator other.yaml --operator railhead.yaml
     python -m benchmarks.scale --present 100 1000 10000
     python -m benchmarks.scale --reporting 200
+    python -m benchmarks.scale --fairness 200
     python -m benchmarks.scale --cluster --jobs 200
 
 Each turn has an API server of its own. Prints a table of medians and writes the figures as JSON.
@@ -72,6 +73,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("--commit-per-report", action="store_true", help="each report has a new checkpoint, instead of one a minute")
     add("--patient", action="store_true", help="reports with new metrics only wait as long as the endpoint asks for")
     add("--seconds", type=float, default=120, help="how long is measured (default: %(default)s)")
+    group = parser.add_argument_group("small jobs, alone and beside three bad ones")
+    add = group.add_argument
+    add("--fairness", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
+    add("--gang", type=int, default=4000, help="workers of the large one (default: %(default)s)")
     return parser
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.scale import bare, cluster, present, reporting
+from benchmarks.scale import bare, cluster, fairness, present, reporting
 from benchmarks.scale.api import Object
 from benchmarks.scale.kwok import resolve_kwok
 from benchmarks.scale.plane import BARE, start_plane
@@ -36,6 +36,8 @@ def bench(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
         return _bench_present(subjects, options)
     if options.reporting:
         return _bench_reporting(subjects, options)
+    if options.fairness:
+        return _bench_fairness(subjects, options)
     if options.cluster:
         return _bench_cluster(subjects, options)
     return _bench_bare(subjects, options)
@@ -87,6 +89,15 @@ def _bench_reporting(subjects: Sequence[Subject], options: argparse.Namespace) -
             )
             figures.append(asyncio.run(run))
     return Result("reporting", reporting.describe(figures), figures)
+
+
+def _bench_fairness(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
+    binaries, figures = resolve(echo), list[fairness.Figures]()
+    for jobs, subject in _take_turns(options.fairness, subjects, options):
+        with start_plane(binaries, BARE) as plane:
+            run = fairness.run_fairness(plane, subject, jobs=jobs, workers=options.workers, gang=options.gang)
+            figures.append(asyncio.run(run))
+    return Result("fairness", fairness.describe(figures), figures)
 
 
 def _bench_cluster(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:

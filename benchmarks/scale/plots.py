@@ -56,6 +56,12 @@ PANELS = {
         Panel("commit until in the status, p99, s", "lag_p99"),
         Panel("CPU of the operator, % of one processor", "cpu_share", 100),
     ),
+    "fairness": (
+        Panel("pods of a small job, alone, p50, s", "alone_p50"),
+        Panel("pods of a small job, alone, p99, s", "alone_p99"),
+        Panel("beside bad jobs, p50, s", "beside_p50"),
+        Panel("beside bad jobs, p99, s", "beside_p99"),
+    ),
     "cluster": (
         Panel("all pods created after, s", "created"),
         Panel("all pods running after, s", "running"),

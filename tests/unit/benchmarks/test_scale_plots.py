@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from benchmarks.scale import bare, cluster, present, reporting
+from benchmarks.scale import bare, cluster, fairness, present, reporting
 from benchmarks.scale.plots import PANELS, Panel, draw, read_lines
 from benchmarks.scale.record import Machine, Record, Turn, read_record, write_record
 
@@ -34,6 +34,7 @@ FIGURES = {
     "bare": bare.Figures,
     "present": present.Figures,
     "reporting": reporting.Figures,
+    "fairness": fairness.Figures,
     "cluster": cluster.Figures,
 }
 
