@@ -10,8 +10,10 @@ import asyncio
 import importlib
 import inspect
 import json
+import sys
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +29,9 @@ from railhead.driver.rank.uploads import METHODS, REPORT, UPLOAD
 from railhead.driver.reporting.progress import _STATES
 from railhead.driver.storage.acquire_run import find_fields
 from railhead.driver.storage.snapshot import parse_snapshot, write_snapshot
+from railhead.driver.train_controller import unused_actors
 from railhead.driver.train_controller.failure_policy import install_failure_policy
+from ray import cloudpickle
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, of the versions in the matrix
 FOLDER = Path(ray.__file__).parent
@@ -218,8 +222,58 @@ def test_ray_start_accepts_the_drivers_options() -> None:
     assert not missing, f"Ray {ray.__version__}: `ray start` has no {missing}; driver/node/ray_node.py gives them"
 
 
-def test_the_node_starts_the_ray_client_server_where_the_driver_leaves_it_out() -> None:
-    find("ray._private.node", "Node.start_ray_client_server", used_by="driver/node/ray_command.py")
+def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_out() -> None:
+    """Without the dashboard the second one only sends statistics, which are off."""
+    used_by = "driver/node/ray_command.py"
+    find("ray._private.node", "Node.start_ray_client_server", used_by=used_by)
+    start = find("ray._private.node", "Node.start_api_server", used_by=used_by)
+    kinds = {each.kind for name, each in inspect.signature(start).parameters.items() if name != "self"}
+    assert kinds == {inspect.Parameter.KEYWORD_ONLY}
+    services = (FOLDER / "_private" / "services.py").read_text()
+    assert '"--modules-to-load=UsageStatsHead"' in services.partition("if not include_dash:")[2][:300]
+
+
+@pytest.mark.parametrize("has_datasets", [False, True])
+def test_actors_that_nobody_needs_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_datasets: bool
+) -> None:
+    from ray.train import RunConfig, ScalingConfig
+    from ray.train.v2.api import data_parallel_trainer as module
+
+    seen: dict[str, Any] = {}
+
+    def run(self: Any, **parts: Any) -> SimpleNamespace:
+        seen.update(parts)
+        return SimpleNamespace(error=None)
+
+    trainer = module.DataParallelTrainer
+    monkeypatch.setattr(trainer, "_initialize_and_run_controller", run)
+    monkeypatch.setattr(module, "ObjectRefWrapper", lambda function: function)
+    unused_actors.leave_out_unused_actors()
+    config = RunConfig(storage_path=str(tmp_path))
+    datasets = {"train": object()} if has_datasets else None
+    trainer(lambda: None, scaling_config=ScalingConfig(num_workers=2), run_config=config, datasets=datasets).fit()
+    callbacks = {type(each).__name__: each for each in cloudpickle.loads(cloudpickle.dumps(seen["callbacks"]))}
+    policy = cloudpickle.loads(cloudpickle.dumps(seen["scaling_policy"]))
+    assert callbacks and unused_actors.CLEANER not in callbacks
+    replaced = set(unused_actors.REQUESTS) & set(vars(policy))
+    has_requests = any(hasattr(policy, name) for name in unused_actors.REQUESTS)
+    assert replaced == (set(unused_actors.REQUESTS) if has_requests and not has_datasets else set())
+    data = callbacks.get(unused_actors.DATASETS)
+    has_manager = hasattr(sys.modules.get(type(data).__module__), unused_actors.MANAGER)
+    assert ("before_init_train_context" in vars(data or object)) == (has_manager and not has_datasets)
+    if has_datasets:
+        return
+    if has_requests:  # none of these needs a cluster now
+        policy.after_controller_start(SimpleNamespace(run_id="run"))
+        assert policy.make_decision_for_non_running_worker_group().num_workers == 2
+        policy.before_controller_abort()
+    if data is not None and has_manager:
+        providers = data.before_init_train_context([None, None])["dataset_shard_provider"]
+        assert len(providers) == 2
+        data.after_worker_group_shutdown(None)
+        with pytest.raises(KeyError, match=r"Dataset shard for 'train' not found"):
+            providers[1].get_dataset_shard(SimpleNamespace(dataset_name="train"))
 
 
 def test_the_log_monitor_publishes_lines_where_the_driver_filters_them() -> None:

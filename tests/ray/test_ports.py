@@ -23,6 +23,14 @@ def train_func(config):
     while not os.path.exists(config["stop"]):
         time.sleep(0.1)
 """
+# Processes that Ray would start, and a job has no use for.
+UNUSED = (
+    "DatasetManager",
+    "PlacementGroupCleaner",
+    "_AutoscalingCoordinatorActor",
+    "ray.util.client.server",
+    "dashboard/dashboard.py",
+)
 LISTEN, CLOSED_UDP = "0A", "07"
 # Some methods of each of Ray's services: to read, to change, and to run code.
 METHODS = {
@@ -77,6 +85,13 @@ def find_listeners(pods: Pods) -> Iterator[Listener]:
                     yield Listener(pod, Path(process).name, host, int(port, 16))
 
 
+def list_processes(pods: Pods) -> Iterator[str]:
+    parents = read_parents()
+    for root in pods.pids.values():
+        for pid in (root, *find_descendants(root, parents)):
+            yield Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+
+
 def ask(channel: grpc.Channel, method: str) -> str:
     """The status of an empty request without a token."""
     try:
@@ -115,8 +130,11 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
         pods.start()
         pods.wait_until(lambda: any(report.get("reports") for report in pods.reports))
         found = {listener: probe(listener) for listener in set(find_listeners(pods))}
+        processes = list(list_processes(pods))
         stop.touch()
         assert pods.wait_ended() == 0, pods.read_log()
+    assert any("ray::TrainController" in process for process in processes)
+    assert not [process for process in processes if any(name in process for name in UNUSED)]
     kinds = {pod: {kind for listener, kind in found.items() if listener.pod == pod} for pod in pods.pids}
     ray = {"node manager", "object manager", "worker", "runtime environment agent"}
     assert kinds["head"] == ray | {"GCS"}

@@ -136,7 +136,7 @@ def _run_script(attempt: Attempt) -> Ending:
 def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
     """Installs our callbacks and policies in Ray Train. Raises JobRefused."""
     try:
-        from railhead.driver.train_controller import failure_policy, ray_hooks, scaling_policy
+        from railhead.driver.train_controller import failure_policy, ray_hooks, scaling_policy, unused_actors
     except ImportError as error:
         problem = f"spec.image: Ray Train cannot be imported: {error}"
         raise JobRefused("RayTrainNotUsable", problem) from error
@@ -145,6 +145,7 @@ def _prepare_ray_train(pod: Pod, job: JobInput) -> None:
         path for path in (*CALLBACKS, os.environ.get("RAY_TRAIN_CALLBACKS")) if path
     )
     failure_policy.install_failure_policy(job.max_failures)
+    unused_actors.leave_out_unused_actors()
     if job.is_elastic:
         scaling_policy.install_scaling_policy(Bounds.from_job(job.scaling, worker_pods=pod.worker_pods))
 

@@ -14,11 +14,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import os
 import random
 import socket
 import sys
 from typing import Any, Sequence
 
+STATISTICS = "RAY_USAGE_STATS_ENABLED"
 FIRST, LAST = 20000, 32000  # above Ray's own range, below the kernel's for outgoing connections
 # Pods may share a machine's ports: in a local cluster, and with hostNetwork.
 OPTIONS = (
@@ -50,8 +52,10 @@ def run_ray(arguments: list[str]) -> None:
             is_minimal = utils.get_dashboard_dependency_error() is not None
             arguments = [*arguments, *choose_ports(arguments, OPTIONS[-1:] if is_minimal else OPTIONS)]
             announce_ports(services, _raylet, is_minimal=is_minimal)
-    # A process and an open port that no TrainJob uses; `ray start` has no option to leave them out.
+    # Processes and open ports that no TrainJob uses; `ray start` has no option to leave them out.
     node.Node.start_ray_client_server = lambda self: None
+    if os.environ.get(STATISTICS) == "0":  # without the dashboard, that is all that this server is for
+        node.Node.start_api_server = lambda self, **_: None
     sys.argv = ["ray", *arguments]
     main()
 

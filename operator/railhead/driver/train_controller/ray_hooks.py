@@ -95,6 +95,11 @@ OPTIONAL = (
         "the ranks are not notified before the run ends",
         since=(2, 58),
     ),
+    Hook(
+        "ray.train.v2.api.data_parallel_trainer",
+        "DataParallelTrainer._initialize_and_run_controller",
+        "Ray starts actors that the job has no use for",
+    ),
     Hook(f"{_EXECUTION}.context", "TrainContext.report", "folders of unfinished uploads stay"),
     Hook(f"{_EXECUTION}.context", "TrainContext._upload_checkpoint", "folders of unfinished uploads stay"),
     Hook(

@@ -69,11 +69,28 @@ def test_contract_ray_start_takes_the_ports() -> None:
     assert {name for option in start.params for name in option.opts} >= set(OPTIONS)
 
 
+@pytest.mark.parametrize("are_on", [False, True])
+def test_servers_that_nobody_uses_are_left_out(monkeypatch: pytest.MonkeyPatch, *, are_on: bool) -> None:
+    """The dashboard's process without the dashboard is for usage statistics, which users may switch on."""
+    monkeypatch.setenv(ray_command.STATISTICS, "1" if are_on else "0")
+    original = node.Node.start_api_server
+    for name in ("start_ray_client_server", "start_api_server"):
+        monkeypatch.setattr(node.Node, name, getattr(node.Node, name))
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr("ray.scripts.scripts.main", lambda: None)
+    monkeypatch.setattr(services, "start_raylet", services.start_raylet)
+    ray_command.run_ray(["start", "--head"])
+    assert (node.Node.start_api_server is original) == are_on
+    if not are_on:
+        node.Node.start_api_server(None, include_dashboard=False, raise_on_failure=True)
+
+
 def test_reports_what_a_newer_ray_start_lacks_and_starts_it_unchanged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen: list[list[str]] = []
     monkeypatch.setattr(node.Node, "start_ray_client_server", None)
+    monkeypatch.setattr(node.Node, "start_api_server", None)
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr("ray.scripts.scripts.main", lambda: seen.append(sys.argv))
     monkeypatch.setattr(start, "params", [each for each in start.params if OPTIONS[0] not in each.opts])
