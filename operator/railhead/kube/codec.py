@@ -1,4 +1,4 @@
-"""JSON of the API server, by pydantic's parser: twice as fast as the standard library's, four times when it writes.
+"""JSON of the API server, by pydantic's parser: in two thirds of the standard library's time, and a third to write.
 
 The standard library takes what that one refuses, such as an object of more than 200 levels.
 """
