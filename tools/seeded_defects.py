@@ -889,4 +889,18 @@ DEFECTS = (
         "if True:",
         ("tests/ray/test_contract.py",),
     ),
+    Defect(
+        "the controller imports torch",
+        "driver/trainers/torch_on_ranks.py",
+        "        copyreg.pickle(import_config().TorchConfig, _reduce)\n",
+        "        import_config()\n",
+        ("tests/unit/driver/trainers/test_torch_on_ranks.py",),
+    ),
+    Defect(
+        "a torch that breaks on the workers is the user's error",
+        "driver/train_controller/failure_policy.py",
+        "or _IN_FRAMEWORK.search(read_text(error))",
+        "or False",
+        ("tests/unit/driver/train_controller/test_failure_policy.py",),
+    ),
 )

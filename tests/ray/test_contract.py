@@ -10,6 +10,8 @@ import asyncio
 import importlib
 import inspect
 import json
+import os
+import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -192,6 +194,64 @@ def test_callbacks_are_named_in_the_environment_and_come_after_rays_own() -> Non
     source = Path(inspect.getfile(controller)).read_text().partition("report_callbacks=")[2]
     order = [source.index("self._checkpoint_manager"), source.index("self._callbacks")]
     assert order == sorted(order), f"{used_by}: a checkpoint would be reported before it is committed"
+
+
+STARTS_TORCH = """
+import sys
+from pathlib import Path
+from railhead.driver.trainers import torch_on_ranks
+from ray import cloudpickle
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+torch_on_ranks.leave_out_torch()
+config = cloudpickle.loads(cloudpickle.dumps(sys.modules[torch_on_ranks.CONFIG].TorchConfig(timeout_s=9)))
+Path(sys.argv[1]).write_bytes(cloudpickle.dumps(config))
+config.backend_cls, config.train_func_context
+calls = []
+
+class Group:
+    gpus = 0
+    def __len__(self): return 2
+    def get_resources_per_worker(self): return {"CPU": 1, "GPU": self.gpus}
+    def execute_single(self, rank, function): return "10.0.0.1", 29500
+    def execute(self, function, **options): calls.append(function.__name__)
+    def execute_single_async(self, rank, function, **options): calls.append((rank, function.__name__, options))
+
+sys.modules[torch_on_ranks.CONFIG].ray.get = lambda futures: None
+for Group.gpus, backend in ((0, "gloo"), (1, "nccl")):
+    config.backend_cls().on_start(Group(), config)
+    group = {"world_size": 2, "backend": backend, "init_method": "env://", "timeout_s": 9}
+    assert calls[-1] == (1, "_setup_torch_process_group", {**group, "world_rank": 1}), calls
+assert "torch" not in sys.modules, "the controller has imported torch"
+import ray.train.torch
+assert ray.train.torch.TorchConfig is type(config)
+"""
+READS_CONFIG = """
+import pickle, sys
+from pathlib import Path
+from railhead.driver.trainers import torch_on_ranks
+
+config = pickle.loads(Path(sys.argv[1]).read_bytes())
+assert config.timeout_s == 9 and "torch" not in sys.modules
+"""
+
+
+def test_a_torch_group_starts_without_torch_in_driver_and_controller(tmp_path: Path) -> None:
+    """In processes of their own, as this one may have imported it."""
+    for code in (STARTS_TORCH, READS_CONFIG):
+        command = [sys.executable, "-W", "ignore", "-c", code, str(tmp_path / "config")]
+        done = subprocess.run(command, env={**os.environ, "RAY_TRAIN_V2_ENABLED": "1"}, capture_output=True, text=True)
+        assert done.returncode == 0, f"driver/trainers/torch_on_ranks.py: {done.stderr}"
+
+
+def test_ray_makes_a_torch_trainer_of_the_config_alone() -> None:
+    """driver/trainers/frameworks.py uses its base class, which does not import torch; the config finds its backend."""
+    trainer = find("ray.train.torch", "TorchTrainer", used_by="driver/trainers/frameworks.py")
+    assert trainer.__mro__[1] is find("ray.train.v2.api.data_parallel_trainer", "DataParallelTrainer", used_by="")
+    own = {name for name in vars(trainer) if not name.startswith(("__", "_annotated"))}
+    assert own <= {"_get_local_controller"}
+    source = inspect.getsource(trainer.__init__)
+    assert "backend_config=torch_config" in source
 
 
 @pytest.mark.parametrize("name", sorted(DEFAULTS))

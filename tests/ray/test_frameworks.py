@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,23 +40,34 @@ def test_a_framework_that_the_image_lacks_is_rejected_before_workers_start(tmp_p
         assert "Traceback" not in pods.read_log()
 
 
-@pytest.mark.slow  # tests/unit/driver has the error and its class
-def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(tmp_path: Path) -> None:
-    """JAX is the only one imported on the workers alone."""
-    (tmp_path / "image" / "jax").mkdir(parents=True)
-    (tmp_path / "image" / "jax" / "__init__.py").write_text("raise ImportError('libnvrtc.so.12: cannot open it')")
-    node = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
-    job = make_single_job(
-        framework="JAX",
-        scaling={"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
-        ray_node={"head": {**node, "cpus": 0, "gpus": 0}, "worker": node},
-    )
-    with Pods(tmp_path, job, source={"user.py": TRAINS}) as pods:
+NODE = {"cpus": 1, "gpus": 1, "resources": {}, "objectStoreBytes": 100_000_000}
+WITH_GPU = {
+    "framework": "JAX",
+    "scaling": {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"CPU": 1.0, "GPU": 1.0}},
+    "ray_node": {"head": {**NODE, "cpus": 0, "gpus": 0}, "worker": NODE},
+}
+
+
+@pytest.mark.slow  # tests/unit/driver has the errors and their class
+@pytest.mark.parametrize(
+    ("package", "error", "changes"),
+    [
+        ("jax", "ImportError('libnvrtc.so.12: cannot open it')", WITH_GPU),
+        ("torch", "OSError('libnccl.so.2: cannot open it')", {"framework": "Torch"}),
+    ],
+)
+def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(
+    tmp_path: Path, package: str, error: str, changes: dict[str, Any]
+) -> None:
+    """These two are imported on the workers alone."""
+    (tmp_path / "image" / package).mkdir(parents=True)
+    (tmp_path / "image" / package / "__init__.py").write_text(f"raise {error}")
+    with Pods(tmp_path, make_single_job(**changes), source={"user.py": TRAINS}) as pods:
         pods.start_head()
         pods.start_worker(0, env={"PYTHONPATH": str(tmp_path / "image")})
         assert pods.wait_ended(timeout=240) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"
         assert outcome.message.startswith("spec.image: the workers cannot import the trainer's framework (")
-        assert "libnvrtc.so.12: cannot open it" in outcome.message
+        assert ": cannot open it" in outcome.message
         assert "it trained" not in pods.read_log()

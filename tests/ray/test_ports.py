@@ -85,11 +85,13 @@ def find_listeners(pods: Pods) -> Iterator[Listener]:
                     yield Listener(pod, Path(process).name, host, int(port, 16))
 
 
-def list_processes(pods: Pods) -> Iterator[str]:
+def list_processes(pods: Pods) -> Iterator[tuple[str, str, bool]]:
+    """(pod, command line, whether it has imported torch)"""
     parents = read_parents()
-    for root in pods.pids.values():
+    for pod, root in pods.pids.items():
         for pid in (root, *find_descendants(root, parents)):
-            yield Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            yield pod, command, "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 
 
 def ask(channel: grpc.Channel, method: str) -> str:
@@ -133,8 +135,10 @@ def test_no_port_of_a_running_job_does_anything_without_the_token(tmp_path: Path
         processes = list(list_processes(pods))
         stop.touch()
         assert pods.wait_ended() == 0, pods.read_log()
-    assert any("ray::TrainController" in process for process in processes)
-    assert not [process for process in processes if any(name in process for name in UNUSED)]
+    assert any("ray::TrainController" in command for _, command, _ in processes)
+    assert not [command for _, command, _ in processes if any(name in command for name in UNUSED)]
+    with_torch = {(pod, "RayTrainWorker" in command) for pod, command, has_torch in processes if has_torch}
+    assert with_torch == {("w0-0", True), ("w1-0", True)}
     kinds = {pod: {kind for listener, kind in found.items() if listener.pod == pod} for pod in pods.pids}
     ray = {"node manager", "object manager", "worker", "runtime environment agent"}
     assert kinds["head"] == ray | {"GCS"}

@@ -59,6 +59,7 @@ _KIND_OF_CLASS = {
     Unfenced: failure.UNFENCED,
 }
 AGE_TIMEOUT = 3.0  # seconds
+_IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -225,14 +226,19 @@ def translate_error(error: BaseException) -> FailureFacts:
     if _is_actor_error(inner):
         # An actor of the group that died during a call from the controller.
         return FailureFacts(failure.WORKERS, (translate_rank_error(-1, inner),), text=_cut(inner))
-    if {"RayTaskError", "ImportError"} <= _class_names(inner):
-        # The framework itself, which Ray imports to set up its backend: broken in the workers' image.
+    if _is_broken_framework(inner):
         text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
         # Backend setup on the workers, such as nccl without a GPU.
         return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+
+
+def _is_broken_framework(error: BaseException) -> bool:
+    """In the workers' image: Ray imports it there to set up its backend, or to read what that is called with."""
+    is_import = "ImportError" in _class_names(error) or _IN_FRAMEWORK.search(read_text(error))
+    return "RayTaskError" in _class_names(error) and bool(is_import)
 
 
 def _find_refusal(error: BaseException) -> Optional[Failure]:

@@ -9,8 +9,10 @@ from typing import Any, Callable, Mapping, Optional
 
 from railhead.driver.describe import name_class, read_text
 from railhead.driver.errors import JobRefused
+from railhead.driver.trainers.torch_on_ranks import leave_out_torch
 
 MISSING = "FrameworkMissing"
+DATA_PARALLEL = "ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Framework:
         config: its backend's options, for the trainer's keyword `argument`; None = it has none.
         options: key of `trainer.backend` -> keyword of `config`.
         gpu_option: keyword of `config` that is true when workers have GPUs; None = Ray detects that by itself.
+        prepare: called before the classes are imported.
     """
 
     trainer: str
@@ -31,15 +34,17 @@ class Framework:
     argument: str = ""
     options: Mapping[str, str] = field(default_factory=dict)
     gpu_option: Optional[str] = None
+    prepare: Callable[[], None] = lambda: None
 
 
 FRAMEWORKS = {
     "Torch": Framework(
-        trainer="ray.train.torch:TorchTrainer",
+        trainer=DATA_PARALLEL,  # as is TorchTrainer, whose module imports torch
         package="torch",
-        config="ray.train.torch:TorchConfig",
-        argument="torch_config",
+        config="ray.train.torch.config:TorchConfig",
+        argument="backend_config",
         options={"name": "backend", "timeoutSeconds": "timeout_s", "initMethod": "init_method"},
+        prepare=leave_out_torch,
     ),
     "TensorFlow": Framework(
         trainer="ray.train.tensorflow:TensorflowTrainer",
@@ -67,7 +72,7 @@ FRAMEWORKS = {
         argument="jax_config",
         gpu_option="use_gpu",  # its own default comes from the scaling_config, and Ray 2.52 does not know it
     ),
-    "Python": Framework(trainer="ray.train.v2.api.data_parallel_trainer:DataParallelTrainer"),
+    "Python": Framework(trainer=DATA_PARALLEL),
 }
 
 
@@ -110,6 +115,7 @@ def build_framework_trainer(
 ) -> Any:
     """Raises JobRefused when its classes cannot be imported, and what Ray raises for invalid values."""
     known = FRAMEWORKS[framework]
+    known.prepare()
     trainer = _load(framework, known.trainer)
     if known.config:
         arguments[known.argument] = _build_config(framework, _load(framework, known.config), options)

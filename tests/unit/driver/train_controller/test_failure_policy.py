@@ -21,6 +21,7 @@ from ray.exceptions import (
     ActorUnavailableError,
     GetTimeoutError,
     OutOfMemoryError,
+    RaySystemError,
     RayTaskError,
     RuntimeEnvSetupError,
 )
@@ -215,6 +216,14 @@ def test_distinguishes_a_missing_framework_from_other_set_up_errors() -> None:
     facts = translate_error(ControllerError(missing.as_instanceof_cause()))
     assert [each.kind for each in facts.errors] == [failure.MISSING]
     assert "spec.image" in facts.errors[0].text and "libjax.so: gone" in facts.errors[0].text
+    trace = """traceback: Traceback (most recent call last):
+  File "/opt/lib/ray/train/torch/__init__.py", line 3, in <module>
+    import torch
+OSError: libnccl.so.2: gone"""
+    unread = RayTaskError("init_train_context", trace, RaySystemError("libnccl.so.2: gone", trace))
+    facts = translate_error(ControllerError(unread.as_instanceof_cause()))
+    assert [each.kind for each in facts.errors] == [failure.MISSING]
+    assert "the trainer's framework (OSError: libnccl.so.2: gone)" in facts.errors[0].text
     other = RayTaskError("set_up", "Traceback ...\nValueError: no GPU", ValueError("no GPU"))
     assert kinds(ControllerError(other.as_instanceof_cause())) == (failure.WORKERS, [])
 
