@@ -67,13 +67,14 @@ def build_parser() -> argparse.ArgumentParser:
     add = group.add_argument
     add("--cluster", action="store_true", help="with scheduler, controller manager and nodes simulated by KWOK")
     add("--nodes", type=int, default=20, help="simulated nodes (default: %(default)s)")
-    group = parser.add_argument_group("jobs that run, and report twice a second")
+    group = parser.add_argument_group("jobs that run, and report")
     add = group.add_argument
     add("--reporting", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
+    add("--every", type=float, default=0.5, metavar="SECONDS", help="a report (default: %(default)s)")
     add("--commit-per-report", action="store_true", help="each report has a new checkpoint, instead of one a minute")
     add("--patient", action="store_true", help="reports with new metrics only wait as long as the endpoint asks for")
     add("--seconds", type=float, default=120, help="how long is measured (default: %(default)s)")
-    group = parser.add_argument_group("small jobs, alone and beside three bad ones")
+    group = parser.add_argument_group("small jobs, without and beside three bad ones")
     add = group.add_argument
     add("--fairness", type=int, nargs="+", metavar="JOBS", help="how many, for instance 200")
     add("--gang", type=int, default=4000, help="workers of the large one (default: %(default)s)")

@@ -1,8 +1,11 @@
-"""Whether jobs in trouble delay the others: how long a small job waits for its pods, alone and beside three bad ones.
+"""Whether jobs in trouble delay the others: how long a small job waits for its pods, without and beside three bad ones.
 
 - `gang`: runs with thousands of pods, and each of STORM_PER_SECOND changes of one asks for a pass.
 - `hangs`: each create of its pods takes as long as a webhook may, which never answers.
 - `fails`: each create of its pods is refused.
+
+What they cost the API server is there without them, too: as many pods of no job, which change as often, and the webhook
+and the policy that make the other two bad.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from statistics import quantiles
@@ -40,15 +43,22 @@ OWN = re.compile(r"job-([0-9]+)-")
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one turn: seconds from a small job's creation until all its pods exist, and in a second run beside `pods`."""
+    """Of one turn: seconds from a small job's creation until all its pods exist, and in a second run beside `pods`.
+
+    Attributes:
+        without_create, beside_create: the 99th percentile of the requests that create the TrainJobs, which no operator
+            delays.
+    """
 
     name: str
     jobs: int
     pods: int
-    alone_p50: float
-    alone_p99: float
+    without_p50: float
+    without_p99: float
+    without_create: float
     beside_p50: float
     beside_p99: float
+    beside_create: float
 
 
 async def run_fairness(plane: ControlPlane, subject: Subject, *, jobs: int, workers: int, gang: int) -> Figures:
@@ -57,24 +67,29 @@ async def run_fairness(plane: ControlPlane, subject: Subject, *, jobs: int, work
         process.start()
         async with connect(plane) as api:
             await process.wait_ready()
-            await _measure(api, subject, range(WARM_UP), workers=workers)
-            alone = await _measure(api, subject, range(WARM_UP, WARM_UP + jobs), workers=workers)
-            async with _trouble(api, subject, workers=workers, gang=gang):
-                numbers = range(WARM_UP + jobs, WARM_UP + 2 * jobs)
-                beside = await _measure(api, subject, numbers, workers=workers)
-    (alone_p50, alone_p99), (beside_p50, beside_p99) = _quantiles(alone), _quantiles(beside)
-    return Figures(subject.name, jobs, gang, alone_p50, alone_p99, beside_p50, beside_p99)
+            async with await _install_admission(api):
+                await _measure(api, subject, range(WARM_UP), workers=workers)
+                async with _storm(api, await _create_plain_pods(api, gang)):
+                    numbers = range(WARM_UP, WARM_UP + jobs)
+                    without = await _measure(api, subject, numbers, workers=workers)
+                async with _trouble(api, subject, workers=workers, gang=gang):
+                    numbers = range(WARM_UP + jobs, WARM_UP + 2 * jobs)
+                    beside = await _measure(api, subject, numbers, workers=workers)
+    return Figures(subject.name, jobs, gang, *without, *beside)
 
 
-def _quantiles(seconds: list[float]) -> tuple[float, float]:
-    found = quantiles(seconds, n=100, method="inclusive")
-    return found[49], found[98]
+def _percentile(seconds: Iterable[float], percent: int) -> float:
+    return quantiles(seconds, n=100, method="inclusive")[percent - 1]
 
 
-async def _measure(api: Api, subject: Subject, numbers: range, *, workers: int) -> list[float]:
-    """How long each of these jobs waits. They come one after the other, so that they do not wait for each other."""
+async def _measure(api: Api, subject: Subject, numbers: range, *, workers: int) -> tuple[float, float, float]:
+    """How long these jobs wait, p50 and p99, and p99 of the requests that create them.
+
+    They come one after the other, so that they do not wait for each other.
+    """
     path = Text(subject.jobs).substitute(namespace=NAMESPACE)
     created: dict[int, float] = {}
+    answered: list[float] = []
     waited: dict[int, float] = {}
     seen: Counter[int] = Counter()
     done = asyncio.Event()
@@ -95,18 +110,16 @@ async def _measure(api: Api, subject: Subject, numbers: range, *, workers: int) 
             await asyncio.sleep(began + place / JOBS_PER_SECOND - time.monotonic())
             created[number] = time.monotonic()
             await api.request("POST", path, subject.build_job(f"job-{number}", namespace=NAMESPACE, workers=workers))
+            answered.append(time.monotonic() - created[number])
         await asyncio.wait_for(done.wait(), 60)
-    return list(waited.values())
+    waits = waited.values()
+    return _percentile(waits, 50), _percentile(waits, 99), _percentile(answered, 99)
 
 
 @asynccontextmanager
 async def _trouble(api: Api, subject: Subject, *, workers: int, gang: int) -> AsyncIterator[None]:
     """The three bad jobs."""
     path = Text(subject.jobs).substitute(namespace=NAMESPACE)
-    silent = await asyncio.start_server(_say_nothing, "127.0.0.1", 0)
-    port = silent.sockets[0].getsockname()[1]
-    for plural, body in _build_admission(port):
-        await api.request("POST", f"{ADMISSION}/{plural}", json.dumps(body).encode())
     async with counting(api, gang + subject.pods_per_job) as complete:
         await api.request("POST", path, subject.build_job("gang", namespace=NAMESPACE, workers=gang))
         await complete.wait()
@@ -114,26 +127,50 @@ async def _trouble(api: Api, subject: Subject, *, workers: int, gang: int) -> As
     await run_pods(api, pods)
     for name in ("hangs", "fails"):
         await api.request("POST", path, subject.build_job(name, namespace=NAMESPACE, workers=workers))
+    async with _storm(api, [str(pod["metadata"]["name"]) for pod in pods]):
+        yield
+    if await find_pods(api, "hangs-") or await find_pods(api, "fails-"):
+        raise RunFailed("the bad jobs have pods")
+
+
+async def _create_plain_pods(api: Api, number: int) -> list[str]:
+    """Running pods of no job, like those of one; their names."""
+    like = (await find_pods(api, "job-"))[0]
+    bare: Object = {"apiVersion": "v1", "kind": "Pod", "spec": like["spec"]}
+    pods: list[Object] = [{**bare, "metadata": {"name": f"plain-{n}"}} for n in range(number)]
+    await api.for_all(("POST", PODS, json.dumps(pod).encode()) for pod in pods)
+    await run_pods(api, pods)
+    return [str(pod["metadata"]["name"]) for pod in pods]
+
+
+@asynccontextmanager
+async def _storm(api: Api, pods: Sequence[str]) -> AsyncIterator[None]:
+    """STORM_PER_SECOND of these pods change."""
+    storm = asyncio.create_task(_change(api, pods))
     await asyncio.sleep(SETTLE_SECONDS)
-    storm = asyncio.create_task(_storm(api, [str(pod["metadata"]["name"]) for pod in pods]))
     try:
         yield
         if storm.done():
             storm.result()
-        if await find_pods(api, "hangs-") or await find_pods(api, "fails-"):
-            raise RunFailed("the bad jobs have pods")
     finally:
         storm.cancel()
         await asyncio.gather(storm, return_exceptions=True)
-        silent.close()
 
 
-async def _storm(api: Api, pods: list[str]) -> None:
+async def _change(api: Api, pods: Sequence[str]) -> None:
     began = time.monotonic()
     for number in range(10**9):
         await asyncio.sleep(began + number / STORM_PER_SECOND - time.monotonic())
         change: Object = {"status": {"message": f"change {number}"}}
         await api.merge(f"{PODS}/{pods[number % len(pods)]}/status", change)
+
+
+async def _install_admission(api: Api) -> asyncio.Server:
+    """What makes jobs with the names `hangs` and `fails` bad; the webhook's server."""
+    silent = await asyncio.start_server(_say_nothing, "127.0.0.1", 0)
+    for plural, body in _build_admission(silent.sockets[0].getsockname()[1]):
+        await api.request("POST", f"{ADMISSION}/{plural}", json.dumps(body).encode())
+    return silent
 
 
 async def _say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -176,12 +213,19 @@ def _build_admission(port: int) -> list[tuple[str, Object]]:
 
 def describe(figures: Sequence[Figures]) -> list[str]:
     """Medians of all turns."""
-    lines = [f"{'':16}{'jobs':>6}{'gang':>6}{'alone s p50, p99':>20}{'beside s p50, p99':>20}{'ratio p99':>11}"]
+    lines = [
+        f"{'':16}{'jobs':>6}{'gang':>6}{'without s p50, p99 (create)':>30}{'beside s p50, p99 (create)':>30}"
+        f"{'ratios p99':>20}"
+    ]
     for (jobs, name), turns in group_turns(figures).items():
         lines.append(
             f"{name:16}{jobs:6}{turns[0].pods:6}"
-            f"{describe_medians(turns, lambda t: [t.alone_p50, t.alone_p99], digits=3):>20}"
-            f"{describe_medians(turns, lambda t: [t.beside_p50, t.beside_p99], digits=3):>20}"
-            f"{describe_medians(turns, lambda t: [t.beside_p99 / t.alone_p99], digits=2):>11}"
+            f"{describe_medians(turns, lambda t: [t.without_p50, t.without_p99, t.without_create], digits=3):>30}"
+            f"{describe_medians(turns, lambda t: [t.beside_p50, t.beside_p99, t.beside_create], digits=3):>30}"
+            f"{describe_medians(turns, _compare, digits=2):>20}"
         )
     return lines
+
+
+def _compare(turn: Figures) -> list[float]:
+    return [turn.beside_p99 / turn.without_p99, turn.beside_create / turn.without_create]

@@ -80,8 +80,8 @@ def _bench_present(subjects: Sequence[Subject], options: argparse.Namespace) -> 
 
 def _bench_reporting(subjects: Sequence[Subject], options: argparse.Namespace) -> Result:
     binaries, figures = resolve(echo), list[reporting.Figures]()
-    commits = reporting.REPORT_SECONDS if options.commit_per_report else reporting.COMMIT_SECONDS
-    pace = reporting.Pace(commits, is_patient=options.patient)
+    commits = options.every if options.commit_per_report else reporting.COMMIT_SECONDS
+    pace = reporting.Pace(options.every, commits, is_patient=options.patient)
     for jobs, subject in _take_turns(options.reporting, subjects, options):
         with start_plane(binaries, BARE) as plane:
             run = reporting.run_reporting(

@@ -57,8 +57,8 @@ PANELS = {
         Panel("CPU of the operator, % of one processor", "cpu_share", 100),
     ),
     "fairness": (
-        Panel("pods of a small job, alone, p50, s", "alone_p50"),
-        Panel("pods of a small job, alone, p99, s", "alone_p99"),
+        Panel("pods of a small job, without bad ones, p50, s", "without_p50"),
+        Panel("pods of a small job, without bad ones, p99, s", "without_p99"),
         Panel("beside bad jobs, p50, s", "beside_p50"),
         Panel("beside bad jobs, p99, s", "beside_p99"),
     ),

@@ -41,11 +41,13 @@ class Pace:
     """When drivers report.
 
     Attributes:
+        report_seconds: between two reports.
         commit_seconds: between two checkpoints.
         is_patient: whether they keep new metrics as long as the endpoint asks for, as real drivers do; a new
             checkpoint does not wait.
     """
 
+    report_seconds: float = REPORT_SECONDS
     commit_seconds: float = COMMIT_SECONDS
     is_patient: bool = False
 
@@ -121,17 +123,23 @@ async def run_reporting(
             await process.wait_ready()
             drivers = await start_drivers(api, subject, process, jobs=jobs, workers=workers)
             lags, path = Lags(), Text(subject.jobs).substitute(namespace=NAMESPACE)
+            running, all_run, stop = set[str](), asyncio.Event(), asyncio.Event()
 
             def look(line: bytes) -> None:
                 job = json.loads(line)["object"]
-                index = (job.get("status", {}).get("checkpoint") or {}).get("index", -1)
+                status = job.get("status", {})
+                index = (status.get("checkpoint") or {}).get("index", -1)
                 lags.show(job["metadata"]["name"], index, at=time.monotonic())
+                if status.get("phase") == "Running":
+                    running.add(job["metadata"]["name"])
+                if len(running) == jobs:
+                    all_run.set()
 
-            stop = asyncio.Event()
             async with api.watching(path, look), asyncio.TaskGroup() as group:
                 authority = await find_authority(api)
                 for driver in drivers:
                     group.create_task(_drive(driver, authority, lags, pace=pace, stop=stop))
+                await all_run.wait()  # the first report of each is written before any checkpoint
                 await asyncio.sleep(WARM_UP_SECONDS)
                 lags.clear()
                 before, used, began = await _count(api, subject, drivers), process.used, time.monotonic()
@@ -188,10 +196,10 @@ async def _drive(driver: Driver, authority: ssl.SSLContext, lags: Lags, *, pace:
     """Reports until `stop`, each driver at its own moments."""
     connector = aiohttp.TCPConnector(ssl=authority, limit=1)
     async with aiohttp.ClientSession(connector=connector) as session:
-        began = time.monotonic() + random.uniform(0, REPORT_SECONDS)
+        began = time.monotonic() + random.uniform(0, pace.report_seconds)
         number, metrics_at, commit_at = 0, began, began + random.uniform(0, pace.commit_seconds)
         while not stop.is_set():
-            await asyncio.sleep(began + number * REPORT_SECONDS - time.monotonic())
+            await asyncio.sleep(began + number * pace.report_seconds - time.monotonic())
             number, now = number + 1, time.monotonic()
             if now >= commit_at:
                 lags.report(driver.name, driver.commit(), at=now)
