@@ -50,18 +50,18 @@ WITH_GPU = {
 
 @pytest.mark.slow  # tests/unit/driver has the errors and their class
 @pytest.mark.parametrize(
-    ("package", "error", "changes"),
+    ("package", "error", "text", "changes"),
     [
-        ("jax", "ImportError('libnvrtc.so.12: cannot open it')", WITH_GPU),
-        ("torch", "OSError('libnccl.so.2: cannot open it')", {"framework": "Torch"}),
+        ("jax", "ImportError", "libnvrtc.so.12: cannot open it", WITH_GPU),
+        ("torch", "OSError", "libnccl.so.2: cannot open it", {"framework": "Torch"}),
     ],
 )
 def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(
-    tmp_path: Path, package: str, error: str, changes: dict[str, Any]
+    tmp_path: Path, package: str, error: str, text: str, changes: dict[str, Any]
 ) -> None:
     """These two are imported on the workers alone."""
     (tmp_path / "image" / package).mkdir(parents=True)
-    (tmp_path / "image" / package / "__init__.py").write_text(f"raise {error}")
+    (tmp_path / "image" / package / "__init__.py").write_text(f"raise {error}({text!r})")
     with Pods(tmp_path, make_single_job(**changes), source={"user.py": TRAINS}) as pods:
         pods.start_head()
         pods.start_worker(0, env={"PYTHONPATH": str(tmp_path / "image")})
@@ -69,5 +69,5 @@ def test_a_framework_that_breaks_on_the_workers_ends_the_job_with_a_message(
         outcome = pods.read_outcome()
         assert outcome.reason == "FrameworkMissing"
         assert outcome.message.startswith("spec.image: the workers cannot import the trainer's framework (")
-        assert ": cannot open it" in outcome.message
+        assert text in outcome.message
         assert "it trained" not in pods.read_log()
