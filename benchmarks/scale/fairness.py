@@ -15,10 +15,9 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from statistics import quantiles
 from string import Template as Text
 
 from benchmarks.run import RunFailed
@@ -28,7 +27,7 @@ from benchmarks.scale.kubelet import run_pods
 from benchmarks.scale.plane import NAMESPACE, PODS
 from benchmarks.scale.process import installed
 from benchmarks.scale.subject import Subject
-from benchmarks.scale.table import describe_medians, group_turns
+from benchmarks.scale.table import describe_medians, find_percentile, group_turns
 from benchmarks.scale.templates import find_pods
 from railhead.local.control_plane import ControlPlane
 
@@ -78,10 +77,6 @@ async def run_fairness(plane: ControlPlane, subject: Subject, *, jobs: int, work
     return Figures(subject.name, jobs, gang, *without, *beside)
 
 
-def _percentile(seconds: Iterable[float], percent: int) -> float:
-    return quantiles(seconds, n=100, method="inclusive")[percent - 1]
-
-
 async def _measure(api: Api, subject: Subject, numbers: range, *, workers: int) -> tuple[float, float, float]:
     """How long these jobs wait, p50 and p99, and p99 of the requests that create them.
 
@@ -113,7 +108,7 @@ async def _measure(api: Api, subject: Subject, numbers: range, *, workers: int) 
             answered.append(time.monotonic() - created[number])
         await asyncio.wait_for(done.wait(), 60)
     waits = waited.values()
-    return _percentile(waits, 50), _percentile(waits, 99), _percentile(answered, 99)
+    return find_percentile(waits, 50), find_percentile(waits, 99), find_percentile(answered, 99)
 
 
 @asynccontextmanager

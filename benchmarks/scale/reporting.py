@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import quantiles
 from string import Template as Text
 
 import aiohttp
@@ -26,12 +25,13 @@ from benchmarks.scale.kubelet import run_pods
 from benchmarks.scale.plane import NAMESPACE
 from benchmarks.scale.process import Process, installed
 from benchmarks.scale.subject import Subject
-from benchmarks.scale.table import describe_medians, group_turns
+from benchmarks.scale.table import describe_medians, find_percentile, group_turns
 from benchmarks.scale.templates import find_pods
 from railhead.local.control_plane import ControlPlane
 
 REPORT_SECONDS = 0.5
 COMMIT_SECONDS = 60.0
+START_SECONDS, START_SECONDS_PER_JOB = 60.0, 0.2  # at most, until all jobs are Running
 WARM_UP_SECONDS = 10.0
 LAST_SECONDS = 15.0  # for the last checkpoints to appear
 
@@ -110,7 +110,7 @@ class Lags:
         """None when nothing has appeared."""
         if len(self.seconds) < 2:
             return self.seconds[0] if self.seconds else None
-        return quantiles(self.seconds, n=100, method="inclusive")[percent - 1]
+        return find_percentile(self.seconds, percent)
 
 
 async def run_reporting(
@@ -139,7 +139,8 @@ async def run_reporting(
                 authority = await find_authority(api)
                 for driver in drivers:
                     group.create_task(_drive(driver, authority, lags, pace=pace, stop=stop))
-                await all_run.wait()  # the first report of each is written before any checkpoint
+                # The first report of each is written before any checkpoint.
+                await asyncio.wait_for(all_run.wait(), START_SECONDS + jobs * START_SECONDS_PER_JOB)
                 await asyncio.sleep(WARM_UP_SECONDS)
                 lags.clear()
                 before, used, began = await _count(api, subject, drivers), process.used, time.monotonic()

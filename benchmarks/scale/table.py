@@ -1,9 +1,9 @@
-"""Cells of the tables: medians of the turns of one operator with one number of jobs. Pure."""
+"""Cells of the tables: percentiles of a turn, medians of the turns of one operator with one number of jobs. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from statistics import median
+from statistics import median, quantiles
 from typing import Protocol, TypeVar
 
 
@@ -18,6 +18,11 @@ class Turn(Protocol):
 
 
 T = TypeVar("T", bound=Turn)
+
+
+def find_percentile(seconds: Iterable[float], percent: int) -> float:
+    """Of two values or more."""
+    return quantiles(seconds, n=100, method="inclusive")[percent - 1]
 
 
 def group_turns(turns: Iterable[T]) -> dict[tuple[int, str], list[T]]:
