@@ -17,6 +17,7 @@ ORDER = "tests/unit/planning/test_order.py"
 FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
+OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -398,8 +399,8 @@ DEFECTS = (
     Defect(
         "two pods in one slot may stay",
         "planning/decisions/stale_pods.py",
-        ", *job.workers.duplicates]",
-        "]",
+        "in (*earlier, *job.workers.duplicates)",
+        "in earlier",
         (STALE,),
     ),
     Defect(
@@ -902,5 +903,41 @@ DEFECTS = (
         "or _IN_FRAMEWORK.search(read_text(error))",
         "or False",
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
+    ),
+    Defect(
+        "a foreign pod makes the check for unseen pods fail forever",
+        "controller/executor.py",
+        "if is_own and uid_of(pod) not in seen:",
+        "if uid_of(pod) not in seen:",
+        (OBSTACLES,),
+    ),
+    Defect(
+        "a copy of a pod counts as the job's own",
+        "controller/store.py",
+        " if has_own_name(pod, job, uid)",
+        "",
+        (OBSTACLES,),
+    ),
+    Defect(
+        "a denied delete stops the others",
+        "controller/executor.py",
+        "            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now())\n"
+        "            return True\n",
+        "            raise\n",
+        (OBSTACLES,),
+    ),
+    Defect(
+        "a denied delete of an ended pod holds up the attempt",
+        "planning/decisions/stale_pods.py",
+        "if pod.name not in job.denied",
+        "if True",
+        (OBSTACLES,),
+    ),
+    Defect(
+        "a clean-up counts as done although a delete was denied",
+        "controller/executor.py",
+        "if plan.last is not None and not denied:",
+        "if plan.last is not None:",
+        (OBSTACLES,),
     ),
 )

@@ -58,6 +58,7 @@ class ModelApiServer:
         log: one entry per change, as a watch reports it.
         creates, deletes: how often each object was created, and its deletion requested.
         admission: called before a create; returns the message of a rejection, or nothing.
+        deletion: the same before a delete, with the object.
         changed: called after each change.
         tokens: their owners, for TokenReviews.
     """
@@ -69,6 +70,7 @@ class ModelApiServer:
     creates: Counter[tuple[str, str]] = field(default_factory=Counter)
     deletes: Counter[tuple[str, str]] = field(default_factory=Counter)
     admission: Callable[[str, Object], str] = lambda plural, body: ""
+    deletion: Callable[[Object], str] = lambda obj: ""
     changed: Callable[[Entry], None] = lambda entry: None
     tokens: dict[str, Object] = field(default_factory=dict)
 
@@ -220,6 +222,8 @@ class ModelApiServer:
             if wanted != obj["metadata"][name]:
                 message = f"the {name} in the precondition ({wanted}) does not match the {name} in record"
                 raise _error(409, "Conflict", message)
+        if rejection := self.deletion(obj):
+            raise _error(403, "Forbidden", f'{place[0]} "{place[2]}" is forbidden: {rejection}')
         grace = self._grace(obj, options.get("gracePeriodSeconds"))
         is_first = not obj["metadata"].get("deletionTimestamp")
         if is_first:

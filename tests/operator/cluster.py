@@ -110,10 +110,11 @@ class Cluster:
     def pod(self, name: str) -> Object:
         return self._ask("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
 
-    def make_pod(self, name: str) -> Object:
+    def make_pod(self, name: str, **labels: str) -> Object:
         """A pod of another owner."""
         container = {"name": "main", "image": "registry.example/other:1"}
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+        body: Object = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [container]}}
+        body["metadata"] = {"name": name, "labels": labels}
         return self._ask("POST", f"/api/v1/namespaces/{self.namespace}/pods", body)
 
     def events(self, job: str) -> list[Object]:

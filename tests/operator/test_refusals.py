@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -132,6 +132,18 @@ def policy(cluster: Cluster) -> dict[str, Object]:
     }
 
 
+def protection(cluster: Cluster) -> dict[str, Object]:
+    """Nobody may delete a worker pod."""
+    rule = {"expression": f"oldObject.metadata.labels[?'{names.LABEL_ROLE}'].orValue('') != '{names.WORKER}'"}
+    matched = {**MATCHED, "operations": ["DELETE"]}
+    spec = {
+        "matchConstraints": {**here(cluster), "resourceRules": [matched]},
+        "validations": [{**rule, "message": "workers are protected"}],
+    }
+    body = {"kind": "ValidatingAdmissionPolicy", "spec": {"failurePolicy": "Fail", **spec}}
+    return {**policy(cluster), "validatingadmissionpolicies": body}
+
+
 def webhook_that_is_away(cluster: Cluster) -> dict[str, Object]:
     hook = {
         "name": "pods.example.com",
@@ -146,8 +158,10 @@ def webhook_that_is_away(cluster: Cluster) -> dict[str, Object]:
 
 
 @contextmanager
-def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
-    """Cluster-scoped, but for one namespace only; waits until it is in force."""
+def admission(
+    cluster: Cluster, objects: dict[str, Object], *, is_active: Callable[[], bool] | None = None
+) -> Iterator[None]:
+    """Cluster-scoped, but for one namespace only; waits until it is in force: by default, until it refuses a pod."""
     paths = []
     try:
         for plural, body in objects.items():
@@ -157,7 +171,8 @@ def admission(cluster: Cluster, objects: dict[str, Object]) -> Iterator[None]:
             paths.append(f"{ADMISSION}/{plural}/{cluster.namespace}")
         probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
         pods = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
-        wait_until("it looks at pods", lambda: cluster.server.request("POST", pods, probe).status >= 400, seconds=60)
+        refuses = is_active or (lambda: cluster.server.request("POST", pods, probe).status >= 400)
+        wait_until("it looks at pods", refuses, seconds=60)
         yield
     finally:
         for path in paths:

@@ -7,6 +7,7 @@ A run compares; with RAILHEAD_SAVE_STATES=1 it writes them again.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.planning.amendments.warning import TYPES
 from tests.operator.cluster import Cluster, Object
+from tests.operator.test_refusals import admission, protection
 from tests.waiting import wait_until
 
 SAVED = Path(__file__).resolve().parents[1] / "unit" / "gitops" / "states.yaml"
@@ -38,6 +40,7 @@ def test_the_saved_states_are_those_of_real_runs(cluster: Cluster) -> None:
         rests(cluster),
         warned(cluster),
         is_deleted(cluster),
+        hindered(cluster),
     )
     states = [simplify(name, job) for scenario in scenarios for name, job in scenario]
     if os.environ.get("RAILHEAD_SAVE_STATES"):
@@ -55,6 +58,7 @@ def simplify(name: str, job: Object) -> Object:
     for condition in status.get("conditions", []):
         condition["lastTransitionTime"] = TIME
         condition["message"] = condition["message"].replace(names.tag(metadata["uid"]), "3f2a9c")
+        condition["message"] = re.sub(r"'railhead-\S*'|'[a-z-]+[0-9a-f]+'", "'policy'", condition["message"])
     is_deleted = {"deletionTimestamp": TIME} if "deletionTimestamp" in metadata else {}
     return {"name": name, "generation": metadata["generation"], **is_deleted, "status": status}
 
@@ -158,6 +162,25 @@ def is_deleted(cluster: Cluster) -> States:
     cluster.hold("leaves", HOLD)
     yield "being deleted", cluster.delete("leaves")
     cluster.hold("leaves")
+
+
+def hindered(cluster: Cluster) -> States:
+    """By what other people do in its namespace."""
+    cluster.apply("hindered", workers=1)
+    train(cluster, "hindered")
+    cluster.make_pod("copy", **{names.LABEL_JOB_UID: cluster.job("hindered")["metadata"]["uid"]})
+    yield "running beside a foreign pod", wait_condition(cluster, "hindered", "ForeignPods")
+    [worker] = [name for name in cluster.pods("hindered") if name.endswith("-w0-0")]
+    probe = f"/api/v1/namespaces/{cluster.namespace}/pods/{worker}?dryRun=All"
+    with admission(
+        cluster, protection(cluster), is_active=lambda: cluster.server.request("DELETE", probe).status >= 400
+    ):
+        cluster.end_pod(cluster.head("hindered"), code=0, outcome=Outcome(SUCCEEDED, reports=1))
+        yield "succeeded, with a pod that a policy protects", wait_condition(cluster, "hindered", "DeleteDenied")
+        assert worker in cluster.pods("hindered")
+    wait_until(
+        "the deletion of the worker", lambda: "deletionTimestamp" in cluster.pods("hindered")[worker]["metadata"]
+    )
 
 
 def has_warning(cluster: Cluster, job: str) -> bool:

@@ -57,6 +57,13 @@ def worker_name(job: str, uid: str, *, attempt: int, slot: int, round_: int) -> 
     return f"{job}-{tag(uid)}-{attempt}-w{slot}-{round_}"
 
 
+def pod_name(job: str, uid: str, role: str, attempt: int, slot: int, round_: int) -> str:
+    """The name of the pod with these labels."""
+    if role == HEAD:
+        return head_name(job, uid, attempt)
+    return worker_name(job, uid, attempt=attempt, slot=slot, round_=round_)
+
+
 def head_host(job: str, uid: str, attempt: int) -> str:
     """DNS name of one attempt's head within its namespace; each attempt has its own.
 

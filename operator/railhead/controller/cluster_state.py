@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
@@ -71,6 +72,14 @@ class ClusterState:
         for informer in self.informers:
             if informer.namespace in (None, namespace):
                 informer.record_write(raw)
+
+    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
+        """The API server denied to delete an object of the job; its next pass reports it."""
+        self._store.note_denial(uid, kind, name, message, at=at)
+        self._queue.add(key)
+
+    def record_deletion(self, uid: str, name: str) -> None:
+        self._store.forget_denial(uid, name)
 
     def find_facts(self, key: JobKey) -> JobFacts | None:
         record = self._store.job(key)

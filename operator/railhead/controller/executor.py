@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
-from railhead.controller.observe import owner_uid
+from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.pod_events import find_problem
 from railhead.controller.recent import RecentChildren
 from railhead.controller.rejection import find_reason, is_of_webhook
@@ -46,6 +47,8 @@ class CacheUpdater(Protocol):
     def record_job(self, raw: Object) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: Object) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None: ...
+    def record_deletion(self, uid: str, name: str) -> None: ...
 
 
 class LostCompare(Exception):
@@ -83,12 +86,7 @@ class Executor:
             if plan.status.pods is not None:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
             await self._write_status(key, uid, plan.status)
-        await run_all(
-            [
-                *(partial(self._delete, key, d) for d in plan.deletes),
-                *(partial(self._remove, key, uid, r) for r in plan.removes),
-            ]
-        )
+        denied = await self._delete_all(key, uid, plan)
         try:
             if plan.refused is not None:
                 raise ChildRejected(plan.refused)
@@ -96,11 +94,44 @@ class Executor:
         except ChildRejected:
             await self._record_events(key, uid, plan)  # the decision stands nevertheless
             raise
-        if plan.last is not None:
+        if plan.last is not None and not denied:
             await self._write_status(key, uid, plan.last)
         if plan.delete_job is not None:
-            await self._delete_job(key, plan.delete_job)
+            delete = partial(self._delete_job, key, plan.delete_job)
+            await self._try_delete(key, uid, TRAIN_JOB.kind, key.name, delete)
         await self._record_events(key, uid, plan)
+
+    async def _delete_all(self, key: JobKey, uid: str, plan: Plan) -> int:
+        """Tries every delete, and returns how many of them the API server denied: one that a policy forbids must not
+        keep the others from releasing their GPUs."""
+        denied = list[str]()
+
+        async def attempt(kind: str, name: str, delete: Callable[[], Awaitable[None]]) -> None:
+            if await self._try_delete(key, uid, kind, name, delete):
+                denied.append(name)
+
+        await run_all(
+            [
+                *(partial(attempt, "Pod", d.name, partial(self._delete, key, d)) for d in plan.deletes),
+                *(partial(attempt, r.kind, r.name, partial(self._remove, key, uid, r)) for r in plan.removes),
+            ]
+        )
+        return len(denied)
+
+    async def _try_delete(
+        self, key: JobKey, uid: str, kind: str, name: str, delete: Callable[[], Awaitable[None]]
+    ) -> bool:
+        """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
+        try:
+            await delete()
+        except (Denied, RetryAfter) as error:
+            if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
+                raise
+            log.warning("%s/%s: delete of %s %s was denied: %s", key.namespace, key.name, kind, name, error.message)
+            self.cache.record_denial(key, uid, kind, name, error.message, at=self.client.clock.now())
+            return True
+        self.cache.record_deletion(uid, name)
+        return False
 
     async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
         """Why the pod does not start, according to its Events."""
@@ -120,7 +151,8 @@ class Executor:
         page = await self.client.list(POD, namespace=key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")
         for pod in page.get("items") or []:
             self.cache.record_pod(pod)
-            if pod["metadata"]["uid"] not in seen:
+            is_own = owner_uid(pod) == uid and has_own_name(observe_pod(pod), key.name, uid)
+            if is_own and uid_of(pod) not in seen:
                 raise LostCompare(f"pod {pod['metadata']['name']} was not in the cache")
 
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:

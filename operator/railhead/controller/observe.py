@@ -38,8 +38,8 @@ MOST_CODE = 2**31 - 1
 
 
 class Owner(NamedTuple):
-    """The TrainJob that controls a pod. Its namespace is the pod's: whoever may create pods anywhere may write the uid
-    of any job into them."""
+    """The TrainJob of a pod. Its namespace is the pod's: whoever may create pods anywhere may write the uid of any job
+    into them."""
 
     namespace: str
     uid: str
@@ -50,15 +50,31 @@ NOBODY = Owner("", "")
 
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """All that is kept of a pod: its view and the TrainJob that controls it, or NOBODY."""
+    """All that is kept of a pod.
+
+    Attributes:
+        owner: the TrainJob that controls it, or NOBODY.
+        view: its facts.
+        claims: of a pod without owner: the TrainJob whose label it carries, or NOBODY.
+    """
 
     owner: Owner
     view: PodView
+    claims: Owner = NOBODY
 
 
 def record_pod(pod: Object) -> PodRecord:
-    uid = owner_uid(pod)
-    return PodRecord(Owner(str(_part(pod, "metadata").get("namespace")), uid) if uid else NOBODY, observe_pod(pod))
+    metadata, uid = _part(pod, "metadata"), owner_uid(pod)
+    namespace, label = str(metadata.get("namespace")), _part(metadata, "labels").get(names.LABEL_JOB_UID)
+    if uid:
+        return PodRecord(Owner(namespace, uid), observe_pod(pod))
+    return PodRecord(NOBODY, observe_pod(pod), claims=Owner(namespace, str(label)) if label else NOBODY)
+
+
+def has_own_name(view: PodView, job: str, uid: str) -> bool:
+    """Whether the pod is one that the operator made for this job. A copy of a pod keeps its labels, and often its
+    owner; but only the names of the job's own pods follow from their labels."""
+    return view.name == names.pod_name(job, uid, view.role, view.attempt, view.slot, view.round)
 
 
 def observe_pod(pod: Object) -> PodView:

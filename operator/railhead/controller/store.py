@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import names
@@ -16,11 +17,11 @@ from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
-from railhead.controller.observe import NOBODY, Owner, PodRecord
+from railhead.controller.observe import NOBODY, Owner, PodRecord, has_own_name
 from railhead.kube.informer import uid_of, version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
-from railhead.planning.observed import AnnouncedCommit, Observed, Rejection
+from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
@@ -31,6 +32,8 @@ class Store:
     def __init__(self) -> None:
         self._jobs: dict[JobKey, JobRecord] = {}
         self._pods: defaultdict[Owner, dict[str, PodView]] = defaultdict(dict)
+        self._foreign: defaultdict[Owner, set[str]] = defaultdict(set)  # names of pods that only carry a job's label
+        self._denials: dict[str, dict[str, Denial]] = {}  # by the job's uid, then by the object's name
         self._heads: set[str] = set()  # uids of pods
         self._keys: dict[str, JobKey] = {}
         self._rejections: dict[str, Rejection] = {}
@@ -108,6 +111,7 @@ class Store:
     def _forget(self, uid: str) -> None:
         self._rejections.pop(uid, None)
         self._announced.pop(uid, None)
+        self._denials.pop(uid, None)
 
     def note_announced(self, uid: str, index: int, *, at: datetime) -> None:
         """Remembers that an Event announced this commit of a known job."""
@@ -119,6 +123,7 @@ class Store:
         what this process noted about children is out of date."""
         self._led_since = at
         self._rejections.clear()
+        self._denials.clear()
         self._pod_events.clear()
         for record in self._jobs.values():
             self._announced[record.uid] = AnnouncedCommit(record.newest_index)
@@ -140,6 +145,19 @@ class Store:
         """Remembers what the Events about a pod say."""
         self._pod_events[pod.uid] = PodEvents(problem, at)
 
+    def note_denial(self, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
+        """The API server denied to delete this object of a known job."""
+        if uid in self._keys:
+            known = self._denials.setdefault(uid, {})
+            before = known.get(name)  # its message stays: one with a time in it would be news each time
+            known[name] = (
+                replace(before, tries=before.tries + 1, at=at) if before else Denial(kind, name, message, 1, at)
+            )
+
+    def forget_denial(self, uid: str, name: str) -> None:
+        """The API server deleted this object after all, or it is gone."""
+        self._denials.get(uid, {}).pop(name, None)
+
     def forget_rejection(self, uid: str) -> None:
         """Every wanted child was created."""
         self._rejections.pop(uid, None)
@@ -156,9 +174,24 @@ class Store:
             self._heads.discard(old.view.uid)
         if new is not None and after.uid and new.view.role == names.HEAD:
             self._heads.add(new.view.uid)
-        owner = after if after.uid else before
+        claimed = self._change_foreign(old, new)
+        owner = next((each for each in (after, before, claimed) if each.uid), NOBODY)
         key = self._keys.get(owner.uid)
         return key if key is not None and key.namespace == owner.namespace else None
+
+    def _change_foreign(self, old: PodRecord | None, new: PodRecord | None) -> Owner:
+        """The job that gained or lost a foreign pod; a change of one wakes nobody."""
+        before, after = old.claims if old else NOBODY, new.claims if new else NOBODY
+        if before == after:
+            return NOBODY
+        if old is not None and before.uid:
+            self._foreign[before].discard(old.view.name)
+            self._rejections.pop(before.uid, None)  # it may have had the name of one of the job's own
+            if not self._foreign[before]:
+                del self._foreign[before]
+        if new is not None and after.uid:
+            self._foreign[after].add(new.view.name)
+        return after if after.uid else before
 
     def _forget_pod(self, owner: Owner, name: str) -> None:
         gone = self._pods[owner].pop(name, None)
@@ -190,6 +223,7 @@ class Store:
         if record is None:
             return None
         spec, status = record.read()
+        pods, foreign = self._divide_pods(record)
         return Observed(
             now=now,
             namespace=key.namespace,
@@ -199,15 +233,37 @@ class Store:
             is_deleting=record.is_deleting,
             spec=spec,
             status=status,
-            pods=self._explained_pods(record.owner),
+            pods=pods,
             settings=settings,
             version=record.version,
             source=self._source(key.namespace, spec),
             rejection=self._rejection(record),
+            denials=self._current_denials(record),
+            foreign_pods=foreign,
             announced=self._announced.get(record.uid),
             led_since=self._led_since,
             is_driver_shared=self._is_driver_shared(record),
         )
+
+    def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
+        """The job's own pods, and the names of the foreign ones."""
+        pods, job, uid = self._explained_pods(record.owner), record.key.name, record.uid
+        own = tuple(pod for pod in pods if has_own_name(pod, job, uid))
+        foreign = self._foreign.get(record.owner, set())
+        if len(own) < len(pods):
+            foreign = foreign.union(pod.name for pod in pods) - {pod.name for pod in own}
+        return own, tuple(sorted(foreign))
+
+    def _current_denials(self, record: JobRecord) -> tuple[Denial, ...]:
+        """Without those of pods that somebody else has deleted meanwhile."""
+        denials = self._denials.get(record.uid)
+        if not denials:
+            return ()
+        pods = self._pods.get(record.owner, {})
+        gone = [name for name, each in denials.items() if each.kind == "Pod" and _is_leaving(pods.get(name))]
+        for name in gone:
+            del denials[name]
+        return tuple(denials.values())
 
     def _source(self, namespace: str, spec: TrainJobSpec | InvalidSpec) -> JobStatus | None:
         """The status of the job that spec.resumeFrom names, always one of the same namespace."""
@@ -216,3 +272,7 @@ class Store:
             return None
         found = self._jobs.get(JobKey(namespace, wanted.train_job))
         return found.read().status if found else None
+
+
+def _is_leaving(pod: PodView | None) -> bool:
+    return pod is None or pod.is_deleting

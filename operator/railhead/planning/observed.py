@@ -8,7 +8,7 @@ spec are in `Job`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from railhead.api import names
@@ -18,6 +18,8 @@ from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
 from railhead.planning.pod_view import OVER, PodView, Problem
 from railhead.resources.settings import OperatorSettings
+
+DENIED_LIMIT_SECONDS = 15
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,23 @@ class Rejection:
 
 
 @dataclass(frozen=True)
+class Denial:
+    """The API server denied to delete an object of the job; kept until the object is gone.
+
+    Attributes:
+        message: in the API server's words.
+        tries: denials in a row.
+        at: time of the last one.
+    """
+
+    kind: str
+    name: str
+    message: str
+    tries: int
+    at: datetime
+
+
+@dataclass(frozen=True)
 class AnnouncedCommit:
     """The newest commit that has an event; index -1 = none, `at` None = sent by an earlier operator process."""
 
@@ -54,6 +73,8 @@ class Observed:
         version: resourceVersion of the job.
         is_driver_shared: another unfinished job of the namespace runs the driver of this job's attempt.
         led_since: when this operator became the leader; None = no other one led before.
+        denials: what the operator was not allowed to delete.
+        foreign_pods: names of the pods that carry the job's label and are not its own.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
     """
 
@@ -72,6 +93,8 @@ class Observed:
     rejection: Rejection | None = None
     announced: AnnouncedCommit | None = None
     led_since: datetime | None = None
+    denials: tuple[Denial, ...] = ()
+    foreign_pods: tuple[str, ...] = ()
     is_driver_shared: bool = False
 
     @property
@@ -122,6 +145,11 @@ class Observed:
         return min(
             (at for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at > self.now), default=None
         )
+
+    @cached_property
+    def denied(self) -> frozenset[str]:
+        """Names of the objects that the operator does not try to delete now, because it was denied a moment ago."""
+        return frozenset(each.name for each in self.denials if denied_until(each, self.now) > self.now)
 
     @property
     def was_head_up(self) -> bool:
@@ -195,3 +223,8 @@ class Observed:
         """By the driver's last report in this attempt."""
         progress = self.status.progress
         return progress.attempt == self.attempt and progress.state in ("RUNNING", "FINISHED")
+
+
+def denied_until(denial: Denial, now: datetime) -> datetime:
+    """When to try the delete again: after 1, 2, 4, 8, 15, 15 ... s."""
+    return min(denial.at, now) + timedelta(seconds=min(1 << min(denial.tries - 1, 10), DENIED_LIMIT_SECONDS))

@@ -13,6 +13,7 @@ from railhead.api.names import MANAGER
 from railhead.planning.amendments.commit_events import announce_commit
 from railhead.planning.amendments.create_backoff import hold_back_creates
 from railhead.planning.amendments.generation import acknowledge_generation
+from railhead.planning.amendments.obstacles import hold_back_deletes, report_obstacles
 from railhead.planning.amendments.pod_events import look_up_pod_events
 from railhead.planning.amendments.restrictions import refuse_pods
 from railhead.planning.amendments.running_time import count_running_time
@@ -68,6 +69,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 
 # All of them apply to every decision, in this order.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
+    hold_back_deletes,  # before anything else reads what the pass deletes
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     refuse_pods,  # those that are not held back
     add_warning,  # joins a status change
@@ -75,6 +77,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     look_up_pod_events,  # for pods without any other action
     wake_for_limits,
     list_stuck_pods,  # joins a status change, or adds its own
+    report_obstacles,  # joins a status change, or adds its own
     acknowledge_generation,  # after the warning: may add a change just for the generation
     announce_commit,  # for the checkpoint that the status will have
 )
@@ -86,7 +89,9 @@ def plan(observed: Observed) -> Plan:
         return Plan()  # garbage collection does the rest
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or decide_invalid(observed, observed.spec)
-        return _seal(observed, acknowledge_generation(observed, list_stuck_pods(observed, decision)))
+        decision = hold_back_deletes(observed, decision)
+        decision = report_obstacles(observed, list_stuck_pods(observed, decision))
+        return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
         return Plan()  # managed by another controller
     job = Job.of(observed, observed.spec)

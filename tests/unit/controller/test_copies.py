@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -46,6 +47,8 @@ class NoCache:
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: dict[str, Any]) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None: ...
+    def record_deletion(self, uid: str, name: str) -> None: ...
 
 
 def plan_first_attempt(**config_map: Any) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -37,6 +38,8 @@ class RecordedCache:
     jobs: list[Any] = field(default_factory=list)
     gone: list[tuple[JobKey, str]] = field(default_factory=list)
     pods: list[str] = field(default_factory=list)
+    denied: list[tuple[str, str, str]] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
 
     def record_job(self, raw: dict[str, Any]) -> None:
         self.jobs.append(raw)
@@ -46,6 +49,12 @@ class RecordedCache:
 
     def record_pod(self, raw: dict[str, Any]) -> None:
         self.pods.append(raw["metadata"]["name"])
+
+    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
+        self.denied.append((kind, name, message))
+
+    def record_deletion(self, uid: str, name: str) -> None:
+        self.deleted.append(name)
 
 
 @pytest.fixture
@@ -185,12 +194,14 @@ async def test_a_job_stays_cached_when_its_kind_is_unknown_for_a_moment(
 async def test_a_pod_does_not_count_as_lost_while_the_api_server_has_it(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
-    labels = {names.LABEL_JOB_UID: UID}
-    client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "digits-head", "labels": labels}})
+    labels = {names.LABEL_JOB_UID: UID, names.LABEL_ROLE: names.HEAD, names.LABEL_ATTEMPT: "1"}
+    head = names.head_name("digits", UID, 1)
+    metadata = {"namespace": "default", "name": head, "labels": labels, "ownerReferences": [JOB_OWNER]}
+    client.api.put({"kind": "Pod", "metadata": metadata})
     plan = Plan(status=StatusWrite(fields={"phase": "Restarting"}, tests={}, pods=frozenset({"w"})))
     with pytest.raises(LostCompare):
         await executor.execute(KEY, UID, plan)
-    assert recorded.pods == ["digits-head"]
+    assert recorded.pods == [head]
     assert not client.names("patch/status")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
-from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name
+from railhead.api.names import LABEL_ATTEMPT, LABEL_ROLE, LABEL_ROUND, LABEL_SLOT, WORKER, head_name, worker_name
 from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.loop import (
@@ -44,6 +44,8 @@ class NoCache:
     def record_job(self, raw: dict[str, Any]) -> None: ...
     def record_job_gone(self, key: JobKey, uid: str) -> None: ...
     def record_pod(self, raw: dict[str, Any]) -> None: ...
+    def record_denial(self, key: JobKey, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None: ...
+    def record_deletion(self, uid: str, name: str) -> None: ...
 
 
 class ScriptedExecutor(Executor):
@@ -372,8 +374,9 @@ def put_silent(harness: Harness, key: JobKey) -> str:
     created = {"creationTimestamp": "2026-01-01T11:59:30Z"}
     harness.store.change_pod(None, record_pod(make_pod(head, owner=uid, status={"phase": "Pending"}, **created)))
     for slot in (0, 1):
+        worker = worker_name(key.name, uid, attempt=1, slot=slot, round_=0)
         role = {LABEL_ROLE: WORKER, LABEL_ATTEMPT: "1", LABEL_SLOT: str(slot), LABEL_ROUND: "0"}
-        harness.store.change_pod(None, record_pod(make_pod(f"{key.name}-w{slot}", owner=uid, labels=role)))
+        harness.store.change_pod(None, record_pod(make_pod(worker, owner=uid, labels=role)))
     return head
 
 

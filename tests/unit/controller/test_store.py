@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
 from railhead.api.job import JobKey
+from railhead.api.names import head_name
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store
@@ -71,7 +72,7 @@ def test_commits_count_as_announced_when_a_job_is_first_seen_and_when_a_lead_beg
 def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:
     store = Store()
     store.put_job(make_job(1))
-    pod = make_pod()
+    pod = make_pod(head_name("digits", UID, 1))
     change_pod(store, None, pod)
     store.note_rejection(UID, PROBLEM, at=NOW)
     store.note_pod_events(store.pods(OWNER)[0], PROBLEM, at=NOW)
@@ -89,14 +90,15 @@ def test_a_record_has_what_the_planner_needs() -> None:
     store = Store()
     metadata = {"deletionTimestamp": "2026-01-01T12:00:00Z"}
     store.put_job(make_job(3, generation=2, metadata=metadata, status={"attempt": 4, "phase": "Running"}))
-    change_pod(store, None, make_pod("head"))
+    head = head_name("digits", UID, 1)
+    change_pod(store, None, make_pod(head))
     observed = store.observe(KEY, now=NOW, settings=SETTINGS)
     assert observed is not None
     assert (observed.uid, observed.generation, observed.is_deleting) == (UID, 2, True)
     assert (observed.status.attempt, observed.status.phase) == (4, "Running")
     assert isinstance(observed.spec, TrainJobSpec)
     assert observed.spec.scaling.num_workers == 2
-    assert [pod.name for pod in observed.pods] == ["head"]
+    assert [pod.name for pod in observed.pods] == [head]
     assert (observed.now, observed.settings) == (NOW, SETTINGS)
 
 

@@ -38,6 +38,8 @@ EXPECTED = {
     "succeeded": ("Current", "Current", "Healthy"),
     "failed": ("Failed", "Failed", "Degraded"),
     "refused by the operator": ("Failed", "Failed", "Degraded"),
+    "running beside a foreign pod": ("Current", "InProgress", "Progressing"),
+    "succeeded, with a pod that a policy protects": ("Current", "Current", "Healthy"),
     "being deleted": ("Terminating", "InProgress", "Progressing"),
 }
 per_state = pytest.mark.parametrize("state", STATES, ids=lambda state: state["name"])

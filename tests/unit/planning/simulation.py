@@ -152,7 +152,7 @@ class Simulation:
 
     @property
     def live_heads(self) -> list[PodView]:
-        return [p for p in self.pods.values() if p.role == names.HEAD and p.is_live]
+        return [p for p in self.pods.values() if p.role == names.HEAD and p.is_live and p.name.endswith("-head")]
 
     @property
     def heads(self) -> list[str]:

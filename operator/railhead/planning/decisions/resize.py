@@ -17,7 +17,7 @@ def decide_resize(job: Job) -> Decision | None:
     """Resizes an attempt whose number of workers differs from spec.scaling.desiredWorkers."""
     if not job.is_elastic or job.attempt == 0:
         return None
-    surplus = delete_all(job.surplus_workers)
+    surplus = delete_all(pod for pod in job.surplus_workers if pod.name not in job.denied)
     if surplus:
         return Decision(status=GUARD.requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
     wanted, resize = job.wanted_workers, job.status.resize

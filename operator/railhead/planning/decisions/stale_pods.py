@@ -13,5 +13,5 @@ def decide_stale_pods(job: Job) -> Decision | None:
     two pods in one slot (two operators, one with a stale view).
     """
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
-    deletes = delete_all([*earlier, *job.workers.duplicates])
+    deletes = delete_all(pod for pod in (*earlier, *job.workers.duplicates) if pod.name not in job.denied)
     return Decision(deletes=deletes) if deletes or job.stale_pods else None
