@@ -940,4 +940,11 @@ DEFECTS = (
         "if plan.last is not None:",
         (OBSTACLES,),
     ),
+    Defect(
+        "a worker with another device sees all GPUs",
+        "resources/pod_worker.py",
+        "GPU in size.requests",
+        'any("/" in name for name in size.requests)',
+        ("tests/unit/resources/test_pod.py",),
+    ),
 )

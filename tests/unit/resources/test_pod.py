@@ -181,6 +181,14 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     assert json.loads(variables.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 
+@pytest.mark.parametrize("device", ["rdma/hca", "smarter-devices/fuse", "example.com/nic"])
+def test_a_worker_with_another_device_and_no_gpu_sees_no_gpu(device: str) -> None:
+    variables = env(build("worker", scaling={"resourcesPerWorker": {device: "1"}}))
+    assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == ("void", "")
+    variables = env(build("worker", scaling={"useGPU": True, "resourcesPerWorker": {device: "1"}}))
+    assert not {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(variables)
+
+
 def test_only_a_head_receives_the_progress_deadline() -> None:
     assert env(build("head", progressDeadlineSeconds=600))["RAILHEAD_PROGRESS_DEADLINE"] == "600"
     assert "RAILHEAD_PROGRESS_DEADLINE" not in env(build("worker", progressDeadlineSeconds=600))
