@@ -20,12 +20,16 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def newer(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Another version, not started yet, whose driver differs in one line."""
+    """Another version, not started yet, whose driver differs in one line, and its Service in a field."""
     packages = tmp_path / "packages"
     source = Path(railhead.__file__).parent
     shutil.copytree(source, packages / "railhead", ignore=shutil.ignore_patterns("__pycache__"))
     with (packages / "railhead" / "driver" / "site.py").open("a") as file:
         file.write("# newer\n")
+    service = packages / "railhead" / "resources" / "service.py"
+    changed = service.read_text().replace('"type": "ClusterIP",', '"type": "ClusterIP", "sessionAffinity": "ClientIP",')
+    assert changed != service.read_text()
+    service.write_text(changed)
     newer = RunningOperator(operator.kubeconfig, tmp_path, packages=packages)
     yield newer
     newer.stop()

@@ -309,9 +309,9 @@ def _get_owner(child: Create | CopyConfigMap) -> str:
 
 
 def _has_content(found: Object, body: Object) -> bool:
-    """Whether an object is what we would create, apart from what the API server adds to its spec."""
-    spec = found.get("spec") or {}
-    return all(spec.get(field) == value for field, value in (body.get("spec") or {}).items()) and all(
+    """Whether an object has the data of ours, or leads where our Service would; versions may differ in the rest."""
+    spec, wanted = found.get("spec") or {}, body.get("spec") or {}
+    return all(spec.get(field) == wanted.get(field) for field in ("selector", "clusterIP")) and all(
         (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
     )
 

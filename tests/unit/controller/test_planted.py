@@ -77,7 +77,7 @@ PLANTED: dict[str, tuple[tuple[str, str], Object | Callable[[Object], Object], s
     "the CA": (INPUT, {"data": {"report-ca.crt": "another CA"}}, OTHER),
     "packages": (INPUT, with_input(lambda v: v.update(runtime_env={"pip": ["foreign"]})), OTHER),
     "Service to another head": (SERVICE, {"spec": {"selector": {"app": "foreign"}}}, OTHER),
-    "Service to another host": (SERVICE, {"spec": {"type": "ExternalName"}}, OTHER),
+    "Service to another host": (SERVICE, {"spec": {"type": "ExternalName", "clusterIP": None}}, OTHER),
     "Service with an address": (SERVICE, {"spec": {"clusterIP": "10.0.0.1"}}, OTHER),
     "driver": (BUNDLE, {"binaryData": {BUNDLE_FILE: FOREIGN_CODE}}, OTHER),
     "driver that may change": (BUNDLE, {"immutable": None}, OTHER),
@@ -116,3 +116,13 @@ async def test_an_operator_that_may_not_look_uses_nothing() -> None:
     with pytest.raises(ChildRejected, match="may not get services"):
         await execute(client, plan_children())
     assert client.names("create", "pods") == []
+
+
+async def test_a_service_of_another_version_is_used_if_it_leads_to_the_heads() -> None:
+    client = await make_started()
+    for change in ({"publishNotReadyAddresses": None}, {"type": None, "internalTrafficPolicy": "Local"}):
+        client.api.objects = {place: obj for place, obj in client.api.objects.items() if place[0] != "pods"}
+        client.asked.clear()
+        replace_child(client.api, SERVICE, {"spec": change})
+        await execute(client, plan_children())
+        assert len(client.names("create", "pods")) == 3
