@@ -943,7 +943,7 @@ DEFECTS = (
     Defect(
         "a worker with another device sees all GPUs",
         "resources/pod_worker.py",
-        "GPU in size.requests",
+        "any(is_gpu(name) for name in size.requests)",
         'any("/" in name for name in size.requests)',
         ("tests/unit/resources/test_pod.py",),
     ),
@@ -953,5 +953,12 @@ DEFECTS = (
         'for field in ("selector", "clusterIP")',
         "for field in wanted",
         ("tests/unit/controller/test_planted.py",),
+    ),
+    Defect(
+        "Ray counts GPUs of NVIDIA's name only",
+        "resources/sizes.py",
+        "devices.pop(spec.scaling.gpu_resource, Decimal(0))",
+        'devices.pop("nvidia.com/gpu", Decimal(0))',
+        ("tests/unit/resources/test_sizes.py",),
     ),
 )

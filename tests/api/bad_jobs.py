@@ -269,6 +269,29 @@ SCALING = [
     ),
     Bad("spec.scaling.workersPerPod", "must divide", {"spec.scaling": {"numWorkers": 4, "workersPerPod": 3}}),
     _worker({"nvidia.com/gpu": 1}, "must be true when", at="spec.scaling.useGPU"),
+    _worker({"amd.com/gpu": 1}, "GPUs of another name than gpuResourceName"),
+    _worker({"nvidia.com/mig-1g.5gb": 1}, "GPUs of another name than gpuResourceName"),
+    _one("spec.scaling.gpuResourceName", "amd.com/gpu", "needs useGPU"),
+    *(
+        Bad(
+            "spec.scaling.gpuResourceName",
+            "must be a resource that Ray counts as a GPU",
+            {"spec.scaling": {"useGPU": True, "gpuResourceName": name}},
+        )
+        for name in ("google.com/tpu", "habana.ai/gaudi", "aws.amazon.com/neuron", "rdma/hca", "gpu", "nvidia.com/gpus")
+    ),
+    *(
+        Bad(
+            "spec.scaling.resourcesPerWorker",
+            "GPUs of another name than gpuResourceName",
+            {"spec.scaling": {"useGPU": True, "resourcesPerWorker": resources, **named}},
+        )
+        for named, resources in (
+            ({}, {"nvidia.com/mig-1g.5gb": 1}),
+            ({}, {"nvidia.com/gpu": 1, "amd.com/gpu": 1}),
+            ({"gpuResourceName": "amd.com/gpu"}, {"nvidia.com/gpu": 1}),
+        )
+    ),
     Bad(
         "spec.scaling.resourcesPerWorker",
         "whole number",

@@ -79,6 +79,19 @@ VALID: dict[str, dict[str, Any]] = {
         },
         "spec.trainer.backend": {"name": "nccl", "timeoutSeconds": 600},
     },
+    "parts of GPUs": {
+        "spec.scaling": {
+            "useGPU": True,
+            "gpuResourceName": "nvidia.com/mig-1g.5gb",
+            "resourcesPerWorker": {"nvidia.com/mig-1g.5gb": 1, "rdma/hca": 1},
+        }
+    },
+    "GPUs with shares of memory": {
+        "spec.scaling": {"useGPU": True, "resourcesPerWorker": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 3000}}
+    },
+    "AMD's GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "amd.com/gpu"}},
+    "Intel's GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "gpu.intel.com/xe"}},
+    "shared GPUs": {"spec.scaling": {"useGPU": True, "gpuResourceName": "nvidia.com/gpu.shared"}},
     "one pod": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 4, "placementStrategy": "STRICT_PACK"}},
     "one node per worker": {"spec.scaling": {"numWorkers": 4, "placementStrategy": "STRICT_SPREAD"}},
     "spread": {"spec.scaling": {"numWorkers": 4, "workersPerPod": 2, "placementStrategy": "SPREAD"}},

@@ -38,6 +38,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("source", None),
     ("source", {"configMap": {"name": "other"}}),
     ("scaling", {"numWorkers": 2}),
+    ("scaling", {"gpuResourceName": "amd.com/gpu", "useGPU": True}),
     ("run", {"storagePath": "/other"}),
     ("run", {"name": "other"}),
     ("datasets", {"train": {"format": "csv", "uri": "/data"}}),

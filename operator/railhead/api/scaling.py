@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 
 from railhead.api.base import Model, rules
+from railhead.api.gpus import DEFAULT_GPU, GPU_RESOURCE, NAME_NEEDS_USE_GPU, NEEDS_USE_GPU, ONE_KIND_OF_GPU
 from railhead.api.quantities import WorkerResources
 
 _LABEL = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -73,11 +74,9 @@ class Scaling(Model):
                 "(!has(self.desiredWorkers) || self.desiredWorkers % self.workersPerPod == 0)",
                 "must divide minWorkers, maxWorkers and desiredWorkers, so that all pods are alike",
             ),
-            (
-                ".useGPU",
-                "self.useGPU || !has(self.resourcesPerWorker) || !('nvidia.com/gpu' in self.resourcesPerWorker)",
-                "must be true when resourcesPerWorker requests nvidia.com/gpu",
-            ),
+            NEEDS_USE_GPU,
+            NAME_NEEDS_USE_GPU,
+            ONE_KIND_OF_GPU,
             (
                 ".acceleratorType",
                 "!has(self.acceleratorType) || self.useGPU",
@@ -134,7 +133,15 @@ class Scaling(Model):
     use_gpu: bool = Field(
         default=False,
         alias="useGPU",
-        description="Each worker gets GPUs: nvidia.com/gpu of resourcesPerWorker, or 1.",
+        description="Each worker gets GPUs: gpuResourceName of resourcesPerWorker, or 1.",
+    )
+    gpu_resource_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=128,
+        json_schema_extra=rules(GPU_RESOURCE),
+        description="The extended resource of the workers' GPUs, one that Ray counts as a GPU: nvidia.com/gpu, "
+        "nvidia.com/mig-1g.5gb, amd.com/gpu, gpu.intel.com/i915 and so on. Default: nvidia.com/gpu.",
     )
     resources_per_worker: WorkerResources | None = Field(
         default=None,
@@ -171,6 +178,10 @@ class Scaling(Model):
         description="Labels of the nodes that worker pods may run on, in Ray's syntax: value, !value, in(a, b), "
         "!in(a, b). Needs Ray 2.55.",
     )
+
+    @property
+    def gpu_resource(self) -> str:
+        return self.gpu_resource_name or DEFAULT_GPU
 
     @property
     def is_elastic(self) -> bool:

@@ -108,10 +108,12 @@ _DO_NOT_EVICT = {
 }
 
 
-# On a node with GPUs a container that requests none can still see all of them.
+# On a node with GPUs a container that requests none can still see all of them: NVIDIA's by its image, AMD's if it is
+# privileged. Ray rejects ROCR_VISIBLE_DEVICES. Intel's are device files only.
 HIDE_GPUS = [
     {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
     {"name": "CUDA_VISIBLE_DEVICES", "value": ""},
+    {"name": "HIP_VISIBLE_DEVICES", "value": ""},
 ]
 
 _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]

@@ -6,12 +6,13 @@ from functools import cached_property
 from typing import Any
 
 from railhead.api import names
+from railhead.api.gpus import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.resources.mounts import Mounts
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import place_worker
 from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
-from railhead.resources.sizes import GPU, compute_sizes
+from railhead.resources.sizes import compute_sizes
 
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 
@@ -57,7 +58,7 @@ def build_worker_pod(
         place=PodPlace(name, names.WORKER, attempt, slot, round_),
         size=size,
         parts=RoleParts(
-            env=[] if GPU in size.requests else HIDE_GPUS,
+            env=[] if any(is_gpu(name) for name in size.requests) else HIDE_GPUS,
             volumes=volumes,
             mounts=shared_memory,
             least_grace=drain + AFTER_DRAIN_SECONDS if drain else 0,

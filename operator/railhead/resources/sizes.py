@@ -18,7 +18,6 @@ from railhead.contract.job_input import WORKER_SLOT
 from railhead.resources.placement import find_ray_labels
 from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
-GPU = "nvidia.com/gpu"
 # Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
 # CPUs only and packs, would put more workers into one pod and leave another one empty.
 DEFAULT_WORKER = {"cpu": "1", "memory": "2Gi"}
@@ -90,7 +89,7 @@ def _worker_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
     wanted = parse_resources(spec.scaling.resources_per_worker)
     default = parse_resources(DEFAULT_WORKER)
     if spec.scaling.use_gpu:
-        gpus = wanted.setdefault(GPU, Decimal(1))
+        gpus = wanted.setdefault(spec.scaling.gpu_resource, Decimal(1))
         default = {name: value * gpus for name, value in parse_resources(DEFAULT_PER_GPU).items()}
     return {**default, **wanted}
 
@@ -115,7 +114,7 @@ def _per_worker(spec: TrainJobSpec) -> dict[str, float]:
     for name, value in _worker_resources(spec).items():
         if name == "cpu":
             resources["CPU"] = float(value)
-        elif name == GPU:
+        elif name == spec.scaling.gpu_resource:
             resources["GPU"] = float(value)
         elif name not in ("memory", "ephemeral-storage"):
             resources[name] = float(value)
@@ -133,11 +132,12 @@ def _worker(spec: TrainJobSpec) -> PodSize:
     total = _sum(workers, extra, overhead, {"memory": reserved + store})
     cpus = workers.get("cpu", Decimal(0)) + extra.get("cpu", Decimal(0))
     slots = {WORKER_SLOT: float(count)}
-    custom = {n: float(v) for n, v in _sum(workers, extra).items() if "/" in n and n != GPU and v > 0}
+    devices = {name: value for name, value in _sum(workers, extra).items() if "/" in name and value > 0}
+    gpus = devices.pop(spec.scaling.gpu_resource, Decimal(0))
     ray = RayNode(
         cpus=int(cpus.to_integral_value(rounding=ROUND_CEILING)),  # ray start accepts whole CPUs only
-        gpus=int(_sum(workers, extra).get(GPU, Decimal(0))),
-        resources={**slots, **custom},
+        gpus=int(gpus),
+        resources={**slots, **{name: float(value) for name, value in devices.items()}},
         object_store_bytes=int(store),
         labels=find_ray_labels(spec.scaling.ray_label_selector),
     )

@@ -181,12 +181,22 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     assert json.loads(variables.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
 
 
+HIDDEN = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+
+
 @pytest.mark.parametrize("device", ["rdma/hca", "smarter-devices/fuse", "example.com/nic"])
 def test_a_worker_with_another_device_and_no_gpu_sees_no_gpu(device: str) -> None:
     variables = env(build("worker", scaling={"resourcesPerWorker": {device: "1"}}))
-    assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == ("void", "")
-    variables = env(build("worker", scaling={"useGPU": True, "resourcesPerWorker": {device: "1"}}))
-    assert not {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} & set(variables)
+    assert variables.items() >= HIDDEN.items()
+
+
+@pytest.mark.parametrize("gpu", [None, "nvidia.com/mig-1g.5gb", "nvidia.com/gpu.shared", "amd.com/gpu"])
+def test_a_worker_with_gpus_requests_them_by_name_and_sees_them(gpu: str | None) -> None:
+    named = {"gpuResourceName": gpu} if gpu else {}
+    pod = build("worker", scaling={"useGPU": True, **named, "resourcesPerWorker": {"rdma/hca": "1"}})
+    assert not HIDDEN.keys() & env(pod).keys()
+    requested = ray(pod)["resources"]["limits"]
+    assert {name for name in requested if "/" in name} == {gpu or "nvidia.com/gpu", "rdma/hca"}
 
 
 def test_only_a_head_receives_the_progress_deadline() -> None:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from railhead.api.gpus import DEFAULT_GPU, is_gpu
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import parse_selector
 from railhead.resources.quantity import parse_quantity
-from railhead.resources.sizes import GPU, compute_sizes
+from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import UID, make_spec
 
 MIB = 2**20
@@ -23,6 +24,7 @@ memory = st.integers(64, 65536).map(lambda n: f"{n}Mi")
 labels = st.sampled_from(["a", "b", "v1.2"])
 keys = st.sampled_from(["zone", "example.com/pool", "v1.2"])
 selectors = st.sampled_from(["!a", "in(a, b)", "!in(a,b)", "in(a)"])
+gpu_names = st.sampled_from([None, DEFAULT_GPU, "nvidia.com/mig-1g.5gb", "amd.com/gpu", "gpu.intel.com/xe"])
 added = st.fixed_dictionaries({}, optional={"cpu": cpus, "memory": memory})
 
 
@@ -30,13 +32,16 @@ added = st.fixed_dictionaries({}, optional={"cpu": cpus, "memory": memory})
 def raw_specs(draw: st.DrawFn) -> dict[str, Any]:
     use_gpu, per_pod = draw(st.booleans()), draw(st.integers(1, 8))
     optional = {"cpu": cpus, "memory": memory, "example.com/nic": st.integers(1, 4).map(str)}
+    gpu = draw(gpu_names) if use_gpu else None
     if use_gpu:
-        optional[GPU] = st.integers(1, 8).map(str)
+        optional[gpu or DEFAULT_GPU] = st.integers(1, 8).map(str)
     scaling: dict[str, Any] = {
         "numWorkers": per_pod * draw(st.integers(1, 4)),
         "workersPerPod": per_pod,
         "useGPU": use_gpu,
     }
+    if gpu:
+        scaling["gpuResourceName"] = gpu
     strategies = ["PACK", "SPREAD"]
     strategies += ["STRICT_PACK"] if scaling["numWorkers"] == per_pod else []
     strategies += ["STRICT_SPREAD"] if per_pod == 1 else []
@@ -58,9 +63,13 @@ def one_worker(raw: dict[str, Any], name: str) -> Any:
     """CPUs or bytes of one worker: the defaults follow its GPUs."""
     scaling = raw["scaling"]
     given_ = scaling["resourcesPerWorker"]
-    gpus = int(given_.get(GPU, "1")) if scaling["useGPU"] else 0
+    gpus = int(given_.get(gpu_of(raw), "1")) if scaling["useGPU"] else 0
     defaults = {"cpu": 2 * gpus or 1, "memory": (8 * gpus or 2) * 1024 * MIB}
     return parse_quantity(given_[name]) if name in given_ else defaults[name]
+
+
+def gpu_of(raw: dict[str, Any]) -> str:
+    return str(raw["scaling"].get("gpuResourceName", DEFAULT_GPU))
 
 
 def number(quantities: Any, name: str) -> Any:
@@ -73,8 +82,19 @@ def test_rays_resources_and_the_overhead_add_up_to_the_requests(raw: dict[str, A
     worker = compute_sizes(make_spec(**raw)).worker
     overhead = raw["worker"]["overhead"]
     assert worker.ray.cpus == math.ceil(number(worker.requests, "cpu") - number(overhead, "cpu"))
-    assert worker.ray.gpus == number(worker.requests, GPU)
+    assert worker.ray.gpus == number(worker.requests, gpu_of(raw))
     assert worker.ray.resources.get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
+
+
+@settings(deadline=None)
+@given(raw_specs())
+def test_a_pod_requests_the_gpus_that_ray_is_told_and_no_others(raw: dict[str, Any]) -> None:
+    sizes = compute_sizes(make_spec(**raw))
+    gpus = {name: int(value) for name, value in sizes.worker.requests.items() if is_gpu(name)}
+    assert gpus == ({gpu_of(raw): sizes.worker.ray.gpus} if raw["scaling"]["useGPU"] else {})
+    assert sizes.worker.ray.gpus == raw["scaling"]["workersPerPod"] * sizes.per_worker.get("GPU", 0)
+    assert not any(is_gpu(name) for name in (*sizes.worker.ray.resources, *sizes.per_worker)), "as no other resource"
+    assert not any(is_gpu(name) for name in sizes.head.requests)
 
 
 @settings(deadline=None)
@@ -163,9 +183,9 @@ def test_the_head_never_trains() -> None:
 
 def test_use_gpu_gives_each_worker_one_gpu() -> None:
     with_gpus = compute_sizes(make_spec(scaling={"numWorkers": 8, "workersPerPod": 4, "useGPU": True}))
-    assert (with_gpus.worker.requests[GPU], with_gpus.per_worker["GPU"]) == ("4", 1.0)
+    assert (with_gpus.worker.requests[DEFAULT_GPU], with_gpus.per_worker["GPU"]) == ("4", 1.0)
     without = compute_sizes(make_spec())
-    assert GPU not in without.worker.requests
+    assert DEFAULT_GPU not in without.worker.requests
     assert "GPU" not in without.per_worker
 
 
@@ -178,10 +198,10 @@ def test_the_object_store_has_rays_minimum_size(requested: str, bytes_: int) -> 
     ("scaling", "requests", "limit", "shm"),
     [
         ({}, {"cpu": "1", "memory": "4352Mi"}, "4352Mi", "768Mi"),
-        ({"useGPU": True}, {"cpu": "2", "memory": "10496Mi", GPU: "1"}, "18176Mi", "8448Mi"),
+        ({"useGPU": True}, {"cpu": "2", "memory": "10496Mi", DEFAULT_GPU: "1"}, "18176Mi", "8448Mi"),
         (
             {"useGPU": True, "workersPerPod": 8, "numWorkers": 8},
-            {"cpu": "16", "memory": "67840Mi", GPU: "8"},
+            {"cpu": "16", "memory": "67840Mi", DEFAULT_GPU: "8"},
             "132864Mi",
             "65792Mi",
         ),
@@ -206,7 +226,7 @@ def test_the_head_grows_with_the_workers(workers: int, requests: tuple[str, str]
 
 
 def test_a_users_sizes_take_the_place_of_defaults_that_follow_the_gpus() -> None:
-    scaling = {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"memory": "32Gi", GPU: "2"}}
+    scaling = {"numWorkers": 1, "useGPU": True, "resourcesPerWorker": {"memory": "32Gi", DEFAULT_GPU: "2"}}
     worker = compute_sizes(make_spec(scaling=scaling, worker={"sharedMemory": "4Gi"})).worker
-    assert worker.requests == {"cpu": "4", "memory": "38656Mi", GPU: "2"}
+    assert worker.requests == {"cpu": "4", "memory": "38656Mi", DEFAULT_GPU: "2"}
     assert worker.limits["memory"] == "38656Mi", "what the user sets is reserved"
