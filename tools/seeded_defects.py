@@ -961,4 +961,11 @@ DEFECTS = (
         'devices.pop("nvidia.com/gpu", Decimal(0))',
         ("tests/unit/resources/test_sizes.py",),
     ),
+    Defect(
+        "a webhook's outage releases a group as fast as a quota does",
+        "planning/facts/partial_gang.py",
+        "if is_quota or not job.status.head.pod else",
+        "if True else",
+        ("tests/unit/planning/decisions/test_partial_gang.py",),
+    ),
 )

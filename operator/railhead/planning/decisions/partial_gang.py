@@ -9,7 +9,7 @@ from __future__ import annotations
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
 from railhead.planning.facts.failure_from_pod import explain_decision
-from railhead.planning.facts.partial_gang import HOLD_SECONDS, give_up_due
+from railhead.planning.facts.partial_gang import find_hold_seconds, give_up_due
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 
@@ -21,6 +21,6 @@ def decide_partial_gang(job: Job) -> Decision | None:
         return None
     problem = job.rejection.problem
     held = sum(pod.attempt == job.attempt for pod in job.acting_pods)
-    message = f"{problem.message}; the {held} pods that exist were released after {HOLD_SECONDS} s"
+    message = f"{problem.message}; the {held} pods that exist were released after {find_hold_seconds(job)} s"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, problem.reason, message))
     return lose_attempt(job, failure)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.contract.times import parse_time
+from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.job import Job
 
 HOLD_SECONDS = 30
+OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jobs need nothing that the pods hold
+
+
+def find_hold_seconds(job: Job) -> int:
+    """Longer for a group that was complete before: what ends within minutes must not cost it a healthy pod."""
+    is_quota = job.rejection is not None and job.rejection.problem.reason == QUOTA_EXCEEDED
+    return HOLD_SECONDS if is_quota or not job.status.head.pod else OUTAGE_SECONDS
 
 
 def give_up_due(job: Job) -> datetime | None:
@@ -22,4 +30,4 @@ def give_up_due(job: Job) -> datetime | None:
         return None
     waited = parse_time(waiting.since) or job.now
     first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
-    return min(max(waited, first, job.rejection.since), job.now) + timedelta(seconds=HOLD_SECONDS)
+    return min(max(waited, first, job.rejection.since), job.now) + timedelta(seconds=find_hold_seconds(job))

@@ -8,11 +8,12 @@ SOURCE_NOT_FOUND = "SourceNotFound"
 CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
+QUOTA_EXCEEDED = "QuotaExceeded"
 NOT_ALLOWED = "NotAllowed"  # by the operator itself
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (
-    ("exceeded quota", "QuotaExceeded"),
-    ("failed quota", "QuotaExceeded"),
+    ("exceeded quota", QUOTA_EXCEEDED),
+    ("failed quota", QUOTA_EXCEEDED),
     ("violates PodSecurity", "PodSecurityViolated"),
     ("error looking up service account", "ServiceAccountNotFound"),
     ("denied the request", "AdmissionDenied"),

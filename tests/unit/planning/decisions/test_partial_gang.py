@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from railhead.planning.facts.partial_gang import HOLD_SECONDS
+import pytest
+
+from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.test_rejections import QUOTA, reject_slot
 
+NOT_A_QUOTA = ["denied the request: no label team", "violates PodSecurity", "User cannot create pods"]
 
-def wait_until_released(sim: Simulation) -> float:
+
+def wait_until_released(sim: Simulation, *, limit: int = 900) -> float:
     """Follow `wake_at` until no pod is left; returns the seconds."""
     began = sim.now
-    while sim.pods and sim.now - began < timedelta(seconds=300):
+    while sim.pods and sim.now - began < timedelta(seconds=limit):
         sim.settle()
         if sim.pods:
             assert sim.last.wake_at is not None
@@ -117,3 +121,38 @@ def test_an_elastic_job_with_enough_pods_keeps_them() -> None:
         sim.later(60)
         sim.settle()
     assert sim.status["attempt"] == 1 and len(sim.pods) == 2
+
+
+@pytest.mark.parametrize("message", NOT_A_QUOTA)
+def test_a_group_that_was_complete_survives_nine_minutes_in_which_its_replacement_is_denied(message: str) -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.rejects = reject_slot(1, message)
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
+    kept = {pod.uid for pod in sim.pods.values()}
+    began = sim.now
+    while sim.now - began < timedelta(minutes=9):
+        sim.settle()
+        assert sim.last.wake_at is not None
+        sim.now = sim.last.wake_at
+    sim.rejects = lambda body: ""
+    sim.later(10)
+    sim.settle()
+    assert sim.status["attempt"] == 1 and len(sim.pods) == 3
+    assert kept < {pod.uid for pod in sim.pods.values()}
+
+
+@pytest.mark.parametrize("message", NOT_A_QUOTA)
+def test_a_group_whose_replacement_is_denied_for_ten_minutes_is_released(message: str) -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.rejects = reject_slot(1, message)
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
+    assert wait_until_released(sim) == OUTAGE_SECONDS
+    assert sim.status["failure"]["message"].endswith("were released after 600 s")
+
+
+def test_a_group_that_was_never_complete_is_not_kept_for_a_webhook() -> None:
+    sim = Simulation(rejects=reject_slot(1, NOT_A_QUOTA[0]))
+    sim.settle()
+    assert wait_until_released(sim) == HOLD_SECONDS
