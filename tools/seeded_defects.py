@@ -18,6 +18,7 @@ FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
+NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -967,5 +968,26 @@ DEFECTS = (
         "if is_quota or not job.status.head.pod else",
         "if True else",
         ("tests/unit/planning/decisions/test_partial_gang.py",),
+    ),
+    Defect(
+        "a node's shutdown is blamed on the job",
+        "planning/facts/disruptions.py",
+        "    if target != TERMINATION_BY_KUBELET or kubelet == EVICTED:\n",
+        "    if True:\n",
+        (NODE_SHUTDOWNS,),
+    ),
+    Defect(
+        "a container that the kubelet no longer finds hides why the pod ended",
+        "controller/observe.py",
+        "    return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason\n",
+        "    return reason\n",
+        (NODE_SHUTDOWNS,),
+    ),
+    Defect(
+        "the replacement for a pod of a node that shut down waits",
+        "planning/facts/backoff.py",
+        "    return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)\n",
+        "    return pod.exit_code in KILLED_CODES\n",
+        (NODE_SHUTDOWNS,),
     ),
 )

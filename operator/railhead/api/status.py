@@ -91,8 +91,7 @@ class WorkerLosses(StatusModel):
     rounds: int = Field(default=0, description="Rounds without a new checkpoint.")
     own_fault: int = Field(
         default=0,
-        description="Of these the latest ones in a row with a pod that was OOM-killed, evicted for its own limits or "
-        "terminated by the kubelet.",
+        description="Of these the latest ones in a row with a pod that was OOM-killed or evicted by the kubelet.",
     )
     checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at the last round, -1 = none.")
 
@@ -125,7 +124,7 @@ class Disruptions(StatusModel):
         default=0,
         description="Attempts in a row without a new checkpoint lost to them, or ignored by spec.failurePolicy.",
     )
-    by_kubelet: int = Field(default=0, description="Of these the latest ones in a row that the kubelet terminated.")
+    by_kubelet: int = Field(default=0, description="Of these the latest ones in a row that the kubelet evicted.")
 
 
 class Waiting(StatusModel):

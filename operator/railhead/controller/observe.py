@@ -31,6 +31,7 @@ STUCK = frozenset(
     }
 )
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
+UNKNOWN_END = "ContainerStatusUnknown"  # the kubelet no longer finds the container
 
 
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
@@ -98,7 +99,7 @@ def observe_pod(pod: Object) -> PodView:
         is_deleting=bool(metadata.get("deletionTimestamp")),
         node=str(_part(pod, "spec").get("nodeName") or "")[:253],
         exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
-        reason=_reason(status, ended),
+        reason=_reason(status, ended, is_disrupted=disruption is not None),
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
@@ -169,9 +170,12 @@ def _is_marked(status: Object, state: Object) -> bool:
     return bool(state.get("running")) and ready == ["False"]
 
 
-def _reason(status: Object, ended: Object) -> str:
-    reason = str(ended.get("reason") or "")
-    return str(status.get("reason") or "") if reason in OUTCOME_OF_NO_INTEREST else reason
+def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
+    """The container's, if it says more than that the container ended. A disruption explains more."""
+    reason, of_pod = str(ended.get("reason") or ""), str(status.get("reason") or "")
+    if reason in OUTCOME_OF_NO_INTEREST:
+        return of_pod
+    return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason
 
 
 def _problem(status: Object) -> Problem | None:

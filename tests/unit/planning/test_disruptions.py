@@ -44,7 +44,8 @@ def killed(pod: PodView, disruption: Disruption | None = None, **changes: Any) -
     ],
 )
 def test_the_clusters_reason_is_kept_and_no_budget_is_spent(reason: str, class_: str) -> None:
-    failure = lose_head(killed(make_head(), Disruption(reason, "because of it")))
+    of_pod = "Evicted" if reason == "TerminationByKubelet" else ""
+    failure = lose_head(killed(make_head(), Disruption(reason, "because of it"), reason=of_pod))
     assert (failure["class"], failure["reason"], failure["phase"]) == (class_, reason, "Restarting")
     assert failure["message"].endswith("was disrupted: because of it")
 
@@ -86,7 +87,7 @@ def test_an_eviction_for_the_pods_own_limits_is_an_application_failure() -> None
 
 
 def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure() -> None:
-    head = killed(make_head(), BY_KUBELET)
+    head = killed(make_head(), BY_KUBELET, reason="Evicted")
     second = lose_head(head, disruptions={"total": 1, "attempts": 1, "byKubelet": 1})
     assert (second["class"], second["phase"]) == ("Infrastructure", "Restarting")
     third = lose_head(head, disruptions={"total": 2, "attempts": 2, "byKubelet": 2})
@@ -97,7 +98,9 @@ def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure
 def test_a_checkpoint_resets_the_count_of_terminations() -> None:
     committed = {"uri": "/runs/c7", "index": 7, "time": "t", "attempt": 1}
     failure = lose_head(
-        killed(make_head(), BY_KUBELET), disruptions={"total": 2, "attempts": 2, "byKubelet": 2}, checkpoint=committed
+        killed(make_head(), BY_KUBELET, reason="Evicted"),
+        disruptions={"total": 2, "attempts": 2, "byKubelet": 2},
+        checkpoint=committed,
     )
     assert (failure["class"], failure["phase"]) == ("Infrastructure", "Restarting")
 
@@ -120,7 +123,7 @@ def test_a_worker_pod_lost_to_a_disruption_counts_as_a_disruption() -> None:
 
 def test_the_third_termination_of_worker_pods_by_the_kubelet_ends_the_attempt() -> None:
     old = NOW - timedelta(hours=1)
-    worker = killed(make_worker(1, round_=2), BY_KUBELET, finished_at=old)
+    worker = killed(make_worker(1, round_=2), BY_KUBELET, finished_at=old, reason="Evicted")
     losses = {"rounds": 2, "ownFault": 2, "checkpoint": -1}
     failure = fields_of(lose_worker(worker, round=2, workerLosses=losses))["failure"]
     assert (failure["class"], failure["reason"]) == ("Application", "TerminationByKubelet")

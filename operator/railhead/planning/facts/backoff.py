@@ -8,7 +8,8 @@ from railhead.api.status import FailureStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.times import parse_time
 from railhead.planning.facts.budgets import count_failures, find_payer, is_progress
-from railhead.planning.facts.failure_from_pod import KILLED_CODES
+from railhead.planning.facts.disruptions import is_disruption
+from railhead.planning.facts.failure_from_pod import KILLED_CODES, classify_pod
 from railhead.planning.facts.worker_losses import count_losses, find_own_fault
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
@@ -46,18 +47,24 @@ def next_attempt_at(job: Job, failure: FailureStatus, *, committed: int) -> date
 
 
 def replacement_at(job: Job) -> datetime:
-    """When lost workers may be replaced: at once after a deletion, later after a pod that failed by itself, and later
-    each time after one that the job itself may be at fault for."""
+    """When lost workers may be replaced: at once after a deletion or a disruption, later after a pod that failed by
+    itself, and later each time after one that the job itself may be at fault for."""
     faulty = find_own_fault(job)
     ended_at = _find_end(faulty, job.now) if faulty is not None else None
     if ended_at is not None:
         delay = grow(OWN_FAULT_FIRST_SECONDS, count_losses(job).own_fault, limit=REPLACEMENT_LIMIT_SECONDS)
         return ended_at + timedelta(seconds=delay)
-    failed = [pod for pod in job.workers.lost if pod.has_ended and pod.exit_code not in KILLED_CODES]
+    failed = [pod for pod in job.workers.lost if pod.has_ended and not _was_stopped(pod)]
     ended = [at for pod in failed if (at := _find_end(pod, job.now)) is not None]
     if not ended or job.were_all_up:
         return job.now
     return max(ended) + timedelta(seconds=grow(1, job.status.round, limit=REPLACEMENT_LIMIT_SECONDS))
+
+
+def _was_stopped(pod: PodView) -> bool:
+    """By the cluster or a person, so that another pod may be fine at once."""
+    failure = classify_pod(pod)
+    return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)
 
 
 def _find_end(pod: PodView, now: datetime) -> datetime | None:

@@ -12,7 +12,15 @@ from railhead.api.names import CONTAINER
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.times import format_time
-from railhead.planning.facts.disruptions import NODE_LOST, OF_KUBELETS, POD_DELETED, POD_GONE, classify_target
+from railhead.planning.facts.disruptions import (
+    EVICTED,
+    NODE_LOST,
+    OF_KUBELETS,
+    POD_DELETED,
+    POD_GONE,
+    classify_target,
+    find_reason,
+)
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView
 
@@ -34,8 +42,8 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
-    if pod.reason == "Evicted":  # for its own limits: any other eviction has a DisruptionTarget
-        return Failure(FailureClass.APPLICATION, "Evicted", f"Pod {pod.name} was evicted: {pod.message[:1500]}")
+    if pod.reason == EVICTED:  # for its own limits: any other eviction has a DisruptionTarget
+        return Failure(FailureClass.APPLICATION, EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}")
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
@@ -46,7 +54,9 @@ def _explain_disruption(pod: PodView, disruption: Disruption, reported: Failure 
     message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
     if reported is not None:
         message = f"{message}; {reported.message}"
-    return Failure(classify_target(disruption.reason), disruption.reason or "DisruptionTarget", message)
+    return Failure(
+        classify_target(disruption.reason), find_reason(disruption.reason, pod.reason) or "DisruptionTarget", message
+    )
 
 
 def _explain(pod: PodView) -> tuple[str, str]:
