@@ -16,6 +16,7 @@ CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
 FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
+REFUSED = "tests/unit/planning/test_refused_pods.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
@@ -989,5 +990,54 @@ DEFECTS = (
         "    return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)\n",
         "    return pod.exit_code in KILLED_CODES\n",
         (NODE_SHUTDOWNS,),
+    ),
+    Defect(
+        "a pod that its node refused counts against the job",
+        "planning/facts/failure_from_pod.py",
+        "    if pod.is_refused:\n",
+        "    if False:\n",
+        (REFUSED,),
+    ),
+    Defect(
+        "refused pods are replaced without a backoff",
+        "planning/facts/backoff.py",
+        "    if known == 0 or not created:\n",
+        "    if True:\n",
+        (REFUSED,),
+    ),
+    Defect(
+        "refused rounds end the attempt",
+        "planning/facts/worker_losses.py",
+        '        return known.model_copy(update={"refused": refused})  # nothing that ran was lost\n',
+        "        pass\n",
+        (REFUSED,),
+    ),
+    Defect(
+        "a checkpoint resets the backoff of refused pods",
+        "planning/facts/worker_losses.py",
+        "    known = job.status.worker_losses\n    return 0",
+        "    known = count_losses(job)\n    return 0",
+        (REFUSED,),
+    ),
+    Defect(
+        "the backoff of refused pods never begins again",
+        "planning/facts/worker_losses.py",
+        "    return 0 if known is None or job.were_all_up else known.refused\n",
+        "    return 0 if known is None else known.refused\n",
+        (REFUSED,),
+    ),
+    Defect(
+        "the attempts of a refused head back off to 40 s",
+        "planning/facts/backoff.py",
+        "    if failure.reason == NODE_REFUSED_POD:\n",
+        "    if False:\n",
+        (REFUSED,),
+    ),
+    Defect(
+        "a pod that ran counts as refused",
+        "controller/observe.py",
+        '    return not any(state.get("running") or state.get("terminated") for state in states)\n',
+        "    return True\n",
+        (REFUSED,),
     ),
 )

@@ -14,7 +14,7 @@ from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
 CAMEL_CASE = re.compile(r"[A-Z][A-Za-z]+")
-NAMED = {"SUSPENDED": suspend.SUSPENDED}
+NAMED = {"SUSPENDED": suspend.SUSPENDED, "NODE_REFUSED_POD": reasons.NODE_REFUSED_POD}
 # Reasons that the planner passes on from elsewhere.
 PASSED_ON = {
     *reasons.THAT_PASS,

@@ -93,6 +93,11 @@ class WorkerLosses(StatusModel):
         default=0,
         description="Of these the latest ones in a row with a pod that was OOM-killed or evicted by the kubelet.",
     )
+    refused: int = Field(
+        default=0,
+        description="Rounds in a row, not counted in rounds, in which nodes refused the pods; 0 again after all pods "
+        "were up.",
+    )
     checkpoint: int = Field(default=-1, description="Index of the newest checkpoint at the last round, -1 = none.")
 
 

@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.contract.printable import clean_text
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
-from railhead.planning.facts.disruptions import DELETION_BY_TAINT
+from railhead.planning.facts.disruptions import DELETION_BY_TAINT, TERMINATION_BY_KUBELET
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem
 
@@ -109,6 +109,7 @@ def observe_pod(pod: Object) -> PodView:
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=disruption is not None and disruption.reason == DELETION_BY_TAINT and _is_marked(status, state),
+        is_refused=_is_refused(status, disruption),
     )
 
 
@@ -168,6 +169,18 @@ def _is_marked(status: Object, state: Object) -> bool:
     """Not ready although its container runs: Kubernetes marks the pods of a node whose kubelet does not respond."""
     ready = [each.get("status") for each in _parts(status, "conditions") if each.get("type") == "Ready"]
     return bool(state.get("running")) and ready == ["False"]
+
+
+def _is_refused(status: Object, disruption: Disruption | None) -> bool:
+    """The kubelet's rejectPod sets phase, reason and message only. A pod that is evicted while it starts never ran
+    either; any other component that ends a pod names itself in the condition."""
+    if status.get("phase") != "Failed" or not status.get("reason"):
+        return False
+    if disruption is not None and disruption.reason != TERMINATION_BY_KUBELET:
+        return False
+    statuses = [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]
+    states = [_part(each, "state") for each in statuses]
+    return not any(state.get("running") or state.get("terminated") for state in states)
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:

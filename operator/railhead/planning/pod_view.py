@@ -66,6 +66,7 @@ class PodView:
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
     grace_seconds: int = 0  # of a pod being deleted
     is_silent: bool = False  # deleted because its node does not respond, so that nobody sends SIGTERM
+    is_refused: bool = False  # by the kubelet of its node: it has failed, and none of its containers ever ran
 
     @property
     def is_over(self) -> bool:

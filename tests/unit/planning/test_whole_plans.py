@@ -210,7 +210,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                 fields={
                     "phase": "Restarting",
                     "round": 1,
-                    "workerLosses": {"rounds": 1, "ownFault": 0, "checkpoint": -1},
+                    "workerLosses": {"rounds": 1, "ownFault": 0, "refused": 0, "checkpoint": -1},
                     "restarts": {
                         "application": 0,
                         "infrastructure": 1,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from railhead.api import names
 from railhead.api.status import FailureStatus
@@ -13,12 +14,14 @@ from railhead.planning.facts.disruptions import DRIVER_GONE, INPUT_GONE, SECRET_
 from railhead.planning.facts.failure_from_pod import (
     blame_application,
     classify_pod,
+    describe_refusal,
     explain_decision,
     explain_gone,
     explain_head_loss,
     explain_loss,
 )
 from railhead.planning.facts.missing_mount import find_missing_mount
+from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.facts.worker_losses import (
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
@@ -27,7 +30,7 @@ from railhead.planning.facts.worker_losses import (
     is_disrupted,
 )
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision
+from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView
 
 
@@ -40,12 +43,20 @@ def decide_loss(job: Job) -> Decision | None:
     elif head.may_still_end(job.now):
         return Decision(wake_at=head.gone_by)  # its driver waits for one more commit, which needs the workers
     elif not head.is_live:
-        return lose_attempt(job, explain_head_loss(job, head))
+        return _add_refusal(lose_attempt(job, explain_head_loss(job, head)), head)
     gone = _find_gone_child(job)
     if gone is not None:
         return lose_attempt(job, explain_decision(job, gone))
     hopeless = _find_hopeless_workers(job)
     return None if hopeless is None else lose_attempt(job, hopeless)
+
+
+def _add_refusal(decision: Decision, head: PodView) -> Decision:
+    """The event of a head that its node refused."""
+    if not head.is_refused:
+        return decision
+    event = Event("Warning", NODE_REFUSED_POD, describe_refusal(head))
+    return replace(decision, events=(event, *decision.events))
 
 
 def _find_gone_child(job: Job) -> Failure | None:
@@ -84,7 +95,7 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
         return _explain_any(job, slots)
     if lost and losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:
         why = f"worker pods were lost in {losses.rounds} rounds without a new checkpoint"
-        return explain_loss(job, lost[0], because=why)
+        return explain_loss(job, next((pod for pod in lost if not pod.is_refused), lost[0]), because=why)
     return None
 
 

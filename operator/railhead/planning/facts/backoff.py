@@ -10,7 +10,14 @@ from railhead.contract.times import parse_time
 from railhead.planning.facts.budgets import count_failures, find_payer, is_progress
 from railhead.planning.facts.disruptions import is_disruption
 from railhead.planning.facts.failure_from_pod import KILLED_CODES, classify_pod
-from railhead.planning.facts.worker_losses import count_losses, find_own_fault
+from railhead.planning.facts.reasons import NODE_REFUSED_POD
+from railhead.planning.facts.worker_losses import (
+    count_losses,
+    count_refusals,
+    find_own_fault,
+    find_refused,
+    is_refusal,
+)
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
 from railhead.planning.pod_view import PodView
@@ -19,6 +26,7 @@ REPLACEMENT_LIMIT_SECONDS = 60
 OWN_FAULT_FIRST_SECONDS = 10
 REJECTED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
+REFUSED_LIMIT_SECONDS = 60
 
 
 def grow(first: int, times: int, *, limit: int) -> int:
@@ -31,6 +39,8 @@ def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -
     backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
     if backoff.is_skipped_after_commit and is_progress(job, committed):
         return 0  # the cluster took a pod from a job that was making progress
+    if failure.reason == NODE_REFUSED_POD:
+        return grow(1, status.restarts.startup, limit=REFUSED_LIMIT_SECONDS)
     times = {
         Payer.APPLICATION: count_failures(job, committed=committed),
         Payer.STARTUP: status.restarts.startup,
@@ -48,7 +58,9 @@ def next_attempt_at(job: Job, failure: FailureStatus, *, committed: int) -> date
 
 def replacement_at(job: Job) -> datetime:
     """When lost workers may be replaced: at once after a deletion or a disruption, later after a pod that failed by
-    itself, and later each time after one that the job itself may be at fault for."""
+    itself, and later each time after one that the job itself may be at fault for, or that a node refused."""
+    if is_refusal(job):
+        return _refused_until(job)
     faulty = find_own_fault(job)
     ended_at = _find_end(faulty, job.now) if faulty is not None else None
     if ended_at is not None:
@@ -59,6 +71,16 @@ def replacement_at(job: Job) -> datetime:
     if not ended or job.were_all_up:
         return job.now
     return max(ended) + timedelta(seconds=grow(1, job.status.round, limit=REPLACEMENT_LIMIT_SECONDS))
+
+
+def _refused_until(job: Job) -> datetime:
+    """At once after the first refusal in a row, then 1, 2, 4, ... 60 s after the refused pod was created: the kubelet
+    does not say when it refused it."""
+    known = count_refusals(job)
+    created = [min(pod.created_at, job.now) for pod in find_refused(job) if pod.created_at]
+    if known == 0 or not created:
+        return job.now
+    return max(created) + timedelta(seconds=grow(1, known - 1, limit=REFUSED_LIMIT_SECONDS))
 
 
 def _was_stopped(pod: PodView) -> bool:

@@ -21,6 +21,7 @@ from railhead.planning.facts.disruptions import (
     classify_target,
     find_reason,
 )
+from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView
 
@@ -32,6 +33,8 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
     reported = pod.outcome.failure if pod.outcome and pod.outcome.failure else reported
     if reported is not None and reported.class_ is not FailureClass.PREEMPTION:
         return reported
+    if pod.is_refused:
+        return Failure(FailureClass.STARTUP, NODE_REFUSED_POD, describe_refusal(pod))
     if pod.disruption is not None:
         return _explain_disruption(pod, pod.disruption, reported)
     if reported is not None:
@@ -46,6 +49,11 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
         return Failure(FailureClass.APPLICATION, EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}")
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
+
+
+def describe_refusal(pod: PodView) -> str:
+    """What the kubelet of its node said."""
+    return f"Node {pod.node or '(none)'} refused pod {pod.name} ({pod.reason}): {pod.message[:800]}"
 
 
 def _explain_disruption(pod: PodView, disruption: Disruption, reported: Failure | None) -> Failure:

@@ -9,6 +9,7 @@ CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
 QUOTA_EXCEEDED = "QuotaExceeded"
+NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
 NOT_ALLOWED = "NotAllowed"  # by the operator itself
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (

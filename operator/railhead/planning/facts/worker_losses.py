@@ -32,11 +32,34 @@ def count_losses(job: Job) -> WorkerLosses:
 def add_loss(job: Job) -> WorkerLosses:
     """The same including the round that replaces the pods lost now."""
     known = count_losses(job)
+    refused = count_refusals(job) + 1 if find_refused(job) else 0
+    if is_refusal(job):
+        return known.model_copy(update={"refused": refused})  # nothing that ran was lost
     return WorkerLosses(
         rounds=known.rounds + 1,
         own_fault=known.own_fault + 1 if find_own_fault(job) else 0,
+        refused=refused,
         checkpoint=known.checkpoint,
     )
+
+
+def count_refusals(job: Job) -> int:
+    """Rounds in a row so far in which a node refused a pod; none once all pods were up. A checkpoint changes nothing:
+    an elastic job commits while it waits."""
+    known = job.status.worker_losses
+    return 0 if known is None or job.were_all_up else known.refused
+
+
+def find_refused(job: Job) -> list[PodView]:
+    """The pods lost now that their nodes refused."""
+    return [pod for pod in _find_latest(job) if pod.is_refused]
+
+
+def is_refusal(job: Job) -> bool:
+    """No pod that ran was lost now: nodes refused all of them."""
+    latest = _find_latest(job)
+    is_any_gone = job.were_all_up and len(latest) < len(find_lost_slots(job))
+    return bool(latest) and not is_any_gone and all(pod.is_refused for pod in latest)
 
 
 def find_own_fault(job: Job) -> PodView | None:
@@ -45,9 +68,9 @@ def find_own_fault(job: Job) -> PodView | None:
 
 
 def is_disrupted(job: Job) -> bool:
-    """All pods lost now were taken by a disruption, or are gone without a trace."""
-    failures = [classify_pod(pod) for pod in _find_latest(job)]
-    return all(is_disruption(failure.class_, failure.reason) for failure in failures)
+    """All pods lost now that ran were taken by a disruption, or are gone without a trace."""
+    failures = [classify_pod(pod) for pod in _find_latest(job) if not pod.is_refused]
+    return not is_refusal(job) and all(is_disruption(failure.class_, failure.reason) for failure in failures)
 
 
 def _find_latest(job: Job) -> list[PodView]:

@@ -76,14 +76,14 @@ def test_an_oom_kill_without_a_finish_time_causes_no_delay() -> None:
 def test_a_new_checkpoint_resets_the_counts() -> None:
     losses = {"rounds": 20, "ownFault": 2, "checkpoint": 6}
     fields = fields_of(run(make_killed(20), losses, checkpoint=CHECKPOINT))
-    assert fields["workerLosses"] == {"rounds": 1, "ownFault": 1, "checkpoint": 7}
+    assert fields["workerLosses"] == {"rounds": 1, "ownFault": 1, "refused": 0, "checkpoint": 7}
     assert fields["round"] == 21, "a job that makes progress keeps its attempt"
 
 
 def test_another_loss_between_two_oom_kills_resets_the_count() -> None:
     deleted = make_worker(1, round_=2, is_deleting=True)
     fields = fields_of(run(deleted, {"rounds": 2, "ownFault": 2, "checkpoint": -1}))
-    assert fields["workerLosses"] == {"rounds": 3, "ownFault": 0, "checkpoint": -1}
+    assert fields["workerLosses"] == {"rounds": 3, "ownFault": 0, "refused": 0, "checkpoint": -1}
 
 
 def test_a_pod_of_an_earlier_round_that_is_still_terminating_does_not_count() -> None:
