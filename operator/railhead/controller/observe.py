@@ -66,9 +66,10 @@ class PodRecord:
 
 def record_pod(pod: Object) -> PodRecord:
     metadata, uid = _part(pod, "metadata"), owner_uid(pod)
-    namespace, label = str(metadata.get("namespace")), _part(metadata, "labels").get(names.LABEL_JOB_UID)
+    namespace = str(metadata.get("namespace"))
     if uid:
         return PodRecord(Owner(namespace, uid), observe_pod(pod))
+    label = _part(metadata, "labels").get(names.LABEL_JOB_UID)
     return PodRecord(NOBODY, observe_pod(pod), claims=Owner(namespace, str(label)) if label else NOBODY)
 
 

@@ -174,8 +174,10 @@ class Store:
             self._heads.discard(old.view.uid)
         if new is not None and after.uid and new.view.role == names.HEAD:
             self._heads.add(new.view.uid)
-        claimed = self._change_foreign(old, new)
-        owner = next((each for each in (after, before, claimed) if each.uid), NOBODY)
+        owner = after if after.uid else before
+        if (old is not None and old.claims.uid) or (new is not None and new.claims.uid):
+            claimed = self._change_foreign(old, new)
+            owner = owner if owner.uid else claimed
         key = self._keys.get(owner.uid)
         return key if key is not None and key.namespace == owner.namespace else None
 

@@ -10,7 +10,7 @@ import pytest
 from railhead.api.restrictions import ADVICE, Restrictions, make_restrictions
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.amendments import restrictions
-from railhead.planning.facts.partial_gang import HOLD_SECONDS
+from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import Problem
 from tests.unit.builders import SETTINGS, is_empty, make_observed, make_spec
@@ -81,6 +81,9 @@ def test_a_running_job_keeps_its_pods_until_it_needs_new_ones() -> None:
     sim.settle()
     assert find_reason(sim) == ("NotAllowed", WHY) and len(sim.pods) == 2
     sim.later(HOLD_SECONDS)
+    sim.settle()
+    assert len(sim.pods) == 2, "somebody may allow it within minutes"
+    sim.later(OUTAGE_SECONDS - HOLD_SECONDS)
     sim.settle()
     assert not sim.pods, "what waits in vain is released"
     assert sim.status["phase"] == "Restarting" and sim.status["failure"]["reason"] == "NotAllowed"
