@@ -415,8 +415,15 @@ DEFECTS = (
     Defect(
         "an outdated spec may suspend",
         "planning/decisions/suspend.py",
-        "status=status.requiring(Requirement.SAME_SPEC))\n",
-        "status=status)\n",
+        "status = add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))\n",
+        "status = add_last_checkpoint(job, status)\n",
+        (SUSPEND,),
+    ),
+    Defect(
+        "a suspension forgets the last checkpoint of a head that has just ended",
+        "planning/decisions/suspend.py",
+        "status = add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))\n",
+        "status = status.requiring(Requirement.SAME_SPEC)\n",
         (SUSPEND,),
     ),
     Defect(

@@ -44,9 +44,14 @@ def may_commit(observed: Observed, head: PodView) -> bool:
 
 
 def find_last_checkpoint(observed: Observed) -> StatusChange | None:
-    """The checkpoints in the termination message of a terminated head, if the status lacks them."""
+    """The checkpoints that `add_last_checkpoint` would add, or None."""
+    change = add_last_checkpoint(observed, StatusChange())
+    return change if change != StatusChange() else None
+
+
+def add_last_checkpoint(observed: Observed, change: StatusChange) -> StatusChange:
+    """Adds the checkpoints in the termination message of a terminated head, if the status lacks them."""
     head = observed.head
     if head is None or not head.has_ended:
-        return None
-    change = change_by_outcome(StatusChange(), observed.status, head.outcome, observed.now)
-    return change if change != StatusChange() else None
+        return change
+    return change_by_outcome(change, observed.status, head.outcome, observed.now)

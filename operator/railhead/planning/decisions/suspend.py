@@ -12,7 +12,7 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, WorkersStatus
 from railhead.planning.conditions import stand_still
-from railhead.planning.decisions.finished import find_last_checkpoint
+from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement, StatusChange
@@ -40,7 +40,8 @@ def _begin(job: Job) -> Decision:
     grace = job.spec.end_seconds
     message = f"The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
-    return replace(_end(job), status=status.requiring(Requirement.SAME_SPEC))
+    status = add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
+    return replace(_end(job), status=status)
 
 
 def _end(job: Job) -> Decision:

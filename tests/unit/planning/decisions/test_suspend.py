@@ -38,6 +38,16 @@ def test_the_workers_stay_until_the_head_has_ended() -> None:
     assert wanted.status is not None and wanted.status.fields["checkpoint"]["index"] == 9
 
 
+def test_a_head_that_ended_just_before_the_suspension_keeps_its_last_checkpoint() -> None:
+    """The passes that follow may find the head gone."""
+    newest = {"uri": "/runs/c9", "index": 9, "time": "2026-01-01T00:00:00Z", "metrics": {}}
+    head = ended(make_head(), "Preemption", checkpoint=newest, phase="Running")
+    wanted = plan(make_observed(head, make_worker(0), make_worker(1), status=RUNNING_STATUS, spec=SUSPEND))
+    assert wanted.status is not None and wanted.status.fields["phase"] == "Suspending"
+    assert wanted.status.fields["checkpoint"]["index"] == 9
+    assert len(wanted.deletes) == 3
+
+
 def test_workers_do_not_wait_for_a_head_beyond_its_grace_period() -> None:
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     head = make_head(is_deleting=True, deletion_timestamp=NOW - timedelta(seconds=6))
