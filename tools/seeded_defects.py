@@ -20,6 +20,7 @@ REFUSED = "tests/unit/planning/test_refused_pods.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
+FENCE = "tests/unit/driver/storage/test_fence.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -772,6 +773,27 @@ DEFECTS = (
         "workers_per_pod, reserved\n",
         "workers_per_pod, parse_quantity(GPU_SHARED_MEMORY) * spec.scaling.workers_per_pod\n",
         ("tests/unit/resources/test_sizes.py",),
+    ),
+    Defect(
+        "two heads of an attempt have the same claim",
+        "driver/storage/fence.py",
+        "(self.attempt, self.pod) < (other.attempt, other.pod)",
+        "self.attempt < other.attempt",
+        (FENCE,),
+    ),
+    Defect(
+        "a second head of an attempt takes the run from the first one",
+        "driver/storage/fence.py",
+        "each.pod != pod for each in before",
+        "each.pod > pod for each in before",
+        (FENCE,),
+    ),
+    Defect(
+        "the head does not know its pod's uid, so the fence cannot tell two heads apart",
+        "resources/pod_head.py",
+        '"metadata.uid"',
+        '"metadata.name"',
+        ("tests/unit/resources/test_pod.py",),
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",

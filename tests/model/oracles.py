@@ -45,6 +45,8 @@ class Watchman:
 
     def check(self) -> None:
         assert not self.violations, self.violations
+        twins = {attempt: heads for attempt, heads in self._world.writers.items() if len(heads) > 1}
+        assert not twins, f"two heads of one attempt have committed: {twins}"
 
     def _check_new_pod(self, pod: Object) -> None:
         world, labels = self._world, pod["metadata"]["labels"]
@@ -167,7 +169,8 @@ def check_counters(world: World) -> None:
         assert started in (0, 1) and raised in (0, 1), "attempt and round rise one by one"
         if started:
             assert new["round"] == 0, (old, new)
-            assert counted == (0 if old.get("phase") in (None, "", "Suspended") else 1), (old, new)
+            is_free = old.get("phase") in (None, "", "Suspended") or (old.get("failure") or {}).get("class") == "Fenced"
+            assert counted == (0 if is_free else 1), (old, new)
         else:
             assert counted == raised, (old, new)
         in_place = _in_place(new) - _in_place(old)

@@ -29,6 +29,7 @@ class Driver:
     attempt: int
     first_index: int
     workers: int
+    pod: str  # the head's uid
     state: State = "STARTING"
     known: str = ""  # checkpoints in the status at its start
     commits: int = 0
@@ -49,8 +50,10 @@ class World:
         disturbed: uids of the pods that something other than the operator has deleted.
         unreachable: the silent pods that the driver knows of.
         silent: pods on unreachable nodes; a driver there still reaches the storage.
-        claim: the newest attempt in the run's fence.
-        fenced: how often the fence kept an older one from committing.
+        claim: the newest attempt in the run's fence, and the uid of its head.
+        writers: by attempt, the uids of the heads that have committed.
+        ghosts: heads that were deleted by force, and still run and reach the storage.
+        fenced: how often the fence kept another head from committing.
         full_nodes: nodes without room for another pod.
         quota: the number of pods it admits, the head and the first worker slots; None = all.
     """
@@ -64,7 +67,9 @@ class World:
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
-    claim: int = 0
+    claim: tuple[int, str] = (0, "")
+    writers: dict[int, set[str]] = field(default_factory=dict)
+    ghosts: list[Object] = field(default_factory=list)
     fenced: int = 0
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
@@ -101,7 +106,8 @@ class World:
 
     def delete_job(self, name: str = "digits", *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
-        self.claim = 0  # the next job has its own run
+        self.claim = (0, "")  # the next job has its own run
+        self.writers.clear()
 
     def upgrade(self) -> None:
         """Operators that start from now on have another driver."""
@@ -142,7 +148,11 @@ class World:
     def step(self) -> bool:
         """Kubelets and drivers each do one thing; returns whether any of them had something to do."""
         return any(
-            [self.api.collect(), *(self.step_pod(pod["metadata"]["name"]) for pod in sorted(self.pods(), key=name_of))]
+            [
+                self.api.collect(),
+                *map(self._drive_alone, self.ghosts),
+                *(self.step_pod(pod["metadata"]["name"]) for pod in sorted(self.pods(), key=name_of)),
+            ]
         )
 
     def step_pod(self, name: str) -> bool:
@@ -190,6 +200,11 @@ class World:
             return
         self.silent.add(name)
         self.unreachable.add(name)
+
+    def delete_by_force(self, name: str) -> None:
+        """A head whose node is cut off from the API server only: its pod is gone there, and it trains on."""
+        self.ghosts.append(self.api.objects["pods", NAMESPACE, name])
+        self.remove_pod(name)
 
     def remove_nodes(self) -> None:
         """The user deletes the unreachable nodes."""
@@ -277,6 +292,7 @@ class World:
                 attempt=int(env[e.ATTEMPT]),
                 first_index=int(env[e.CHECKPOINT_INDEX]) + 1,
                 workers=int(env[e.WORKER_PODS]),
+                pod=pod["metadata"]["uid"],
                 known=str(env[e.KNOWN_CHECKPOINTS]),
             )
 
@@ -308,8 +324,12 @@ class World:
         if not self._has_group(head, driver):
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
         elif driver.state not in ("RUNNING", "FINISHED"):
+            if self.claim[0] == driver.attempt and self.claim[1] != driver.pod:
+                self.fenced += 1
+                self.end_pod(head, "Fenced")
+                return True
             driver.state = "RUNNING"
-            self.claim = max(self.claim, driver.attempt)
+            self.claim = max(self.claim, (driver.attempt, driver.pod))
             driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
             if not driver.commits and self.commits and f'"c{self.commits[-1][1]}"' not in driver.known:
                 driver.commits += 1  # the attempt before had no time to report it
@@ -330,12 +350,13 @@ class World:
         return (driver.state, driver.commits) != before
 
     def _commit(self, driver: Driver) -> bool:
-        if driver.attempt < self.claim:
+        if (driver.attempt, driver.pod) < self.claim:
             self.fenced += 1
             return False
         last = self.commits[-1][1] if self.commits else -1
         assert driver.epoch == last + 1, f"epoch {driver.epoch} of attempt {driver.attempt} comes after {last}"
         self.commits.append((driver.attempt, driver.epoch))
+        self.writers.setdefault(driver.attempt, set()).add(driver.pod)
         driver.commits += 1
         driver.epoch += 1
         return True

@@ -20,6 +20,7 @@ RESUME_FROM = "RAILHEAD_RESUME_FROM"  # URI or path of the checkpoint of spec.re
 HEAD_HOST = "RAILHEAD_HEAD_HOST"  # DNS name of this attempt's head pod
 HEAD_PORT = "RAILHEAD_HEAD_PORT"  # its GCS port
 POD_NAME = "RAILHEAD_POD_NAME"
+POD_UID = "RAILHEAD_POD_UID"  # of a head pod
 POD_IP = "RAILHEAD_POD_IP"
 WORKER_PODS = "RAILHEAD_WORKER_PODS"  # wanted when the head was created; changes for an elastic job
 END_SECONDS = "RAILHEAD_END_SECONDS"  # how long the head waits for one more commit after SIGTERM

@@ -117,7 +117,7 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         68, Payer.DISRUPTION, _CLUSTER, "a pod was preempted, evicted or drained; the head committed a last checkpoint"
     ),
     FailureClass.FENCED: FailurePolicy(
-        69, Payer.NOBODY, _CLUSTER, "a later attempt has taken over the run; nothing more was committed or deleted"
+        69, Payer.NOBODY, _CLUSTER, "another head has taken over the run; nothing more was committed or deleted"
     ),
     FailureClass.HANG: FailurePolicy(
         70, Payer.INFRASTRUCTURE, _CLUSTER, "training reported nothing for spec.progressDeadlineSeconds"

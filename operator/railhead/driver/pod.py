@@ -18,6 +18,7 @@ class Pod:
     Attributes:
         input_folder: where job.json and the report endpoint's CA are.
         bundle: the zipapp, for PYTHONPATH.
+        uid: this pod's, empty for a worker.
         ip: this pod's address, which Ray binds and advertises.
         head_host, head_port: where Ray's GCS listens.
         temp: folder with a short path, for Ray's session.
@@ -48,6 +49,7 @@ class Pod:
     termination_message: Optional[str]
     end_seconds: float = 0.0
     progress_deadline: Optional[float] = None
+    uid: str = ""
 
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> Pod:
@@ -55,6 +57,7 @@ class Pod:
         return Pod(
             input_folder=Path(environment[e.INPUT]),
             bundle=environment[e.BUNDLE],
+            uid=environment.get(e.POD_UID) or "",
             ip=environment[e.POD_IP],
             head_host=environment[e.HEAD_HOST],
             head_port=int(environment[e.HEAD_PORT]),

@@ -42,7 +42,8 @@ def build_head_pod(
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
-    env = [
+    env: list[dict[str, Any]] = [
+        {"name": e.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": e.CHECKPOINT_INDEX, "value": str(status.newest_index)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
         *([{"name": e.RESUME_FROM, "value": initial.uri}] if initial else []),

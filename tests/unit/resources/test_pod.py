@@ -168,6 +168,8 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     assert variables["RAILHEAD_ATTEMPT"] == "2"
     assert variables["RAILHEAD_HEAD_HOST"] == "digits-0f1e2d-2-head.railhead-heads"
     assert variables["RAILHEAD_POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    assert variables.get("RAILHEAD_POD_UID") == (uid if role == "head" else None), "the fence tells heads apart by it"
     assert mounted[variables["RAILHEAD_INPUT"]] == "railhead-input"
     assert mounted[variables["RAILHEAD_TEMP"]] == mounted[variables["HOME"]] == "railhead-temp"
     assert mounted[variables["RAY_AUTH_TOKEN_PATH"].removesuffix("/token")] == "railhead-auth"

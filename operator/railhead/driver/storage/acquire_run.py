@@ -44,7 +44,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
 
     def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
-        claim = take_run(folder, uid=job.uid, attempt=pod.attempt)
+        claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
         return claim, restore_run(folder, fields=fields, known=known if commits else {}, commits=commits)
 
     claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0)

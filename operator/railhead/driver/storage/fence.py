@@ -4,8 +4,10 @@ A head on an unresponsive node may keep running next to its successor. So every 
 writes its claim to the run's folder before fit(), and checks it before each commit and each
 deletion (`train_controller.fence`). This needs neither a clock nor a lock in the storage:
 
-- Claims have a total order. Within a job the attempt decides; a job that finds the claim of
+- Claims have a total order. Within a job the attempt decides, then the pod; a job that finds the claim of
   another job with the same `run.name` takes over with the next turn.
+- The same attempt may have a second head: the operator makes the pod again if it did not see the first one. The first
+  head may still run, so the second one stops at its claim. Of two that start at once the order of the pods decides.
 - Each claim is a separate file, so none overwrites another, and a driver reads all of
   them after it has written its own. If two start at once, at least one sees the other.
 - The highest is also written to one file, the only one read later. A driver that finds a lower
@@ -23,37 +25,40 @@ from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
 CLAIMS = f"{OWN_FOLDER}/claims"
 FENCE = f"{OWN_FOLDER}/fence"
-_CLAIM = re.compile(r"(\d{1,9})\.([0-9A-Za-z-]{1,64})\.(\d{1,9})")
+_CLAIM = re.compile(r"(\d{1,9})\.([0-9A-Za-z-]{1,64})\.(\d{1,9})(?:\.([0-9A-Za-z-]{1,64}))?")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One attempt's claim. `turn` counts the jobs that have owned the run, from 1; `uid` is the job's."""
+    """One head's claim. `turn` counts the run's owners, from 1; `uid` is the job's, `pod` the head's."""
 
     turn: int
     uid: str
     attempt: int
+    pod: str = ""
 
     def __str__(self) -> str:
-        return f"{self.turn:06d}.{self.uid}.{self.attempt:06d}"
+        return f"{self.turn:06d}.{self.uid}.{self.attempt:06d}" + (f".{self.pod}" if self.pod else "")
 
     @staticmethod
     def parse(text: str) -> Optional[Claim]:
         found = _CLAIM.fullmatch(text.strip())
-        return Claim(int(found[1]), found[2], int(found[3])) if found else None
+        return Claim(int(found[1]), found[2], int(found[3]), found[4] or "") if found else None
 
     def is_below(self, other: Claim) -> bool:
         if self.uid == other.uid:
-            return self.attempt < other.attempt
+            return (self.attempt, self.pod) < (other.attempt, other.pod)
         return (self.turn, self.uid) < (other.turn, other.uid)
 
 
-def take_run(folder: RunFolder, *, uid: str, attempt: int) -> Claim:
+def take_run(folder: RunFolder, *, uid: str, attempt: int, pod: str = "") -> Claim:
     """Raises Fenced or JobRefused when the run belongs to another."""
     before = list_claims(folder)
     own = [claim.turn for claim in before if claim.uid == uid]
-    claim = Claim(max(own) if own else 1 + max((c.turn for c in before), default=0), uid, attempt)
+    claim = Claim(max(own) if own else 1 + max((c.turn for c in before), default=0), uid, attempt, pod)
     refuse_below(claim, before)
+    if any((each.uid, each.attempt) == (uid, attempt) and each.pod != pod for each in before):
+        raise _build_fenced(claim, attempt)
     folder.write(f"{CLAIMS}/{claim}", b"")
     folder.write(FENCE, str(claim).encode())
     refuse_below(claim, list_claims(folder))
@@ -78,13 +83,18 @@ def list_claims(folder: RunFolder) -> list[Claim]:
 def refuse_below(claim: Claim, others: Iterable[Claim]) -> None:
     above = [other for other in others if claim.is_below(other)]
     if any(other.uid == claim.uid for other in above):
-        newest = max(other.attempt for other in above if other.uid == claim.uid)
-        raise Fenced(
-            f"attempt {newest} has taken over the run; attempt {claim.attempt} no longer commits or deletes anything"
-        )
+        raise _build_fenced(claim, max(other.attempt for other in above if other.uid == claim.uid))
     if above:
         raise JobRefused(
             "RunTakenOver",
             f"run.name: another TrainJob (uid {above[0].uid}) has the same run.name and run.storagePath and started "
             "later; this one no longer commits or deletes anything; give one of them another run.name",
         )
+
+
+def _build_fenced(claim: Claim, newest: int) -> Fenced:
+    if newest == claim.attempt:
+        return Fenced(f"attempt {newest} has another head pod, which has the run; this one commits and deletes nothing")
+    return Fenced(
+        f"attempt {newest} has taken over the run; attempt {claim.attempt} no longer commits or deletes anything"
+    )

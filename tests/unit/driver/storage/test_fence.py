@@ -79,6 +79,64 @@ def test_exactly_one_of_two_concurrent_attempts_wins(
     folder: RunFolder, monkeypatch: pytest.MonkeyPatch, uid: str, step: int
 ) -> None:
     """The other attempt takes the run between two steps of this one."""
+    claims = take_concurrently(
+        folder,
+        monkeypatch,
+        mine=lambda: take_run(folder, uid=UID, attempt=1),
+        other=lambda: take_run(folder, uid=uid, attempt=2),
+        step=step,
+    )
+    free = [claim for claim in claims if is_free(folder, claim)]
+    assert len(free) == 1, claims
+    assert is_free(folder, free[0])
+
+
+def test_the_second_head_of_an_attempt_stops_and_the_first_one_keeps_the_run(folder: RunFolder) -> None:
+    """The operator has made the head again, and the first one still runs on a node that is cut off."""
+    first = take_run(folder, uid=UID, attempt=1, pod="pod-b")
+    for pod in ("pod-a", "pod-c"):
+        with pytest.raises(Fenced, match="attempt 1 has another head pod, which has the run; this one commits and"):
+            take_run(folder, uid=UID, attempt=1, pod=pod)
+        look(folder, first)
+    assert folder.list_names(fence.CLAIMS) == [str(first)], "a head that was refused leaves nothing"
+    second = take_run(folder, uid=UID, attempt=2, pod="pod-a")
+    with pytest.raises(Fenced, match="attempt 2 has taken over"):
+        look(folder, first)
+    look(folder, second)
+
+
+def test_a_container_that_restarts_in_its_pod_keeps_the_run(folder: RunFolder) -> None:
+    first = take_run(folder, uid=UID, attempt=1, pod="pod-a")
+    assert take_run(folder, uid=UID, attempt=1, pod="pod-a") == first
+    look(folder, first)
+
+
+@pytest.mark.parametrize("pods", [("pod-a", "pod-b"), ("pod-b", "pod-a")])
+@pytest.mark.parametrize("step", range(4))
+def test_exactly_one_of_two_concurrent_heads_of_an_attempt_wins(
+    folder: RunFolder, monkeypatch: pytest.MonkeyPatch, pods: tuple[str, str], step: int
+) -> None:
+    claims = take_concurrently(
+        folder,
+        monkeypatch,
+        mine=lambda: take_run(folder, uid=UID, attempt=1, pod=pods[0]),
+        other=lambda: take_run(folder, uid=UID, attempt=1, pod=pods[1]),
+        step=step,
+    )
+    free = [claim for claim in claims if is_free(folder, claim)]
+    assert len(free) == 1, claims
+    assert is_free(folder, free[0])
+
+
+def take_concurrently(
+    folder: RunFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    mine: Callable[[], Claim],
+    other: Callable[[], Claim],
+    step: int,
+) -> list[Claim]:
+    """The claims of both; `other` takes the run before this step of `mine`."""
     steps: list[str] = []
     claims: list[Claim] = []
 
@@ -88,19 +146,18 @@ def test_exactly_one_of_two_concurrent_attempts_wins(
         def call(self: RunFolder, *arguments: Any) -> Any:
             steps.append(name)
             if len(steps) == step + 1:
-                claims.append(take_run(folder, uid=uid, attempt=2))
+                with contextlib.suppress(Fenced):
+                    claims.append(other())
             return method(self, *arguments)
 
         return call
 
-    for name in ("list_names", "write"):
-        monkeypatch.setattr(RunFolder, name, meanwhile(name))
-    with contextlib.suppress(Fenced, JobRefused):
-        claims.append(take_run(folder, uid=UID, attempt=1))
-    assert len(claims) >= 1 and steps
-    free = [claim for claim in claims if is_free(folder, claim)]
-    assert len(free) == 1, claims
-    assert is_free(folder, free[0])
+    with monkeypatch.context() as patch:
+        for name in ("list_names", "write"):
+            patch.setattr(RunFolder, name, meanwhile(name))
+        with contextlib.suppress(Fenced, JobRefused):
+            claims.append(mine())
+    return claims
 
 
 def is_free(folder: RunFolder, claim: Claim) -> bool:
@@ -111,7 +168,7 @@ def is_free(folder: RunFolder, claim: Claim) -> bool:
     return True
 
 
-@pytest.mark.parametrize("text", ["", "000001.0a1b", "nonsense", None])
+@pytest.mark.parametrize("text", ["", "000001.0a1b", "000001.0a1b-mine.000002.", "nonsense", None])
 def test_a_partly_written_fence_permits_nothing(folder: RunFolder, text: str | None) -> None:
     first = take_run(folder, uid=UID, attempt=1)
     second = take_run(folder, uid=UID, attempt=2)
