@@ -1069,4 +1069,25 @@ DEFECTS = (
         "    return True\n",
         (REFUSED,),
     ),
+    Defect(
+        "a start deadline ends an attempt whose reports cannot arrive",
+        "planning/facts/deadlines.py",
+        "    if is_report_missing(job):\n        return None  # it may train\n",
+        "",
+        (DEADLINES,),
+    ),
+    Defect(
+        "a start deadline never ends an attempt whose pods are up",
+        "planning/facts/missing_report.py",
+        "job.are_enough_up and job.status.progress.attempt != job.attempt",
+        "job.are_enough_up",
+        (DEADLINES,),
+    ),
+    Defect(
+        "the event about missing reports is sent with every pass",
+        "planning/decisions/progress.py",
+        "reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)",
+        "reason == REPORTS_MISSING",
+        (DEADLINES,),
+    ),
 )

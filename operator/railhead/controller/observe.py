@@ -102,6 +102,7 @@ def observe_pod(pod: Object) -> PodView:
         exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
         reason=_reason(status, ended, is_disrupted=disruption is not None),
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
+        started_at=_time(_part(state, "running").get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
         disruption=disruption,

@@ -57,6 +57,7 @@ class PodView:
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
+    started_at: datetime | None = None  # of the running container
     finished_at: datetime | None = None
     problem: Problem | None = None
     disruption: Disruption | None = None

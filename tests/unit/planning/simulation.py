@@ -234,7 +234,8 @@ class Simulation:
     def start_pod(self, name: str) -> None:
         if not self.pods[name].node:
             self.api.bind(name, NODE, namespace=KEY.namespace)
-        self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running", conditions=None)
+        if not self.pods[name].is_running:
+            self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running", conditions=None)
 
     def cannot_schedule(self, name: str, message: str) -> None:
         """As reported by the scheduler."""

@@ -15,7 +15,8 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.contract.times import parse_time
 from railhead.planning.conditions import await_again, make_condition, stand, stand_still
-from railhead.planning.facts.reasons import THAT_PASS
+from railhead.planning.facts.missing_report import report_due
+from railhead.planning.facts.reasons import REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.pod_view import PodView, Problem
@@ -93,11 +94,29 @@ def _starting(job: Job) -> Decision:
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
         return Decision()  # the driver is about to end or its report is stale; the pods will show which
     phase: Phase = "Restarting" if again else "Starting"
+    reason: str = phase
     message = "The worker group is restarting" if again else _describe_start(job)
-    status = replace(stand_still(job, types.RECONCILING, reason=phase, message=message), phase=phase)
+    due = report_due(job)
+    if due is not None and due <= job.now:
+        reason, message = REPORTS_MISSING, _describe_missing_report(job)
+    status = replace(stand_still(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
-    return Decision(status=_count_pods(job, status, joined=job.joined if job.is_elastic else job.status.workers.joined))
+    is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
+    return Decision(
+        status=_count_pods(job, status, joined=job.joined if job.is_elastic else job.status.workers.joined),
+        events=(Event("Warning", "ReportsMissing", message),) if is_news else (),
+        wake_at=due,
+    )
+
+
+def _describe_missing_report(job: Job) -> str:
+    head = job.head.place if job.head else ""
+    return (
+        f"All pods are up, and no report of attempt {job.attempt} has arrived from head pod {head}. The attempt may "
+        "train, so no deadline for its start ends it. The pod's log says what keeps the driver from reporting: a "
+        "NetworkPolicy, a certificate that is not the operator's, or a label that gives the job to another operator"
+    )
 
 
 def _describe_start(job: Job) -> str:

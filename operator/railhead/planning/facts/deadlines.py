@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
 from railhead.contract.times import parse_time
+from railhead.planning.facts.missing_report import is_report_missing
 from railhead.planning.job import Job
 
 REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
@@ -31,6 +32,8 @@ def startup_due(job: Job) -> datetime | None:
         return None
     if job.is_training and job.are_enough_up:
         return None  # the next decision records that it runs
+    if is_report_missing(job):
+        return None  # it may train
     since = parse_time(waiting.since)
     limit = job.spec.restart_deadline_seconds if waiting.again else job.spec.start_deadline_seconds
     if since is None or limit is None:

@@ -10,6 +10,7 @@ POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
 QUOTA_EXCEEDED = "QuotaExceeded"
 NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
+REPORTS_MISSING = "ReportsMissing"
 NOT_ALLOWED = "NotAllowed"  # by the operator itself
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (

@@ -246,3 +246,36 @@ def test_startup_failures_never_exhaust_the_attempts(attempt: int) -> None:
     sim.later(40)
     sim.settle()
     assert sim.status["attempt"] == attempt + 1 and sim.head.attempt == attempt + 1
+
+
+@pytest.mark.parametrize("scaling", [{"numWorkers": 2}, {"minWorkers": 1, "maxWorkers": 2}])
+def test_no_start_deadline_ends_an_attempt_whose_reports_cannot_arrive(scaling: dict[str, int]) -> None:
+    """Its pods run, and so may its training: a moved label, another certificate or a NetworkPolicy is no failure."""
+    sim = Simulation(startDeadlineSeconds=600, scaling=scaling)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    assert sim.last.wake_at == NOW + timedelta(seconds=120)
+    uids = {pod.uid for pod in sim.pods.values()}
+    for _ in range(24 * 6):
+        sim.later(600)
+        sim.settle()
+    assert {pod.uid for pod in sim.pods.values()} == uids
+    assert (sim.status["attempt"], sim.status["phase"]) == (1, "Starting")
+    [condition] = [each for each in sim.status["conditions"] if each["type"] == "Reconciling"]
+    assert condition["reason"] == "ReportsMissing" and sim.head.name in condition["message"]
+    assert sim.events.count("ReportsMissing") == 1
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+
+
+def test_the_start_deadline_ends_an_attempt_that_reports_that_it_does_not_train_yet() -> None:
+    sim = Simulation(startDeadlineSeconds=600)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.report("STARTING")
+    sim.later(600)
+    sim.reconcile()
+    assert sim.status["failure"]["reason"] == "StartDeadlineExceeded"
