@@ -59,6 +59,9 @@ class ModelApiServer:
         creates, deletes: how often each object was created, and its deletion requested.
         admission: called before a create; returns the message of a rejection, or nothing.
         deletion: the same before a delete, with the object.
+        policy: the same before each write that comes as a request, with its method, place and subresource: controllers
+            of Kubernetes are exempt. It may raise a KubeError itself.
+        mutation: changes the body of each object that is created by a request.
         changed: called after each change.
         tokens: their owners, for TokenReviews.
     """
@@ -71,6 +74,8 @@ class ModelApiServer:
     deletes: Counter[tuple[str, str]] = field(default_factory=Counter)
     admission: Callable[[str, Object], str] = lambda plural, body: ""
     deletion: Callable[[Object], str] = lambda obj: ""
+    policy: Callable[[str, Place, str], str] = lambda method, place, subresource: ""
+    mutation: Callable[[str, Object], Object] = lambda plural, body: body
     changed: Callable[[Entry], None] = lambda entry: None
     tokens: dict[str, Object] = field(default_factory=dict)
 
@@ -94,7 +99,11 @@ class ModelApiServer:
                 return self._review(body)
             if (place[0], subresource) == ("serviceaccounts", "token"):
                 return self._issue(place, body)
-            return self.create(place, body)
+            place = (*place[:2], str(body["metadata"]["name"]))
+            self._ask_policy(method, place, subresource)
+            return self.create(place, self.mutation(place[0], body))
+        if method in ("PATCH", "DELETE"):
+            self._ask_policy(method, place, subresource)
         if method == "PATCH":
             return self.patch(place, body, subresource=subresource, content_type=content_type)
         if method == "DELETE":
@@ -106,6 +115,10 @@ class ModelApiServer:
             )
             return _only_metadata(found) if accept == METADATA_ONLY else found
         return self._find(place)
+
+    def _ask_policy(self, method: str, place: Place, subresource: str) -> None:
+        if denial := self.policy(method, place, subresource):
+            raise _error(403, "Forbidden", f'{place[0]} "{place[2]}" is forbidden: {denial}')
 
     def create(self, place: Place, body: Object) -> Object:
         plural, namespace, _ = place
@@ -247,12 +260,12 @@ class ModelApiServer:
         stamp = {"deletionTimestamp": at, "deletionGracePeriodSeconds": grace, **more}
         return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
 
-    def bind(self, name: str, node: str, *, namespace: str) -> None:
+    def bind(self, name: str, node: str, *, namespace: str) -> Object:
         """The scheduler binds the pod to a node."""
         place = ("pods", namespace, name)
         obj = self.objects[place]
         stamped = {**obj, "metadata": dict(obj["metadata"]), "spec": {**obj["spec"], "nodeName": node}}
-        self._store(place, stamped, "MODIFIED")
+        return self._store(place, stamped, "MODIFIED")
 
     def remove(self, place: Place) -> Object:
         """Gone at once, a pod in two steps; what it owns follows by `collect`."""

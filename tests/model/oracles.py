@@ -11,7 +11,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.facts.partial_gang import HOLD_SECONDS
 from railhead.planning.pod_view import STUCK_SECONDS, UNANSWERED_SECONDS
 from tests.model.api_server import Entry, Object
-from tests.model.world import World, changes_of, driver_of, is_live, name_of, role_of
+from tests.model.world import World, changes_of, driver_of, is_inert, is_live, name_of, role_of
 
 HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # plus the time to notice and to end the pods
 STUCK = timedelta(seconds=STUCK_SECONDS)
@@ -33,7 +33,7 @@ class Watchman:
         world.api.changed = self.on_change
 
     def on_change(self, entry: Entry) -> None:
-        if entry.plural != "pods":
+        if entry.plural != "pods" or is_inert(entry.object):
             return
         try:
             if entry.type == "ADDED":
@@ -51,15 +51,15 @@ class Watchman:
     def _check_new_pod(self, pod: Object) -> None:
         world, labels = self._world, pod["metadata"]["labels"]
         [owner] = pod["metadata"]["ownerReferences"]
-        job = world.job(owner["name"])
-        if job is None or job["metadata"]["uid"] != owner["uid"]:
+        job = world.job_of(pod)
+        if job is None:
             return  # created from a stale view of a deleted job: the garbage collector removes it
         status = job["status"]
         attempt, round_ = int(labels[names.LABEL_ATTEMPT]), int(labels[names.LABEL_ROUND])
         assert attempt <= status["attempt"], "a pod of an attempt that is not in the status"
         if attempt == status["attempt"]:
             assert round_ <= status["round"], "a pod of a round that is not in the status"
-        reachable = [p for p in world.pods() if is_live(p) and not self._is_fenced(p)]
+        reachable = [p for p in world.pods() if is_live(p) and not is_inert(p) and not self._is_fenced(p)]
         mine = [p for p in reachable if p["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
         heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD and not self._is_stale(p, attempt)]
         assert len(heads) <= 1, f"two live heads: {heads}"
@@ -85,8 +85,8 @@ class Watchman:
         world, metadata = self._world, pod["metadata"]
         is_known = metadata["uid"] in self._deleted or metadata["uid"] in world.disturbed
         self._deleted.add(metadata["uid"])
-        job = world.job(metadata["ownerReferences"][0]["name"])
-        if is_known or job is None or job["metadata"]["uid"] != metadata["ownerReferences"][0]["uid"]:
+        job = world.job_of(pod)
+        if is_known or job is None:
             return
         if job["metadata"].get("deletionTimestamp"):
             return  # the garbage collector deletes its pods
@@ -95,13 +95,17 @@ class Watchman:
         is_over = status.get("phase") in ("Suspending", "Suspended", "Succeeded", "Failed") or is_lost
         if is_over or job["spec"].get("suspend") or attempt != str(status["attempt"]):
             return
-        is_training = self._is_training(pod, job["spec"]["scaling"]["numWorkers"])
+        is_training = self._is_training(pod, job["spec"]["scaling"].get("numWorkers", -1))
         assert not (self._is_alone and is_training), f"{metadata['name']} belonged to a training group"
 
     def _is_training(self, pod: Object, workers: int) -> bool:
         """All pods of its attempt ran until now, including itself, and their driver trains."""
         world = self._world
-        others = (p for p in world.pods() if p["metadata"]["name"] != pod["metadata"]["name"] and is_live(p))
+        others = (
+            p
+            for p in world.pods()
+            if p["metadata"]["name"] != pod["metadata"]["name"] and is_live(p) and not is_inert(p)
+        )
         group = [pod, *(p for p in others if not p["metadata"].get("deletionTimestamp"))]
         group = [
             p
@@ -151,7 +155,7 @@ def check_drivers(world: World) -> None:
     """All pods of one attempt run the same driver."""
     drivers: dict[tuple[str, str], set[str]] = {}
     for entry in world.api.log:
-        if entry.plural == "pods" and entry.type == "ADDED":
+        if entry.plural == "pods" and entry.type == "ADDED" and not is_inert(entry.object):
             metadata = entry.object["metadata"]
             attempt = (metadata["labels"][names.LABEL_JOB_UID], metadata["labels"][names.LABEL_ATTEMPT])
             drivers.setdefault(attempt, set()).add(driver_of(entry.object))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,11 +16,16 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, State
 from railhead.contract.times import format_time
 from railhead.resources.settings import OperatorSettings
-from tests.model.api_server import Entry, ModelApiServer, Object
+from tests.model.api_server import Entry, ModelApiServer, Object, Place
+from tests.model.nodes import choose_node, make_node
+from tests.model.run import Run
 from tests.unit.builders import NOW, SETTINGS, SPEC, find_code
 
 ALONE = timedelta(seconds=60)  # an epoch of a driver that only reaches the storage
 NAMESPACE, NODE = "default", "node-1"
+BESIDE = "beside"  # another namespace
+NAME = "digits"
+INERT = ["sleep", "infinity"]  # the command of a pod that only looks like one of ours
 
 
 @dataclass
@@ -30,47 +36,51 @@ class Driver:
     first_index: int
     workers: int
     pod: str  # the head's uid
+    run: Run = field(default_factory=Run)
     state: State = "STARTING"
     known: str = ""  # checkpoints in the status at its start
     commits: int = 0
     epoch: int = -1
     alone_until: datetime = NOW
+    due: datetime = NOW  # of the next commit
     restart: RestartInPlace | None = None
 
 
 @dataclass
 class World:
-    """One namespace and its clock.
+    """A cluster and its clock. Most methods mean the job `digits` in one namespace.
 
     Attributes:
         epochs: how many a job trains; then its driver succeeds.
-        commits: in the run's storage, as (attempt, epoch).
-        starts: of worker groups, as (attempt, first epoch).
+        pace: how long an epoch takes.
+        runs: by the name of their job.
+        kubelets: asked before a pod starts on its node; false = one of them has refused the pod.
+        quotas: asked before a pod is created, for the message of a rejection.
+        policies: asked before each request that writes, for the message of a denial.
+        cut: uids of the heads that reach none of their workers.
         reports: sent by drivers, but not accepted yet.
         disturbed: uids of the pods that something other than the operator has deleted.
         unreachable: the silent pods that the driver knows of.
         silent: pods on unreachable nodes; a driver there still reaches the storage.
-        claim: the newest attempt in the run's fence, and the uid of its head.
-        writers: by attempt, the uids of the heads that have committed.
         ghosts: heads that were deleted by force, and still run and reach the storage.
-        fenced: how often the fence kept another head from committing.
         full_nodes: nodes without room for another pod.
         quota: the number of pods it admits, the head and the first worker slots; None = all.
     """
 
     epochs: int = 4
     now: datetime = NOW
-    commits: list[tuple[int, int]] = field(default_factory=list)
-    starts: list[tuple[int, int]] = field(default_factory=list)
+    pace: timedelta = timedelta()
+    runs: defaultdict[str, Run] = field(default_factory=lambda: defaultdict(Run))
+    kubelets: list[Callable[[Object], bool]] = field(default_factory=list)
+    quotas: list[Callable[[Object], str]] = field(default_factory=list)
+    policies: list[Callable[[str, Place, str], str]] = field(default_factory=list)
+    cut: set[str] = field(default_factory=set)
     disturbed: set[str] = field(default_factory=set)
     unreachable: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
     drivers: dict[str, Driver] = field(default_factory=dict)
     silent: set[str] = field(default_factory=set)
-    claim: tuple[int, str] = (0, "")
-    writers: dict[int, set[str]] = field(default_factory=dict)
     ghosts: list[Object] = field(default_factory=list)
-    fenced: int = 0
     is_head_vanishing: bool = False  # right after the driver's last report, without a trace
     full_nodes: set[str] = field(default_factory=set)
     quota: int | None = None
@@ -78,46 +88,77 @@ class World:
     settings: OperatorSettings = SETTINGS  # of the operator's current version
 
     def __post_init__(self) -> None:
-        self.api = ModelApiServer(lambda: self.now, admission=self._admit)
+        self.api = ModelApiServer(lambda: self.now, admission=self._admit, policy=self._judge)
+
+    def _judge(self, method: str, place: Place, subresource: str) -> str:
+        return next((found for judge in self.policies if (found := judge(method, place, subresource))), "")
 
     def _admit(self, plural: str, body: Object) -> str:
         """Always rejects the same pods; otherwise a fault would change which of them is first."""
-        if plural != "pods" or self.quota is None:
+        if plural != "pods":
+            return ""
+        if message := next((found for quota in self.quotas if (found := quota(body))), ""):
+            return message
+        if self.quota is None:
             return ""
         number = int(body["metadata"]["labels"].get(names.LABEL_SLOT, -1)) + 1
         return "exceeded quota: few, requested: pods=1" if number >= self.quota else ""
 
+    @property
+    def run(self) -> Run:
+        return self.runs[NAME]
+
+    @property
+    def commits(self) -> list[tuple[int, int]]:
+        return self.run.commits
+
+    @property
+    def starts(self) -> list[tuple[int, int]]:
+        return self.run.starts
+
+    @property
+    def writers(self) -> dict[int, set[str]]:
+        return self.run.writers
+
+    @property
+    def fenced(self) -> int:
+        return self.run.fenced
+
+    def add_nodes(self, count: int, *, prefix: str = "node") -> None:
+        """From now on, pods run on these nodes only."""
+        for number in range(count):
+            self.api.create(("nodes", "", ""), make_node(f"{prefix}-{number}"))
+
     def tick(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def apply(self, name: str = "digits", **spec: Any) -> Object:
+    def apply(self, name: str = NAME, *, namespace: str = NAMESPACE, **spec: Any) -> Object:
         body = {
             "apiVersion": names.API_VERSION,
             "kind": names.KIND,
             "metadata": {"name": name},
             "spec": {**SPEC, "managedBy": names.MANAGER, **spec},
         }
-        return self.api.create(("trainjobs", NAMESPACE, name), body)
+        return self.api.create(("trainjobs", namespace, name), body)
 
-    def change(self, name: str = "digits", **spec: Any) -> None:
+    def change(self, name: str = NAME, **spec: Any) -> None:
         """The user's patch of the spec."""
         place = ("trainjobs", NAMESPACE, name)
         self.api.patch(place, {"spec": spec})
 
-    def delete_job(self, name: str = "digits", *, policy: str = "Background") -> None:
+    def delete_job(self, name: str = NAME, *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
-        self.claim = (0, "")  # the next job has its own run
-        self.writers.clear()
+        self.runs[name].forget_claims()  # the next job has its own run
 
     def upgrade(self) -> None:
         """Operators that start from now on have another driver."""
         self.settings = replace(SETTINGS, bundle=b"newer", bundle_name="railhead-driver-newer")
 
-    def job(self, name: str = "digits") -> Object | None:
-        return self.api.objects.get(("trainjobs", NAMESPACE, name))
+    def job(self, name: str = NAME, *, namespace: str = NAMESPACE) -> Object | None:
+        return self.api.objects.get(("trainjobs", namespace, name))
 
-    def status(self, name: str = "digits") -> Object:
-        job = self.job(name)
+    def status(self, name: str = NAME, *, namespace: str = NAMESPACE) -> Object:
+        job = self.job(name, namespace=namespace)
         assert job is not None
         found: Object = job["status"]
         return found
@@ -140,10 +181,22 @@ class World:
         """Of jobs that exist."""
         return [p for p in self.pods(names.HEAD) if is_live(p) and self._has_owner(p)]
 
+    def job_of(self, pod: Object) -> Object | None:
+        """Its owner, if that exists."""
+        for owner in pod["metadata"].get("ownerReferences") or []:
+            job = self.job(owner["name"], namespace=pod["metadata"]["namespace"])
+            if job is not None and job["metadata"]["uid"] == owner["uid"]:
+                return job
+        return None
+
     def _has_owner(self, pod: Object) -> bool:
-        [owner] = pod["metadata"]["ownerReferences"]
-        job = self.job(owner["name"])
-        return job is not None and job["metadata"]["uid"] == owner["uid"]
+        return self.job_of(pod) is not None
+
+    def find_pod(self, name: str) -> Object | None:
+        return next((self.api.objects[place] for place in self._places(name) if place in self.api.objects), None)
+
+    def _places(self, name: str) -> list[tuple[str, str, str]]:
+        return [("pods", NAMESPACE, name), ("pods", BESIDE, name)]
 
     def step(self) -> bool:
         """Kubelets and drivers each do one thing; returns whether any of them had something to do."""
@@ -157,7 +210,7 @@ class World:
 
     def step_pod(self, name: str) -> bool:
         """The next thing that happens to one pod, if any."""
-        pod = self.api.objects.get(("pods", NAMESPACE, name))
+        pod = self.find_pod(name)
         if pod is None:
             return False
         if name in self.silent:
@@ -165,28 +218,42 @@ class World:
         phase = pod["status"].get("phase")
         if pod["metadata"].get("deletionTimestamp"):
             if phase == "Running":
-                self._terminate(pod)
+                self.terminate(pod)
             else:
                 self.remove_pod(name)
             return True
-        if phase == "Pending" and NODE in self.full_nodes:
-            return self._find_no_room(pod)
-        if phase == "Pending" and ("configmaps", NAMESPACE, driver_of(pod)) not in self.api.objects:
-            return self._cannot_mount(pod)
         if phase == "Pending":
-            self._start(pod)
-            return True
-        if phase == "Running" and role_of(pod) == names.HEAD:
+            return self._begin(pod)
+        if phase == "Running" and pod["metadata"]["uid"] in self.drivers:
             return self._drive(pod)
         return False
+
+    def _begin(self, pod: Object) -> bool:
+        """The scheduler chooses a node, whose kubelet admits the pod and starts it."""
+        node = pod["spec"].get("nodeName") or self._choose_node(pod)
+        if not node:
+            return self._find_no_room(pod)
+        if not pod["spec"].get("nodeName"):
+            pod = self.api.bind(name_of(pod), node, namespace=pod["metadata"]["namespace"])
+        if not all(kubelet(pod) for kubelet in self.kubelets):
+            return True
+        if not is_inert(pod) and ("configmaps", pod["metadata"]["namespace"], driver_of(pod)) not in self.api.objects:
+            return self._cannot_mount(pod)
+        self._start(pod)
+        return True
+
+    def _choose_node(self, pod: Object) -> str:
+        if any(plural == "nodes" for plural, _, _ in self.api.objects):
+            return choose_node(self.api, pod)
+        return "" if NODE in self.full_nodes else NODE
 
     def remove_pod(self, name: str) -> None:
         """At once, without a trace."""
         self.silent.discard(name)
         self.unreachable.discard(name)
         self._disturb(name)
-        if ("pods", NAMESPACE, name) in self.api.objects:
-            self.api.remove(("pods", NAMESPACE, name))
+        if pod := self.find_pod(name):
+            self.api.remove(place_of(pod))
 
     def cut_off(self, name: str) -> None:
         """Its node is unreachable, so it is deleted and stays Terminating."""
@@ -214,19 +281,24 @@ class World:
     def evict_pod(self, name: str) -> None:
         """Deleted, as by `kubectl delete` or a drain."""
         self._disturb(name)
-        if ("pods", NAMESPACE, name) in self.api.objects:
-            self.api.delete(("pods", NAMESPACE, name), {})
+        if pod := self.find_pod(name):
+            self.api.delete(place_of(pod), {})
 
     def _disturb(self, name: str) -> None:
-        if ("pods", NAMESPACE, name) in self.api.objects:
-            self.disturbed.add(self.api.objects["pods", NAMESPACE, name]["metadata"]["uid"])
+        if pod := self.find_pod(name):
+            self.disturbed.add(pod["metadata"]["uid"])
 
     def kill_for_memory(self, name: str) -> None:
         """The kernel kills the container."""
-        pod = self.api.objects["pods", NAMESPACE, name]
+        pod = self.find_pod(name)
+        assert pod is not None
         self._set(
             pod, "Failed", {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": self._node_time()}}
         )
+
+    def kill_pod(self, pod: Object) -> None:
+        """Its container ends at once, without a termination message."""
+        self._set(pod, "Failed", {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": self._node_time()}})
 
     def end_pod(self, pod: Object, kind: str, *, code: int | None = None) -> None:
         """Its container ends, a head's with a termination message."""
@@ -264,14 +336,13 @@ class World:
 
     def _cannot_mount(self, pod: Object) -> bool:
         """The kubelet's Event, posted once; the pod's status does not show it."""
-        name = f"{name_of(pod)}.mount"
-        if ("events", NAMESPACE, name) in self.api.objects:
+        name, namespace = f"{name_of(pod)}.mount", pod["metadata"]["namespace"]
+        if ("events", namespace, name) in self.api.objects:
             return False
-        about = {"kind": "Pod", "name": name_of(pod), "namespace": NAMESPACE, "uid": pod["metadata"]["uid"]}
+        about = {"kind": "Pod", "name": name_of(pod), "namespace": namespace, "uid": pod["metadata"]["uid"]}
         message = f'MountVolume.SetUp failed for volume "railhead-bundle" : configmap "{driver_of(pod)}" not found'
         body = {"metadata": {"name": name}, "involvedObject": about, "reason": "FailedMount", "message": message}
-        self.api.create(("events", NAMESPACE, name), body)
-        self.api.bind(name_of(pod), NODE, namespace=NAMESPACE)
+        self.api.create(("events", namespace, name), body)
         return True
 
     def _find_no_room(self, pod: Object) -> bool:
@@ -279,24 +350,24 @@ class World:
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
         status = {"phase": "Pending", "conditions": [condition]}
         before = self.api.version
-        place = ("pods", NAMESPACE, name_of(pod))
-        self.api.patch(place, {"status": status}, subresource="status")
+        self.api.patch(place_of(pod), {"status": status}, subresource="status")
         return self.api.version != before
 
     def _start(self, pod: Object) -> None:
-        self.api.bind(pod["metadata"]["name"], NODE, namespace=NAMESPACE)
         self._set(pod, "Running", {"running": {"startedAt": ""}})
-        if role_of(pod) == names.HEAD:
+        if role_of(pod) == names.HEAD and not is_inert(pod):
+            [owner] = pod["metadata"]["ownerReferences"]
             env = {item["name"]: item.get("value") for item in pod["spec"]["containers"][0]["env"]}
             self.drivers[pod["metadata"]["uid"]] = Driver(
                 attempt=int(env[e.ATTEMPT]),
                 first_index=int(env[e.CHECKPOINT_INDEX]) + 1,
                 workers=int(env[e.WORKER_PODS]),
                 pod=pod["metadata"]["uid"],
+                run=self.runs[owner["name"]],
                 known=str(env[e.KNOWN_CHECKPOINTS]),
             )
 
-    def _terminate(self, pod: Object) -> None:
+    def terminate(self, pod: Object) -> None:
         """SIGTERM: a driver in training waits for one more commit."""
         driver = self.drivers.get(pod["metadata"]["uid"])
         if driver is not None and driver.state == "RUNNING" and self._has_group(pod, driver):
@@ -320,21 +391,23 @@ class World:
     def _drive(self, head: Object) -> bool:
         """One step of the driver, and its report."""
         driver = self.drivers[head["metadata"]["uid"]]
-        before = (driver.state, driver.commits)
+        before, run = (driver.state, driver.commits), driver.run
         if not self._has_group(head, driver):
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
         elif driver.state not in ("RUNNING", "FINISHED"):
-            if self.claim[0] == driver.attempt and self.claim[1] != driver.pod:
-                self.fenced += 1
+            if run.claim[0] == driver.attempt and run.claim[1] != driver.pod:
+                run.fenced += 1
                 self.end_pod(head, "Fenced")
                 return True
             driver.state = "RUNNING"
-            self.claim = max(self.claim, (driver.attempt, driver.pod))
-            driver.epoch = self.commits[-1][1] + 1 if self.commits else 0
-            if not driver.commits and self.commits and f'"c{self.commits[-1][1]}"' not in driver.known:
+            run.claim = max(run.claim, (driver.attempt, driver.pod))
+            driver.epoch, driver.due = run.last + 1, self.now + self.pace
+            if not driver.commits and run.commits and f'"c{run.last}"' not in driver.known:
                 driver.commits += 1  # the attempt before had no time to report it
-            self.starts.append((driver.attempt, driver.epoch))
+            run.starts.append((driver.attempt, driver.epoch))
         elif driver.epoch < self.epochs:
+            if self.now < driver.due:
+                return False
             self._commit(driver)
         elif driver.state != "FINISHED":
             driver.state = "FINISHED"
@@ -350,27 +423,32 @@ class World:
         return (driver.state, driver.commits) != before
 
     def _commit(self, driver: Driver) -> bool:
-        if (driver.attempt, driver.pod) < self.claim:
-            self.fenced += 1
+        if not driver.run.commit(driver.attempt, driver.epoch, pod=driver.pod):
             return False
-        last = self.commits[-1][1] if self.commits else -1
-        assert driver.epoch == last + 1, f"epoch {driver.epoch} of attempt {driver.attempt} comes after {last}"
-        self.commits.append((driver.attempt, driver.epoch))
-        self.writers.setdefault(driver.attempt, set()).add(driver.pod)
         driver.commits += 1
         driver.epoch += 1
+        driver.due = self.now + self.pace
         return True
 
     def _has_group(self, head: Object, driver: Driver) -> bool:
         if not self._has_owner(head):
             return False  # being deleted: whatever it still does goes to its own run
-        return self._count_joined(head) >= driver.workers
+        return self._count_joined(head) >= self._least_workers(head, driver)
+
+    def _least_workers(self, head: Object, driver: Driver) -> int:
+        """An elastic group trains with fewer."""
+        job = self.job_of(head)
+        least = job["spec"]["scaling"].get("minWorkers") if job else None
+        return int(least or driver.workers)
 
     def _count_joined(self, head: Object) -> int:
+        if head["metadata"]["uid"] in self.cut:
+            return 0
         attempt = head["metadata"]["labels"][names.LABEL_ATTEMPT]
         return sum(
-            p["metadata"]["labels"][names.LABEL_ATTEMPT] == attempt
-            and p["metadata"]["ownerReferences"] == head["metadata"]["ownerReferences"]
+            p["metadata"]["labels"].get(names.LABEL_ATTEMPT) == attempt
+            and p["metadata"].get("ownerReferences") == head["metadata"]["ownerReferences"]
+            and not is_inert(p)
             and p["status"].get("phase") == "Running"
             and (p["metadata"]["name"] in self.silent) == (head["metadata"]["name"] in self.silent)
             for p in self.pods(names.WORKER)
@@ -379,15 +457,14 @@ class World:
     def _checkpoint(self, driver: Driver) -> Checkpoint | None:
         if not driver.commits:
             return None
-        epoch = self.commits[-1][1]
         index = driver.first_index + driver.commits - 1
-        return Checkpoint(f"/runs/c{epoch}", index, "2026-01-01T00:00:00Z")
+        return Checkpoint(f"/runs/c{driver.run.last}", index, "2026-01-01T00:00:00Z")
 
     def _report(self, head: Object, driver: Driver, outcome: ReportedOutcome | None = None) -> None:
         [owner] = head["metadata"]["ownerReferences"]
         self.reports.append(
             Report(
-                namespace=NAMESPACE,
+                namespace=head["metadata"]["namespace"],
                 name=owner["name"],
                 uid=owner["uid"],
                 attempt=driver.attempt,
@@ -397,24 +474,39 @@ class World:
                 time="2026-01-01T00:00:00Z",
                 checkpoint=self._checkpoint(driver),
                 run_uri="/runs",
-                lost_pods=tuple(sorted(self.unreachable)),
+                lost_pods=tuple(sorted(self.unreachable | self._find_cut_off(head))),
                 outcome=outcome,
                 restart=driver.restart,
             )
         )
 
+    def _find_cut_off(self, head: Object) -> set[str]:
+        """The workers that a head without a network calls in vain."""
+        if head["metadata"]["uid"] not in self.cut:
+            return set()
+        owners = head["metadata"]["ownerReferences"]
+        return {name_of(p) for p in self.pods(names.WORKER) if p["metadata"].get("ownerReferences") == owners}
+
     def _set(self, pod: Object, phase: str, state: Object) -> None:
-        place = ("pods", NAMESPACE, pod["metadata"]["name"])
         status = {"phase": phase, "containerStatuses": [{"name": names.CONTAINER, "state": state}]}
-        self.api.patch(place, {"status": status}, subresource="status")
+        self.api.patch(place_of(pod), {"status": status}, subresource="status")
 
 
 def name_of(pod: Object) -> str:
     return str(pod["metadata"]["name"])
 
 
+def place_of(pod: Object) -> tuple[str, str, str]:
+    return "pods", str(pod["metadata"]["namespace"]), name_of(pod)
+
+
+def is_inert(pod: Object) -> bool:
+    """It only looks like one of ours: its container does nothing."""
+    return any(each.get("command") == INERT for each in pod["spec"].get("containers") or [])
+
+
 def role_of(pod: Object) -> str:
-    return str(pod["metadata"]["labels"].get(names.LABEL_ROLE))
+    return str((pod["metadata"].get("labels") or {}).get(names.LABEL_ROLE))
 
 
 def driver_of(pod: Mapping[str, Any]) -> str:

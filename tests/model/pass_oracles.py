@@ -1,0 +1,324 @@
+"""What must hold after every pass of the operator, whatever the actors of tests/model/actors do.
+
+Each oracle is one class, and tests/model/test_pass_oracles.py shows for each a planner or a world that it catches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from railhead.api import names
+from railhead.planning.facts.partial_gang import OUTAGE_SECONDS
+from railhead.planning.facts.reasons import REJECTIONS
+from tests.model.api_server import Entry, Object, Place
+from tests.model.world import NAMESPACE, World, is_inert, is_live, name_of, role_of
+
+FINISHED = ("Succeeded", "Failed")
+AT_REST = (*FINISHED, "Suspending", "Suspended")
+MOST_PASSES = 30  # of one job while nothing but the operator acts and no time passes
+REFUSED_AT_ONCE = 8
+NEXT_ATTEMPT = timedelta(seconds=1000)  # a head's grace period of 615 s, 35 s more, and a backoff of 300 s
+HELD = timedelta(seconds=OUTAGE_SECONDS + 60)
+
+
+@dataclass
+class Circumstances:
+    """What the schedule does, as far as oracles depend on it.
+
+    Attributes:
+        refusing: seconds for which some node has refused pods, and how often that began.
+        healthy_since: since when no actor acts; None = they do.
+        asked: names of the objects that the operator has tried to delete.
+    """
+
+    world: World
+    refusing: Callable[[], tuple[float, int]] = lambda: (0.0, 0)
+    healthy_since: datetime | None = None
+    asked: set[str] = field(default_factory=set)
+
+
+class Oracle:
+    """Raises AssertionError when its rule is broken."""
+
+    def __init__(self, now: Circumstances) -> None:
+        self.now, self.world = now, now.world
+
+    def on_request(self, method: str, place: Place) -> None:
+        """Before the API server executes a request of the operator that writes."""
+
+    def on_change(self, entry: Entry) -> None:
+        """After each change of an object, by anyone."""
+
+    def after_pass(self) -> None:
+        """After each pass over a job."""
+
+    def at_rest(self) -> None:
+        """The operator has nothing more to do at this time."""
+
+    def jobs(self) -> list[Object]:
+        return [obj for (plural, _, _), obj in self.world.api.objects.items() if plural == "trainjobs"]
+
+    def pods_of(self, job: Object) -> list[Object]:
+        return [pod for pod in self.world.pods() if is_own(pod, job)]
+
+
+def is_own(pod: Object, job: Object) -> bool:
+    """Made by the operator for this job."""
+    owners = pod["metadata"].get("ownerReferences") or []
+    return not is_inert(pod) and any(owner["uid"] == job["metadata"]["uid"] for owner in owners)
+
+
+def is_lost(job: Object) -> bool:
+    """The status records how the current attempt ended."""
+    status = job["status"]
+    return bool((status.get("failure") or {}).get("attempt") == status.get("attempt", 0) > 0)
+
+
+class HealthyPodsStay(Oracle):
+    """A pod that runs and that no actor has touched keeps its uid as long as its attempt lasts. The attempt of such a
+    head ends only if the API server rejects pods that it needs."""
+
+    def on_request(self, method: str, place: Place) -> None:
+        if method != "DELETE" or place[0] != "pods":
+            return
+        pod = self.world.api.objects.get(place)
+        if pod is None:
+            return
+        assert not is_inert(pod), f"the operator deletes {name_of(pod)}, which is not its own"
+        job = self.world.job_of(pod)
+        if job is None or not self._is_healthy(pod) or is_lost(job) or job["status"].get("phase") in AT_REST:
+            return
+        labels, status = pod["metadata"]["labels"], job["status"]
+        is_surplus = int(labels.get(names.LABEL_SLOT, -1)) >= (status.get("workers") or {}).get("desired", 0)
+        is_current = labels[names.LABEL_ATTEMPT] == str(status["attempt"])
+        assert is_surplus or not is_current or job["spec"].get("suspend"), f"{name_of(pod)} was healthy"
+
+    def on_change(self, entry: Entry) -> None:
+        if entry.plural != "trainjobs" or entry.type != "MODIFIED" or not is_lost(entry.object):
+            return
+        job, failure = entry.object, entry.object["status"]["failure"]
+        if failure["reason"] in REJECTIONS or job["spec"].get("suspend"):
+            return
+        wanted = names.head_name(job["metadata"]["name"], job["metadata"]["uid"], failure["attempt"])
+        head = self.world.find_pod(wanted)
+        if head is None or job["status"]["phase"] in FINISHED:
+            return
+        losses = (job["status"].get("workerLosses") or {}).get("rounds", 0)
+        assert losses >= 20 or not self._is_healthy(head), f"{wanted} was healthy: {failure}"
+
+    def _is_healthy(self, pod: Object) -> bool:
+        world, metadata = self.world, pod["metadata"]
+        is_reachable = metadata["name"] not in world.silent | world.unreachable and metadata["uid"] not in world.cut
+        is_untouched = is_reachable and metadata["uid"] not in world.disturbed
+        return is_untouched and pod["status"].get("phase") == "Running" and "deletionTimestamp" not in metadata
+
+
+class NobodyIsBlamed(Oracle):
+    """The job's own code never fails here: the job is never Failed, and nothing counts against its backoffLimit."""
+
+    def on_change(self, entry: Entry) -> None:
+        if entry.plural != "trainjobs" or entry.type == "DELETED":
+            return
+        status = entry.object["status"]
+        assert status.get("phase") != "Failed", f"the job failed: {status.get('failure')}"
+        assert not (status.get("budget") or {}).get("failures"), f"backoffLimit is charged: {status.get('failure')}"
+        assert not (status.get("restarts") or {}).get("application"), f"the job is blamed: {status.get('failure')}"
+
+
+class FewPodsAreRefused(Oracle):
+    """Of the pods of one slot, at most 8 at once and one a minute are refused, however long a node refuses them."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.lost: Counter[str] = Counter()
+        self._ended: set[str] = set()
+
+    def on_change(self, entry: Entry) -> None:
+        pod = entry.object
+        if entry.plural != "pods" or entry.type != "MODIFIED" or is_inert(pod):
+            return
+        uid, status = pod["metadata"]["uid"], pod["status"]
+        if status.get("phase") != "Failed" or uid in self._ended or not pod["metadata"].get("ownerReferences"):
+            return
+        self._ended.add(uid)
+        owner = pod["metadata"]["ownerReferences"][0]["uid"]
+        if status.get("containerStatuses"):
+            self.lost[owner] += 1
+        else:
+            self.refused[owner, pod["metadata"]["labels"].get(names.LABEL_SLOT, "head")] += 1
+
+    def after_pass(self) -> None:
+        seconds, times = self.now.refusing()
+        for (owner, slot), count in self.refused.items():
+            # After a pod that ran was lost, its replacement may be made at once again.
+            most = REFUSED_AT_ONCE * (times + self.lost[owner]) + seconds / 60
+            assert count <= most, f"{count} pods of slot {slot} were refused within {seconds:.0f} s"
+
+
+class LostHeadsAreFollowed(Oracle):
+    """Once the cluster is healthy, the loss of a head leads to the next attempt within NEXT_ATTEMPT."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._lost_since: dict[tuple[str, int], datetime] = {}
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            status, metadata = job["status"], job["metadata"]
+            key = (metadata["uid"], status.get("attempt", 0))
+            if status.get("phase") in AT_REST or key[1] == 0 or "deletionTimestamp" in metadata:
+                continue
+            head = self.world.find_pod(names.head_name(metadata["name"], metadata["uid"], key[1]))
+            if head is not None and is_live(head) and name_of(head) not in self.world.silent:
+                continue
+            since = self._lost_since.setdefault(key, self.world.now)
+            healthy = self.now.healthy_since
+            is_late = healthy is not None and self.world.now - max(since, healthy) > NEXT_ATTEMPT
+            assert not is_late, f"attempt {key[1]} has no head since {since}: {status}"
+
+
+class GangsHoldLittle(Oracle):
+    """An incomplete gang whose missing pods the API server rejects holds its GPUs for at most HELD."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._since: dict[tuple[str, int], datetime] = {}
+        self.gpu_seconds: defaultdict[str, float] = defaultdict(float)
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            status, uid = job["status"], job["metadata"]["uid"]
+            key = (uid, status.get("attempt", 0))
+            reasons = {each["reason"] for each in status.get("conditions") or [] if each["type"] == "Reconciling"}
+            wanted = job["spec"]["scaling"].get("minWorkers") or job["spec"]["scaling"].get("numWorkers", 1)
+            live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+            workers = sum(role_of(pod) == names.WORKER for pod in live)
+            if not live or workers >= wanted or not reasons & REJECTIONS or status.get("phase") in AT_REST:
+                self._since.pop(key, None)
+                continue
+            since = self._since.setdefault(key, self.world.now)
+            held = self.world.now - since
+            assert held <= HELD, f"{len(live)} pods were held for {held} for others that are rejected: {reasons}"
+
+
+class OnePodCommits(Oracle):
+    """At most one pod commits in an attempt."""
+
+    def after_pass(self) -> None:
+        for name, run in self.world.runs.items():
+            several = {attempt: uids for attempt, uids in run.writers.items() if len(uids) > 1}
+            assert not several, f"two pods of {name} have committed in one attempt: {several}"
+
+
+class DeletesAreTried(Oracle):
+    """As soon as a job is finished, lost or suspended, every one of its pods that must go has been asked to."""
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            metadata, status = job["metadata"], job["status"]
+            if "deletionTimestamp" in metadata or job["spec"].get("managedBy") != names.MANAGER:
+                continue
+            if not is_lost(job) and status.get("phase") not in (*FINISHED, "Suspended"):
+                continue
+            live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+            kept = [name_of(pod) for pod in live if name_of(pod) not in self.now.asked]
+            assert not kept, f"a job that is {status['phase']} keeps {kept}"
+
+
+class NothingLoops(Oracle):
+    """While nothing but the operator acts and no time passes, it ends within a few passes."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._passes = 0
+
+    def after_pass(self) -> None:
+        self._passes += 1
+        most = MOST_PASSES * max(len(self.jobs()), 1)
+        assert self._passes <= most, f"{self._passes} passes without a pause"
+
+    def at_rest(self) -> None:
+        self._passes = 0
+
+
+class OthersAreNotDelayed(Oracle):
+    """A job in another namespace, where nothing happens, is as fast as alone: it starts at once, trains in its first
+    attempt and never waits."""
+
+    SLACK = timedelta(seconds=30)
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            metadata, status = job["metadata"], job["status"]
+            if metadata["namespace"] == NAMESPACE:
+                continue
+            age = self.world.now - datetime.fromisoformat(metadata["creationTimestamp"])
+            run, name = self.world.runs[metadata["name"]], metadata["name"]
+            assert self.pods_of(job) or status.get("phase") in FINISHED, f"{name} has no pods"
+            assert status["attempt"] == 1 and not status.get("restarts"), f"{name} was disturbed: {status}"
+            pace = self.world.pace + timedelta(seconds=2)  # the world's steps take a second each
+            wanted = min(int((age - self.SLACK) / pace), self.world.epochs)
+            assert len(run.commits) >= wanted, f"{name} has {len(run.commits)} of {wanted} commits after {age}"
+            is_due = age > pace * self.world.epochs + 2 * self.SLACK
+            assert not is_due or status.get("phase") == "Succeeded", f"{name} is {status.get('phase')} after {age}"
+
+
+ORACLES: tuple[type[Oracle], ...] = (
+    HealthyPodsStay,
+    NobodyIsBlamed,
+    FewPodsAreRefused,
+    LostHeadsAreFollowed,
+    GangsHoldLittle,
+    OnePodCommits,
+    DeletesAreTried,
+    NothingLoops,
+    OthersAreNotDelayed,
+)
+
+
+class Witness:
+    """All oracles of one world. Violations are raised after the pass: the operator would catch them."""
+
+    def __init__(self, now: Circumstances, *, oracles: tuple[type[Oracle], ...] = ORACLES) -> None:
+        self.oracles = [oracle(now) for oracle in oracles]
+        self.violations: list[str] = []
+        self._asked, world = now.asked, now.world
+        self._world, self._passed_on = world, world.api.changed
+        world.api.changed = self._on_change
+        world.policies.insert(0, self._on_request)
+
+    def _on_request(self, method: str, place: Place, subresource: str) -> str:
+        if method == "DELETE":
+            self._asked.add(place[2])
+        for oracle in self.oracles:
+            self._note(lambda each: each.on_request(method, place), oracle)
+        return ""
+
+    def _on_change(self, entry: Entry) -> None:
+        self._passed_on(entry)
+        for oracle in self.oracles:
+            self._note(lambda each: each.on_change(entry), oracle)
+
+    def _note(self, call: Callable[[Oracle], None], oracle: Oracle) -> None:
+        try:
+            call(oracle)
+        except AssertionError as error:
+            self.violations.append(f"{type(oracle).__name__}: {error}")
+
+    def after_pass(self) -> None:
+        for oracle in self.oracles:
+            self._note(lambda each: each.after_pass(), oracle)
+        self.check()
+
+    def at_rest(self) -> None:
+        for oracle in self.oracles:
+            self._note(lambda each: each.at_rest(), oracle)
+        self.check()
+
+    def check(self) -> None:
+        if self.violations:
+            raise AssertionError(f"at {self._world.now:%H:%M:%S}: " + "; ".join(self.violations[:3]))

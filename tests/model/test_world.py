@@ -1,0 +1,56 @@
+"""Random schedules of the actors of a real cluster. RAILHEAD_SCHEDULES scales their number.
+
+`RAILHEAD_SEED=n` replays one of them; it does so only while the catalogue of actors is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import Counter
+
+import pytest
+
+from tests.model.actors.catalogue import CATALOGUE, ENABLED
+from tests.model.world_schedule import WorldSchedule
+from tests.tried import Tried
+
+SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000")) // 10
+BATCH = 25  # per test; the tests share the processors
+
+
+def find_seeds() -> list[range]:
+    only = os.environ.get("RAILHEAD_SEED")
+    if only:
+        return [range(int(only), int(only) + 1)]
+    return [range(first, min(first + BATCH, SCHEDULES)) for first in range(0, SCHEDULES, BATCH)]
+
+
+@pytest.mark.parametrize("seeds", find_seeds(), ids=lambda seeds: f"from {seeds.start}")
+def test_no_actor_of_a_cluster_breaks_a_rule_or_keeps_a_job_from_succeeding(
+    seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    done: Counter[str] = Counter()
+    for seed in seeds:
+        schedule = WorldSchedule(seed)
+        try:
+            asyncio.run(schedule.run())
+        except AssertionError as error:
+            raise AssertionError(f"replay with RAILHEAD_SEED={seed}: {error}") from error
+        done += schedule.done
+    tried("random schedules of the world's actors", len(seeds))
+    print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
+
+
+@pytest.mark.parametrize("name", sorted(ENABLED))
+def test_each_actor_acts(name: str) -> None:
+    schedules = [WorldSchedule(seed, names=(name,)) for seed in range(3)]
+    for schedule in schedules:
+        asyncio.run(schedule.run())
+    assert sum(schedule.done[name] for schedule in schedules) > 3
+
+
+def test_every_actor_is_enabled_or_waits_for_a_finding() -> None:
+    assert {name for name, entry in CATALOGUE.items() if not entry.waits_for} == ENABLED

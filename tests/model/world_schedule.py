@@ -1,0 +1,163 @@
+"""Random schedules of the world's actors: two or three of them trouble a job, then the cluster is healthy again, and
+the job must succeed. A seed replays one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from random import Random
+from typing import Any
+
+from tests.model.actors.actor import Actor
+from tests.model.actors.catalogue import CATALOGUE, ENABLED
+from tests.model.faults import Faults
+from tests.model.operator import JOBS, PODS, ModelOperator
+from tests.model.oracles import Watchman, check_drivers
+from tests.model.pass_oracles import FINISHED, Circumstances, Witness
+from tests.model.world import BESIDE, NAME, World, is_live
+
+TROUBLE = timedelta(seconds=1500)
+PATIENCE = timedelta(hours=3)  # from then on until everything has settled
+EPOCHS, PACE = 12, timedelta(seconds=60)
+NODES = 6
+TURNS = 4000
+RETRY = timedelta(seconds=5)  # until a driver reports again
+GPU = {"useGPU": True}
+JOB_KINDS: tuple[dict[str, Any], ...] = (
+    {"scaling": {"numWorkers": 2, **GPU}},
+    {"scaling": {"numWorkers": 4, **GPU}},
+    {"scaling": {"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": 3, **GPU}},
+)
+BUDGETS: dict[str, Any] = {"backoffLimit": 0}
+
+
+@dataclass
+class WorldSchedule:
+    """One schedule. `names`: of its actors, by default two or three that are enabled; `done`: how often each acted."""
+
+    seed: int
+    names: tuple[str, ...] = ()
+    done: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.random = Random(self.seed)
+        if not self.names:
+            self.names = tuple(self.random.sample(sorted(ENABLED), self.random.choice((2, 2, 3))))
+        self.world = World(epochs=EPOCHS, pace=PACE)
+        self.world.add_nodes(NODES)
+        self._watchman = Watchman(self.world)
+        self.circumstances = Circumstances(self.world, refusing=self._count_refusing)
+        self.witness = Witness(self.circumstances)
+        self.actors: list[Actor] = []
+        self.operator: ModelOperator | None = None
+        self._silent_until: dict[tuple[str, int], datetime] = {}
+        self._beside_at = self.world.now + timedelta(seconds=self.random.uniform(0, 600))
+
+    async def run(self) -> World:
+        """Raises AssertionError, with the actors of the schedule."""
+        try:
+            await self._run()
+        except AssertionError as error:
+            raise AssertionError(f"{' + '.join(self.names)}: {error}") from error
+        return self.world
+
+    async def _run(self) -> None:
+        world = self.world
+        world.apply(**BUDGETS, **self.random.choice(JOB_KINDS))
+        self.operator = ModelOperator(world.api, Faults(), time=lambda: world.now)
+        await self.operator.start()
+        self.actors = [CATALOGUE[name].actor(world, self.random) for name in self.names]
+        await self._play(until=world.now + TROUBLE)
+        for actor in self.actors:
+            actor.leave()
+            actor.next_at = None
+        self.circumstances.healthy_since = world.now
+        await self._play(until=world.now + PATIENCE)
+        self._check_end()
+
+    async def _play(self, *, until: datetime) -> None:
+        """Until that time, or until nothing happens any more to a job that has not ended."""
+        for _ in range(TURNS):
+            self._act()
+            await self._settle()
+            if self.circumstances.healthy_since is None and self._have_ended():
+                return
+            if self.world.step():
+                self.world.tick(1)
+            elif times := [at for at in self._find_times() if self.world.now < at < until]:
+                self.world.now = min(times)
+            elif self.circumstances.healthy_since is not None:
+                return
+            else:
+                self.world.now = until
+            if self.world.now >= until:
+                return
+        raise AssertionError(f"it does not settle: {self.world.status()}")
+
+    def _have_ended(self) -> bool:
+        jobs = [obj for (plural, _, _), obj in self.world.api.objects.items() if plural == "trainjobs"]
+        return len(jobs) > 1 and all(job["status"].get("phase") in FINISHED for job in jobs)
+
+    def _find_times(self) -> list[datetime]:
+        """When something happens next."""
+        world, times = self.world, [actor.next_at for actor in self.actors]
+        times += [self.operator.alarms.next_at if self.operator else None]
+        times += [self._beside_at if world.job("other", namespace=BESIDE) is None else None]
+        times += [driver.due for driver in world.drivers.values() if driver.state == "RUNNING"]
+        times += [world.now + RETRY for _ in world.reports]
+        return [at for at in times if at is not None]
+
+    def _act(self) -> None:
+        world = self.world
+        if self._beside_at <= world.now and world.job("other", namespace=BESIDE) is None:
+            world.apply("other", namespace=BESIDE)
+        for name, actor in zip(self.names, self.actors, strict=True):
+            if actor.next_at is not None and actor.next_at <= world.now:
+                actor.run()
+                self.done[name] += 1
+
+    async def _settle(self) -> None:
+        """The operator sees everything and does all it can do now."""
+        operator = self.operator
+        assert operator is not None
+        while True:
+            operator.alarms.ring()
+            operator.watch(PODS)
+            operator.watch(JOBS)
+            await self._report(operator)
+            if operator.is_idle:
+                break
+            await operator.reconcile()
+            self.witness.after_pass()
+        self.witness.at_rest()
+
+    async def _report(self, operator: ModelOperator) -> None:
+        """The newest report of each driver; one that cannot be written is sent again some seconds later."""
+        newest = {(each.uid, each.attempt): each for each in self.world.reports}
+        self.world.reports = []
+        for key, report in newest.items():
+            if self._silent_until.get(key, self.world.now) > self.world.now:
+                self.world.reports.append(report)
+            elif not await operator.report(report):
+                self.world.reports.append(report)
+                self._silent_until[key] = self.world.now + RETRY
+
+    def _count_refusing(self) -> tuple[float, int]:
+        now, times = self.world.now, [each for actor in self.actors for each in actor.refusals]
+        return sum((min(end, now) - begin).total_seconds() for begin, end in times), len(times)
+
+    def _check_end(self) -> None:
+        """Every job has succeeded, and holds nothing but its terminated head."""
+        for (plural, namespace, name), job in self.world.api.objects.items():
+            if plural != "trainjobs":
+                continue
+            phase = job["status"].get("phase")
+            assert phase == "Succeeded", f"{namespace}/{name} is {phase}: {job['status']}"
+            run = self.world.runs[name]
+            assert [epoch for _, epoch in run.commits] == list(range(EPOCHS)), run.commits
+        held = [pod["metadata"]["name"] for pod in self.world.pods() if is_live(pod)]
+        assert not held, f"finished jobs hold {held}"
+        assert self.world.job() is not None and self.world.status(NAME)["phase"] in FINISHED
+        check_drivers(self.world)
+        self._watchman.check()
