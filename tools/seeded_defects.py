@@ -1090,4 +1090,18 @@ DEFECTS = (
         "reason == REPORTS_MISSING",
         (DEADLINES,),
     ),
+    Defect(
+        "an evicted head whose node is gone gets its whole grace period",
+        "controller/observe.py",
+        'is_marked and (is_tainted or known.get("ContainersReady") == "True")',
+        "is_marked and is_tainted",
+        (NODE_SHUTDOWNS, "tests/unit/controller/test_observe.py"),
+    ),
+    Defect(
+        "a driver loses its grace period when a sidecar has ended",
+        "controller/observe.py",
+        'is_marked and (is_tainted or known.get("ContainersReady") == "True")',
+        "is_marked",
+        ("tests/unit/controller/test_observe.py",),
+    ),
 )

@@ -110,7 +110,7 @@ def observe_pod(pod: Object) -> PodView:
         created_at=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
-        is_silent=disruption is not None and disruption.reason == DELETION_BY_TAINT and _is_marked(status, state),
+        is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption),
         is_refused=_is_refused(status, disruption),
     )
 
@@ -167,10 +167,14 @@ def _disruption(status: Object) -> Disruption | None:
     return None
 
 
-def _is_marked(status: Object, state: Object) -> bool:
-    """Not ready although its container runs: Kubernetes marks the pods of a node whose kubelet does not respond."""
-    ready = [each.get("status") for each in _parts(status, "conditions") if each.get("type") == "Ready"]
-    return bool(state.get("running")) and ready == ["False"]
+def _is_silent(status: Object, state: Object, disruption: Disruption | None) -> bool:
+    """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs. Of a
+    pod that someone else deleted, all containers must be ready: only the node lifecycle controller
+    (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
+    known = {each.get("type"): each.get("status") for each in _parts(status, "conditions")}
+    is_marked = bool(state.get("running")) and known.get("Ready") == "False"
+    is_tainted = disruption is not None and disruption.reason == DELETION_BY_TAINT
+    return is_marked and (is_tainted or known.get("ContainersReady") == "True")
 
 
 def _is_refused(status: Object, disruption: Disruption | None) -> bool:

@@ -66,7 +66,7 @@ class PodView:
     events_read_at: datetime | None = None  # when its events were last read
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
     grace_seconds: int = 0  # of a pod being deleted
-    is_silent: bool = False  # deleted because its node does not respond, so that nobody sends SIGTERM
+    is_silent: bool = False  # being deleted, and its node does not respond
     is_refused: bool = False  # by the kubelet of its node: it has failed, and none of its containers ever ran
 
     @property
@@ -105,7 +105,7 @@ class PodView:
     @property
     def gone_by(self) -> datetime | None:
         """When a pod being deleted should be gone: at the end of its grace period, plus a margin. A long grace period
-        is for a last checkpoint; on a node that does not respond nobody asks for it."""
+        is for a last checkpoint, which a node that does not respond is not likely to finish."""
         waived = max(self.grace_seconds - SILENT_GRACE_SECONDS, 0) if self.is_silent else 0
         return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
 

@@ -34,19 +34,22 @@ def test_labels_identify_the_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "ready", "runs", "is_silent"),
+    ("reason", "ready", "containers", "runs", "is_silent"),
     [
-        ("DeletionByTaintManager", "False", True, True),
-        ("DeletionByTaintManager", "True", True, False),  # a taint set by hand; the kubelet works
-        ("DeletionByTaintManager", "False", False, False),
-        ("EvictionByEvictionAPI", "False", True, False),
+        ("DeletionByTaintManager", "False", "False", True, True),
+        ("DeletionByTaintManager", "True", "True", True, False),  # a taint set by hand; the kubelet works
+        ("DeletionByTaintManager", "False", "False", False, False),
+        ("EvictionByEvictionAPI", "False", "True", True, True),  # the machine was off before the driver had ended
+        ("EvictionByEvictionAPI", "False", "False", True, False),  # a sidecar has ended; the driver may commit
+        ("EvictionByEvictionAPI", "True", "True", True, False),
     ],
 )
-def test_a_pod_is_silent_when_kubernetes_has_given_up_its_node(
-    reason: str, ready: str, runs: bool, is_silent: bool
+def test_a_pod_is_silent_when_its_node_does_not_respond(
+    reason: str, ready: str, containers: str, runs: bool, is_silent: bool
 ) -> None:
     conditions = [
         {"type": "Ready", "status": ready},
+        {"type": "ContainersReady", "status": containers},
         {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""},
     ]
     container = make_container(**({"running": {"startedAt": "x"}} if runs else {"terminated": {"exitCode": 1}}))

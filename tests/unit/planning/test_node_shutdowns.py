@@ -3,6 +3,7 @@ shuts down. Texts and fields are those of Kubernetes 1.36."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -125,3 +126,25 @@ def test_a_shutdown_while_the_group_still_starts_delays_nothing() -> None:
         shut_down(sim, worker.name, code=68)
         sim.settle()
         assert sim.count_created("pods") == created + 1, number
+
+
+def test_an_evicted_head_whose_machine_goes_away_holds_the_group_for_two_minutes() -> None:
+    """`kubectl drain` or a termination handler evicts the head; the machine is off 30 s later, and Kubernetes marks its
+    pods 50 s after that."""
+    sim = Simulation()
+    sim.run_until_training()
+    head = sim.head.name
+    sim.evict(head, gone_in=620)
+    sim.later(30)
+    sim.settle()
+    cut = sim.now
+    sim.later(50)
+    conditions = [{"type": "Ready", "status": "False"}, {"type": "ContainersReady", "status": "True"}]
+    sim.api.patch(("pods", "default", head), {"status": {"conditions": conditions}}, subresource="status")
+    while sim.status["attempt"] == 1:
+        sim.reconcile()
+        if sim.status["attempt"] == 1:
+            assert sim.last.wake_at is not None
+            sim.now = max(sim.last.wake_at, sim.now + timedelta(seconds=1))
+    assert (sim.now - cut).total_seconds() <= 150
+    assert sim.status["restarts"]["application"] == 0
