@@ -11,6 +11,7 @@ CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
+DELETED = "tests/unit/planning/decisions/test_deleted.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
@@ -433,6 +434,34 @@ DEFECTS = (
         "    elif head.may_still_end(job.now):\n",
         "    elif False:\n",
         (SUSPEND,),
+    ),
+    Defect(
+        "a deleted job that a finalizer keeps runs on",
+        "planning/decisions/deleted.py",
+        "return wind_down(job) if job.is_deleting else None",
+        "return None",
+        (DELETED,),
+    ),
+    Defect(
+        "a deleted job that has finished is deleted again and again",
+        "planning/decisions/clean_up.py",
+        "if job.is_deleting or _is_early(job, deletion_due(job)):",
+        "if _is_early(job, deletion_due(job)):",
+        (DELETED,),
+    ),
+    Defect(
+        "a deleted job starts again while it is stopped",
+        "planning/planner.py",
+        "    decide_deleted,  # no limit",
+        "    decide_suspend,\n    decide_resume,\n    decide_first_attempt,\n    decide_deleted,  # no limit",
+        (DELETED,),
+    ),
+    Defect(
+        "the pods of a job that is deleted with --cascade=orphan are deleted",
+        "controller/store.py",
+        "        if record is None or record.leaves_pods:\n",
+        "        if record is None:\n",
+        (DELETED,),
     ),
     Defect(
         "suspended time counts against the deadline",

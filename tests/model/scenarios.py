@@ -75,6 +75,15 @@ def lift_quota(world: World) -> None:
     world.quota = None
 
 
+def delete_held(world: World) -> None:
+    world.hold("example.com/backup")
+    world.delete_job()
+
+
+def rests(world: World) -> bool:
+    return world.status().get("phase") == "Suspended" and not world.pods()
+
+
 def lose_worker_and_room(world: World) -> None:
     """Another workload takes its place."""
     world.quota = 2
@@ -307,3 +316,6 @@ SCENARIOS = (
     Scenario("deleted", (Act(committed(2), World.delete_job),)),
     Scenario("deleted after its children", (Act(committed(2), lambda w: w.delete_job(policy="Foreground")),)),
 )
+
+# A fault changes how many epochs its driver trains before it is stopped.
+HELD = Scenario("deleted and kept by a finalizer", (Act(committed(2), delete_held), Act(rests, World.hold)))

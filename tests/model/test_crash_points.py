@@ -13,7 +13,7 @@ import pytest
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Fault, Faults
 from tests.model.oracles import check_old_drivers
 from tests.model.play import Scenario, play, summarize
-from tests.model.scenarios import SCENARIOS
+from tests.model.scenarios import HELD, SCENARIOS
 from tests.tried import Tried
 
 ALL = os.environ.get("RAILHEAD_FAULTS") == "all"
@@ -56,6 +56,15 @@ async def test_a_single_fault_at_any_write_does_not_change_the_outcome(scenario:
             raise AssertionError(f"{attempt}: {error}") from error
         assert len(faults.done) == 1, attempt
         assert found == wanted, attempt
+    tried("faults of the model, one at a time", len(tries))
+
+
+async def test_no_fault_keeps_the_pods_of_a_deleted_job_that_a_finalizer_keeps(tried: Tried) -> None:
+    without = Faults()
+    await play(HELD, without)
+    tries = [(n, fault) for n in choose_writes(without.written) for fault in (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER)]
+    for number, fault in tries:
+        await play(HELD, at(number, fault))
     tried("faults of the model, one at a time", len(tries))
 
 

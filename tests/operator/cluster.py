@@ -58,9 +58,10 @@ class Cluster:
         """The user's patch of the spec."""
         return self._ask("PATCH", f"{JOBS.format(self.namespace)}/{name}", {"spec": spec}, content_type=MERGE_PATCH)
 
-    def delete(self, name: str) -> Object:
+    def delete(self, name: str, *, policy: str = "Background") -> Object:
         """The user's deletion; returns the job if a finalizer still holds it."""
-        return self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}")
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}
+        return self._ask("DELETE", f"{JOBS.format(self.namespace)}/{name}", options)
 
     def hold(self, name: str, *finalizers: str) -> None:
         """Replaces the finalizers: with one, a deleted job stays."""

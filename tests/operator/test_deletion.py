@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from tests.operator.audit import WRITES, AuditLog
@@ -14,6 +15,7 @@ from tests.operator.scenarios import RAISED
 from tests.waiting import wait_until
 
 JOB = "leaves"
+LAST = Checkpoint("/runs/x/checkpoint_4", 4, "2026-01-01T00:00:04Z")
 
 
 def start(cluster: Cluster, *, is_bound: bool = False) -> None:
@@ -83,6 +85,27 @@ def test_a_deleted_job_leaves_nothing(
     assert not cluster.children_of(uid)
     late = [name for name in names_written(cluster, audit)[wrote:] if JOB in name]
     assert not late, "a deleted job is still being reconciled"
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+def test_a_deleted_job_that_a_finalizer_keeps_is_stopped(cluster: Cluster, policy: str) -> None:
+    cluster.apply(JOB)
+    start(cluster, is_bound=True)
+    uid = cluster.job(JOB)["metadata"]["uid"]
+    cluster.hold(JOB, "example.com/backup")
+    cluster.delete(JOB, policy=policy)
+    cluster.wait_phase(JOB, "Suspending")
+    wait_until("the deletion of the head", lambda: cluster.head(JOB)["metadata"].get("deletionTimestamp"))
+    if policy == "Background":
+        assert len([pod for pod in cluster.pods(JOB).values() if "deletionTimestamp" not in pod["metadata"]]) == 2
+    outcome = Outcome("Preemption", reason="Terminated", checkpoint=LAST)
+    cluster.end_pod(cluster.head(JOB), code=FailureClass.PREEMPTION.exit_code, outcome=outcome)
+    wait_until("the last checkpoint", lambda: cluster.status(JOB).get("checkpoint", {}).get("index") == LAST.index)
+    wait_until("the end of the pods", lambda: is_gone(cluster, uid) or not cluster.pods(JOB), seconds=90, pause=0.5)
+    assert cluster.wait_phase(JOB, "Suspended")["attempt"] == 1
+    assert not cluster.pods(JOB)
+    cluster.hold(JOB)
+    wait_until("all is gone", lambda: is_gone(cluster, uid), seconds=90, pause=0.5)
 
 
 def is_gone(cluster: Cluster, uid: str) -> bool:

@@ -34,6 +34,7 @@ class JobRecord:
     """One TrainJob as last observed; of its status, the fields that are needed of all jobs.
 
     Attributes:
+        leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
 
@@ -42,6 +43,7 @@ class JobRecord:
     generation: int
     version: int
     is_deleting: bool
+    leaves_pods: bool
     phase: str
     attempt: int
     driver: str
@@ -85,6 +87,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         generation=generation,
         version=version_of(raw),
         is_deleting=bool(metadata.get("deletionTimestamp")),
+        leaves_pods="orphan" in (metadata.get("finalizers") or ()),
         phase=status.phase,
         attempt=status.attempt,
         driver=status.driver,

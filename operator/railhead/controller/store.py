@@ -220,9 +220,9 @@ class Store:
         return tuple(pod.explain(events[pod.uid]) if pod.uid in events else pod for pod in pods)
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
-        """Everything known about one job right now; None when there is no such job."""
+        """Everything known about one job right now; None when there is no such job, or nothing to do for it."""
         record = self._jobs.get(key)
-        if record is None:
+        if record is None or record.leaves_pods:
             return None
         spec, status = record.read()
         pods, foreign = self._divide_pods(record)

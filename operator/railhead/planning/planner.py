@@ -22,6 +22,7 @@ from railhead.planning.amendments.wake import wake_for_limits
 from railhead.planning.amendments.warning import add_warning
 from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
 from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
+from railhead.planning.decisions.deleted import decide_deleted
 from railhead.planning.decisions.finished import decide_finished
 from railhead.planning.decisions.first_attempt import decide_first_attempt
 from railhead.planning.decisions.invalid import decide_invalid
@@ -50,6 +51,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps
     decide_finished,  # nothing else applies to a finished job
     decide_restarts_in_place,  # what the attempt has spent is counted before anything ends it
+    decide_deleted,  # no limit and no request of the user applies to a deleted job
     decide_active_deadline,  # the deadline also applies to a job that is to be suspended
     decide_suspend,  # a job that is to be suspended needs no checkpoint to start from
     decide_resume_source,  # nothing starts without the checkpoint that it is to start from
@@ -85,8 +87,6 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 
 def plan(observed: Observed) -> Plan:
     """The actions for this job now."""
-    if observed.is_deleting:
-        return Plan()  # garbage collection does the rest
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or decide_invalid(observed, observed.spec)
         decision = hold_back_deletes(observed, decision)

@@ -11,6 +11,7 @@ import pytest
 
 from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
 from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
+from railhead.planning.decisions.deleted import decide_deleted
 from railhead.planning.decisions.finished import decide_finished
 from railhead.planning.decisions.first_attempt import decide_first_attempt
 from railhead.planning.decisions.loss import decide_loss
@@ -61,6 +62,10 @@ def job(*pods: PodView, status: dict[str, Any] | None = None, rejection: Rejecti
     return replace(make_job(*pods, status=status, spec=make_spec(**spec)), rejection=rejection)
 
 
+def deleted(each: Job) -> Job:
+    return replace(each, is_deleting=True)
+
+
 @dataclass(frozen=True)
 class Case:
     """A job in which this decision and the next one both decide."""
@@ -75,8 +80,9 @@ CASES = (
     Case(decide_finished, job(*WORKERS, status={**FINISHED, "progress": RESTARTED})),
     Case(
         decide_restarts_in_place,
-        job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED}, activeDeadlineSeconds=60),
+        deleted(job(HEAD, *WORKERS, status={**RUNNING_STATUS, "progress": RESTARTED})),
     ),
+    Case(decide_deleted, deleted(job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60))),
     Case(decide_active_deadline, job(HEAD, *WORKERS, status=RUNNING_STATUS, activeDeadlineSeconds=60, suspend=True)),
     Case(decide_suspend, job(suspend=True, resumeFrom={"trainJob": "nobody"})),
     Case(decide_resume_source, job(status={"phase": "Suspended"}, resumeFrom={"trainJob": "nobody"})),

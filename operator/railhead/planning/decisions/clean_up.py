@@ -19,7 +19,7 @@ from railhead.planning.status_change import StatusChange
 
 def decide_deletion(job: Job) -> Decision | None:
     """The precondition keeps a job that changed meanwhile, for example to a longer TTL."""
-    if _is_early(job, deletion_due(job)):
+    if job.is_deleting or _is_early(job, deletion_due(job)):
         return None
     return Decision(delete_job=DeleteJob(job.uid, job.version), removes=driver_removal(job))
 

@@ -1,4 +1,4 @@
-"""spec.suspend: stops a job without losing its progress.
+"""spec.suspend: stops a job without losing its progress. `deleted.py` stops a deleted job in the same way.
 
 The status comes first. Then only the head is deleted: its driver waits for one more committed
 checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is Suspended
@@ -22,14 +22,17 @@ SUSPENDING, SUSPENDED = "Suspending", "Suspended"
 
 def decide_suspend(job: Job) -> Decision | None:
     """Suspends the job, or completes a suspension that has started."""
+    return wind_down(job) if job.spec.suspend or job.status.phase == "Suspending" else None
+
+
+def wind_down(job: Job) -> Decision | None:
+    """Begins to stop the job, continues that, or keeps it stopped; None for a job that finished instead."""
     phase = job.status.phase
     if phase == "Suspended":
         # Nothing may run, not even pods that an operator with a stale view has created.
-        return Decision(deletes=delete_all(job.acting_pods)) if job.spec.suspend else None
-    if phase != "Suspending" and not job.spec.suspend:
+        return Decision(deletes=delete_all(job.acting_pods))
+    if job.has_succeeded and not job.is_attempt_lost:
         return None
-    if job.has_succeeded:
-        return None  # it finished instead
     return _end(job) if phase == "Suspending" else _begin(job)
 
 
@@ -61,7 +64,10 @@ def _rest(job: Job) -> Decision:
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
     then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
-    message = f"The job has no pods; once spec.suspend is false, it {then}"
+    if job.is_deleting:
+        message = "The job is deleted and has no pods; a finalizer in its metadata keeps the object"
+    else:
+        message = f"The job has no pods; once spec.suspend is false, it {then}"
     status = replace(
         stand_still(job, types.SUSPENDED, reason=SUSPENDED, message=message),
         checkpoint=last.checkpoint,
