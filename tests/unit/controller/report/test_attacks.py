@@ -463,7 +463,7 @@ async def test_no_body_is_read_of_a_token_that_names_no_head(attacked: Attacked)
     """It is answered before the body is there."""
     connection = await attacked.connect()
     connection.send(request_of(token=bound_to(WORKER), headers=f"Content-Length: {LIMIT_BYTES}"))
-    assert await connection.read_status() == 403
+    assert await asyncio.wait_for(connection.read_status(), 10) == 403
 
 
 async def test_only_a_few_bodies_of_a_pod_are_read_at_a_time(attacked: Attacked) -> None:

@@ -19,7 +19,7 @@ def wait_until_released(sim: Simulation, *, limit: int = 900) -> float:
     while sim.pods and sim.now - began < timedelta(seconds=limit):
         sim.settle()
         if sim.pods:
-            assert sim.last.wake_at is not None
+            assert sim.last.wake_at is not None and sim.last.wake_at > sim.now
             sim.now = sim.last.wake_at
     return (sim.now - began).total_seconds()
 
