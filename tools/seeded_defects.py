@@ -23,6 +23,7 @@ STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
+WAITING = "tests/unit/driver/storage/test_waiting.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 
 
@@ -840,6 +841,41 @@ DEFECTS = (
         '"metadata.uid"',
         '"metadata.name"',
         ("tests/unit/resources/test_pod.py",),
+    ),
+    Defect(
+        "an attempt gives up when it finds the storage full",
+        "driver/storage/patience.py",
+        "isinstance(error, Unreachable) or is_passing(error)",
+        "is_passing(error)",
+        (WAITING,),
+    ),
+    Defect(
+        "an attempt waits two minutes for its storage, and no longer",
+        "driver/storage/call.py",
+        "seconds=math.inf, ",
+        "",
+        (WAITING,),
+    ),
+    Defect(
+        "a call to the storage that hangs is made a second time beside itself",
+        "driver/storage/call.py",
+        "        if self._results is None:\n",
+        "        if True:\n",
+        (WAITING,),
+    ),
+    Defect(
+        "an attempt that has waited for its storage trains with the warning",
+        "driver/storage/call.py",
+        "        spool.forget_warning()\n",
+        "        pass\n",
+        (WAITING,),
+    ),
+    Defect(
+        "the claim of a run is not waited for",
+        "driver/storage/acquire_run.py",
+        "is_known=commits > 0, spool=spool",
+        "is_known=commits > 0",
+        (WAITING,),
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from railhead.contract.failure import SUCCEEDED_CODE
+from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.storage.leftovers import RECORDS
 from railhead.driver.storage.snapshot import FILE
-from tests.ray.pods import Pods, make_job, share_pod
+from tests.full_disk import mount_full_disk
+from tests.ray.pods import Pods, make_job, make_single_job, share_pod
 
 # The first group fills the disk in its second upload, the second one removes the controller's snapshot, the third
 # one repairs it.
@@ -69,6 +70,31 @@ def test_failing_storage_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_pa
     assert find_folders(run) == find_listed(run) and len(find_listed(run)) == 3
     assert log.count("removed what unfinished uploads had left: checkpoint_") == 1
     assert not list((run / RECORDS).iterdir())
+
+
+def test_an_attempt_that_finds_a_full_disk_waits_until_it_has_room(tmp_path: Path) -> None:
+    with mount_full_disk(tmp_path / "runs") as disk:
+        job = make_single_job(train_func="user:train_func")
+        with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}, storage=str(disk.path)) as pods:
+            pods.start(workers=1)
+            pods.wait_until(lambda: any(report["warning"] for report in pods.reports))
+            found = next(report for report in pods.reports if report["warning"])
+            disk.make_room()
+            assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
+    assert (found["state"], found["warning"]["reason"]) == ("STARTING", "StorageUnreachable")
+    assert "No space left on device" in found["warning"]["message"]
+    assert "the attempt waits for it, and training begins afterwards" in pods.read_log()
+    assert pods.reports[-1]["warning"] is None
+
+
+def test_sigterm_ends_an_attempt_that_waits_for_its_storage(tmp_path: Path) -> None:
+    with mount_full_disk(tmp_path / "runs") as disk:
+        job = make_single_job(train_func="user:train_func")
+        with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}, storage=str(disk.path)) as pods:
+            pods.start_head(RAILHEAD_END_SECONDS="600")
+            pods.wait_until(lambda: any(report["warning"] for report in pods.reports))
+            pods.terminate("head")
+            assert pods.wait_ended(timeout=10) == FailureClass.PREEMPTION.exit_code, pods.read_log()
 
 
 def find_folders(run: Path) -> set[str]:

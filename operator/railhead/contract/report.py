@@ -42,7 +42,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
 )
 RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
-# Reasons of a warning that the storage takes no checkpoints at the moment: training continues or restarts.
+# Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
 STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")
 
 

@@ -88,7 +88,8 @@ def _prepare(attempt: Attempt) -> None:
     if job.train_func:
         require_package(job.framework)
     check_code(job, os.environ)
-    run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=attempt.pod.checkpoint_index >= 0)
+    is_known = attempt.pod.checkpoint_index >= 0
+    run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=is_known, spool=attempt.spool)
     attempt.publisher.update(run_uri=run_uri)
 
 

@@ -15,6 +15,7 @@ from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, w
 from railhead.driver.pod import Pod, find_storage_path
 from railhead.driver.reporting.commits import parse_known
 from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
@@ -35,22 +36,24 @@ class Restored:
 
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
-    """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced, JobRefused or Unreachable."""
+    """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
     # The job knows a run with another name or path for this fit() only; it may be a new one each time.
     is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
     commits = pod.checkpoint_index + 1 if is_own else 0
     known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
-    fields = find_fields()
+    fields, spool = find_fields(), Spool(pod.temp)
 
     def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
         return claim, restore_run(folder, fields=fields, known=known if commits else {}, commits=commits)
 
-    claim, restored = call_storage(run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0)
+    claim, restored = call_storage(
+        run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0, spool=spool
+    )
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
-        check_initial(pod.resume_from)
+        check_initial(pod.resume_from, spool=spool)
         resumed_from = pod.resume_from
     if restored.warning or resumed_from:
         news = restored.warning.message if restored.warning else f"the run resumes from {resumed_from}"
@@ -63,8 +66,8 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     return claimed
 
 
-def check_initial(uri: str) -> None:
-    """Raises JobRefused or Unreachable when a job cannot start from this checkpoint."""
+def check_initial(uri: str, *, spool: Spool) -> None:
+    """Raises JobRefused when a job cannot start from this checkpoint."""
 
     def list_names() -> list[str]:
         from ray.train import Checkpoint
@@ -72,7 +75,7 @@ def check_initial(uri: str) -> None:
         checkpoint = Checkpoint(uri)
         return RunFolder(checkpoint.filesystem, checkpoint.path).list_names("")
 
-    if not call_storage(uri, list_names, field="spec.resumeFrom"):
+    if not call_storage(uri, list_names, field="spec.resumeFrom", spool=spool):
         raise JobRefused(
             "ResumeFromNotFound",
             f"spec.resumeFrom {uri}: there is no checkpoint: in the head pod the folder is missing or empty; "

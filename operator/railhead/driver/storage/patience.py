@@ -1,4 +1,4 @@
-"""Tries again what the storage cannot do for a moment, while training continues."""
+"""Tries again what the storage cannot do for a moment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Callable, TypeVar
 
+from railhead.driver.errors import Unreachable
 from railhead.driver.storage.error_messages import is_passing
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0  # seconds
@@ -19,6 +20,7 @@ class Patience:
 
     tell: Callable[[Exception], None]
     seconds: float = 120.0
+    longest: float = LONGEST_PAUSE
     sleep: Callable[[float], None] = time.sleep
     monotonic: Callable[[], float] = time.monotonic
 
@@ -29,8 +31,8 @@ class Patience:
             try:
                 return action()
             except Exception as error:
-                if not is_passing(error) or self.monotonic() + pause > deadline:
+                if not (isinstance(error, Unreachable) or is_passing(error)) or self.monotonic() + pause > deadline:
                     raise
                 self.tell(error)
             self.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
+            pause = min(pause * 2, self.longest)

@@ -3,8 +3,8 @@ CheckpointFallback is True while it continues from an older checkpoint, because 
 StorageUnavailable is True while the storage takes no checkpoint, and EndNotice and RayTested are False while the
 image's Ray cannot ask for a last checkpoint, or is newer than tested.
 
-Training continues meanwhile. Every status change of the job carries the condition, and one
-event is sent when it appears.
+Training continues meanwhile, or has not begun and waits for the storage. Every status change of the job carries the
+condition, and one event is sent when it appears.
 """
 
 from __future__ import annotations

@@ -118,3 +118,38 @@ def test_failing_storage_is_a_condition_until_a_checkpoint_commits() -> None:
     sim.settle()
     assert "StorageUnavailable" not in {c["type"] for c in sim.status["conditions"]}
     assert sim.status["phase"] == "Running"
+
+
+def test_an_attempt_that_waits_for_its_storage_shows_it_and_goes_on() -> None:
+    """It waits for a day; the deadline for starts still applies to a job that has one."""
+    sim = Simulation(startDeadlineSeconds=100_000)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.report("STARTING", warning=RunWarning("StorageUnreachable", "run.storagePath /runs: No space left on device"))
+    sim.settle()
+    uids = sorted(pod.uid for pod in sim.pods.values())
+    for _ in range(24):
+        sim.later(3600)
+        sim.settle()
+        found = [c for c in sim.status["conditions"] if c["type"] == "StorageUnavailable"]
+        assert [(c["status"], c["reason"]) for c in found] == [("True", "StorageUnreachable")]
+    assert (sim.status["attempt"], sim.status["phase"], sim.status.get("restarts")) == (1, "Starting", None)
+    assert sorted(pod.uid for pod in sim.pods.values()) == uids
+    assert sim.events.count("StorageUnreachable") == 1
+    sim.report("STARTING")
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+    assert "StorageUnavailable" not in {c["type"] for c in sim.status["conditions"]}
+
+
+def test_the_deadline_for_starts_ends_an_attempt_that_waits_for_its_storage() -> None:
+    sim = Simulation(startDeadlineSeconds=3600)
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.report("STARTING", warning=RunWarning("StorageUnreachable", "run.storagePath /runs: No space left on device"))
+    sim.later(3601)
+    sim.settle()
+    assert sim.status["failure"]["class"] == "Startup"
