@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from railhead.local.control_plane import ControlPlane
 
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 IDLE_SECONDS = 30  # an API server closes a connection idle for 90 s, and the next request fails
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 
-from railhead.api.crd import MUTABLE_FIELDS, build_crd
+from railhead.api.changes import ALWAYS, SUSPENDED
+from railhead.api.crd import build_crd
 from railhead.planning.facts.report import keep_time
 from tests.api.conftest import Cluster
-from tests.api.server import MERGE_PATCH, ApiServer
+from tests.api.server import MERGE_PATCH, Answer, ApiServer
 from tests.api.trainjobs import PATH, make_job
 
 SOME_TIME = "2026-01-01T00:00:00Z"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 FULL: dict[str, Any] = {
     "metadata.name": "immutable",
+    "spec.suspend": True,
     "spec.source": {"configMap": {"name": "code"}},
     "spec.env": [{"name": "A", "value": "1"}],
     "spec.runtimeEnv": {"pip": ["a==1", "b"], "env_vars": {"A": "1"}, "conda": {"dependencies": ["a"]}},
@@ -26,22 +28,39 @@ FULL: dict[str, Any] = {
 }
 # Field, new value; None removes the field.
 CHANGES: list[tuple[str, Any]] = [
-    ("image", "other:2"),
-    ("imagePullPolicy", "Always"),
-    ("imagePullSecrets", [{"name": "a"}]),
-    ("trainer", {"trainFunc": "other:train"}),
-    ("trainer", {"trainLoopConfig": {"lr": 0.2}}),
-    ("trainer", {"trainLoopConfig": {"nested": {"a": 2}}}),
-    ("trainer", {"backend": {"name": "gloo"}}),
-    ("trainer", {"trainFunc": None, "build": "other:make"}),
-    ("trainer", {"trainFunc": None, "entrypoint": ["python", "train.py"]}),
+    ("trainer.trainFunc", "other:train"),
+    ("trainer.framework", "Torch"),
+    ("trainer.backend", {"name": "gloo"}),
+    ("trainer.validationFunction", "other:validate"),
+    ("trainer.build", "other:make"),
+    ("trainer.entrypoint", ["python", "train.py"]),
     ("source", None),
     ("source", {"configMap": {"name": "other"}}),
-    ("scaling", {"numWorkers": 2}),
-    ("scaling", {"gpuResourceName": "amd.com/gpu", "useGPU": True}),
+    ("scaling.numWorkers", 2),
+    ("scaling.minWorkers", 2),
+    ("scaling.maxWorkers", 2),
+    ("scaling.startWaitSeconds", 2),
+    ("scaling.elasticResizeMonitorIntervalSeconds", 2),
+    ("scaling.useGPU", True),
+    ("scaling.gpuResourceName", "amd.com/gpu"),
+    ("scaling.workersPerPod", 2),
+    ("scaling.placementStrategy", "SPREAD"),
     ("run", {"storagePath": "/other"}),
     ("run", {"name": "other"}),
     ("datasets", {"train": {"format": "csv", "uri": "/data"}}),
+    ("managedBy", "other.example/operator"),
+    ("suspendGraceSeconds", 5),
+    ("resumeFrom", {"trainJob": "other"}),
+]
+CHANGES_WHILE_SUSPENDED: list[tuple[str, Any]] = [
+    ("image", "other:2"),
+    ("imagePullPolicy", "Always"),
+    ("imagePullSecrets", [{"name": "a"}]),
+    ("trainer.trainLoopConfig", None),
+    ("trainer.trainLoopConfig", {"lr": 0.2}),
+    ("trainer.trainLoopConfig", {"nested": {"a": 2}}),
+    ("scaling.resourcesPerWorker", {"memory": "4Gi"}),
+    ("scaling.rayLabelSelector", {"a": "b"}),
     ("env", None),
     ("env", [{"name": "A", "value": "2"}]),
     ("envFrom", [{"secretRef": {"name": "a"}}]),
@@ -57,37 +76,141 @@ CHANGES: list[tuple[str, Any]] = [
     ("podTemplate", {"spec": {"tolerations": [{"operator": "Exists"}]}}),
     ("head", {"resources": {"cpu": "1"}}),
     ("worker", {"objectStore": "1Gi"}),
-    ("managedBy", "other.example/operator"),
-    ("suspendGraceSeconds", 5),
     ("worker", {"drainSeconds": 30}),
-    ("resumeFrom", {"trainJob": "other"}),
     ("logs", {"forward": "None"}),
 ]
+ACCELERATOR = "scaling.acceleratorType"  # only a job with GPUs has one
 
 
 @pytest.fixture(scope="module")
 def stored(api_server: ApiServer) -> Iterator[str]:
-    """Path of a stored job."""
-    job = make_job(FULL)
+    """Path of a job that the operator has not seen yet."""
+    yield from store(api_server, FULL, phase=None)
+
+
+@pytest.fixture(scope="module")
+def suspended(api_server: ApiServer) -> Iterator[str]:
+    yield from store(api_server, {**FULL, "metadata.name": "suspended"}, phase="Suspended")
+
+
+@pytest.fixture(scope="module")
+def suspended_gpus(api_server: ApiServer) -> Iterator[str]:
+    """Path of a suspended job whose workers have 8 GPUs each."""
+    scaling = {"useGPU": True, "acceleratorType": "H100", "resourcesPerWorker": {"cpu": 8, "nvidia.com/gpu": 8}}
+    changes = {"metadata.name": "gpus", "spec.suspend": True, "spec.scaling": scaling}
+    yield from store(api_server, changes, phase="Suspended")
+
+
+def store(api_server: ApiServer, changes: dict[str, Any], *, phase: str | None) -> Iterator[str]:
+    job = make_job(changes)
     path = f"{PATH}/{job['metadata']['name']}"
-    assert api_server.request("POST", PATH, job).status == 201
+    answer = api_server.request("POST", PATH, job)
+    assert answer.status == 201, answer.message
+    set_phase(api_server, path, phase)
     yield path
     api_server.request("DELETE", path)
 
 
-@pytest.mark.parametrize(("field", "value"), CHANGES, ids=[f"{f}={v}" for f, v in CHANGES])
-def test_no_field_changes_after_creation(api_server: ApiServer, stored: str, field: str, value: Any) -> None:
-    patch = {"spec": {field: value}}
-    answer = api_server.request("PATCH", stored, patch, content_type=MERGE_PATCH, dryRun="All")
+def set_phase(api_server: ApiServer, path: str, phase: str | None) -> None:
+    """As the operator writes it; None = it has not seen the job yet."""
+    if phase is not None:
+        written = api_server.request("PATCH", f"{path}/status", {"status": {"phase": phase}}, content_type=MERGE_PATCH)
+        assert written.status == 200, written.message
+
+
+def change(api_server: ApiServer, path: str, field: str, value: Any, **more: Any) -> Answer:
+    """The answer to a change of one field of the spec, which is not stored."""
+    for step in reversed(field.split(".")):
+        value = {step: value}
+    patch = {"spec": {**value, **more}}
+    return api_server.request("PATCH", path, patch, content_type=MERGE_PATCH, dryRun="All")
+
+
+def names(changes: list[tuple[str, Any]]) -> list[str]:
+    return [f"{field}={value}" for field, value in changes]
+
+
+@pytest.mark.parametrize(("field", "value"), CHANGES, ids=names(CHANGES))
+def test_no_field_changes_after_creation(api_server: ApiServer, suspended: str, field: str, value: Any) -> None:
+    """Not in phase Suspended either."""
+    answer = change(api_server, suspended, field, value)
     assert answer.status == 422, answer.body
-    changed = f"scaling.{next(iter(value))}" if field == "scaling" else field
-    assert f"spec.{changed}: Invalid value" in answer.message
-    assert f"{changed}: field is immutable" in answer.message
+    assert f"spec.{field}: Invalid value" in answer.message
+    assert f"{field}: field is immutable" in answer.message
+
+
+def refuses_to_change(api_server: ApiServer, path: str, field: str, value: Any) -> bool:
+    answer = change(api_server, path, field, value)
+    return answer.status == 422 and f"can change only while the job is suspended: spec.{field};" in answer.message
+
+
+@pytest.mark.parametrize(("field", "value"), CHANGES_WHILE_SUSPENDED, ids=names(CHANGES_WHILE_SUSPENDED))
+def test_what_pods_are_made_from_changes_in_phase_suspended_only(
+    api_server: ApiServer, stored: str, suspended: str, field: str, value: Any
+) -> None:
+    """The same change may resume the job."""
+    answer = change(api_server, stored, field, value)
+    assert answer.status == 422 and f"spec.{field}" in answer.message and "wait for phase Suspended" in answer.message
+    for resumes in (False, True):
+        answer = change(api_server, suspended, field, value, suspend=not resumes)
+        assert answer.status == 200, answer.message
+        assert answer.body["metadata"]["generation"] == 2
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Starting", "Running", "Restarting", "Suspending", "Succeeded", "Failed"])
+def test_a_change_waits_for_phase_suspended(api_server: ApiServer, phase: str) -> None:
+    name = phase.lower()
+    for path in store(api_server, {"metadata.name": name, "spec.suspend": True}, phase=phase):
+        assert refuses_to_change(api_server, path, "image", "other:2")
+        assert refuses_to_change(api_server, path, "scaling.resourcesPerWorker", {"memory": "4Gi"})
+        set_phase(api_server, path, "Suspended")
+        assert change(api_server, path, "image", "other:2").status == 200
+        set_phase(api_server, path, phase)
+        assert refuses_to_change(api_server, path, "image", "other:2")
+
+
+def test_a_refused_change_names_every_field(api_server: ApiServer, stored: str) -> None:
+    spec = {"image": "other:2", "env": [], "worker": {"objectStore": "1Gi"}, "suspend": False}
+    answer = api_server.request("PATCH", stored, {"spec": spec}, content_type=MERGE_PATCH, dryRun="All")
+    assert (
+        "can change only while the job is suspended: spec.image spec.env spec.worker; set spec.suspend"
+        in answer.message
+    )
+
+
+def test_a_status_write_and_a_change_in_one_request_change_the_one_that_it_is_for(
+    api_server: ApiServer, stored: str
+) -> None:
+    """Else a status in the change of a spec could pass for a status write."""
+    body = {"spec": {"image": "other:2"}, "status": {"phase": "Suspended", "progress": {"updateTime": SOME_TIME}}}
+    answer = api_server.request("PATCH", stored, body, content_type=MERGE_PATCH, dryRun="All")
+    assert answer.status == 422 and "suspended: spec.image;" in answer.message
+    answer = api_server.request("PATCH", f"{stored}/status", body, content_type=MERGE_PATCH, dryRun="All")
+    assert answer.status == 200 and answer.body["spec"]["image"] != "other:2"
+
+
+def test_the_type_of_gpus_may_change_and_their_number_not(api_server: ApiServer, suspended_gpus: str) -> None:
+    assert change(api_server, suspended_gpus, ACCELERATOR, "A100").status == 200
+    assert change(api_server, suspended_gpus, ACCELERATOR, None).status == 200
+    resources = "scaling.resourcesPerWorker"
+    more = {"cpu": 16, "memory": "64Gi", "example.com/rdma": 1}
+    assert change(api_server, suspended_gpus, resources, more).status == 200
+    for value in ({"nvidia.com/gpu": 4}, {"nvidia.com/gpu": None}, None):
+        answer = change(api_server, suspended_gpus, resources, value)
+        assert answer.status == 422
+        assert "spec.scaling.resourcesPerWorker: the number of GPUs per worker cannot change" in answer.message
 
 
 def test_every_field_is_among_the_changes() -> None:
-    properties = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
-    assert {field for field, _ in CHANGES} == set(properties) - MUTABLE_FIELDS
+    spec = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
+    parts = {path[1:] for path in ALWAYS.keys() | SUSPENDED.keys() if path}
+    fields = {name for name in spec if name not in parts}
+    fields |= {f"{part}.{name}" for part in parts for name in spec[part]["properties"]}
+    always, suspended = (
+        {f"{path}.{name}"[1:] for path, names in table.items() for name in names} for table in (ALWAYS, SUSPENDED)
+    )
+    assert {field for field, _ in CHANGES} == fields - always - suspended
+    assert {field for field, _ in CHANGES_WHILE_SUSPENDED} == suspended - {ACCELERATOR}
 
 
 def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, stored: str) -> None:

@@ -140,6 +140,26 @@ def test_a_job_cannot_become_one_that_is_not_allowed(restricted: ApiServer, alic
     assert answer.status == 403 and f"{POD}.serviceAccountName: is none of" in answer.message
 
 
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_change_of_a_suspended_job_is_judged_as_at_creation(restricted: ApiServer, alice: str, resumes: bool) -> None:
+    name = f"suspended-{resumes}".lower()
+    job = job_in("restricted", {"metadata.name": name, "spec.suspend": True})
+    assert make(restricted, path_of("restricted"), job, user=alice).status == 201
+    path, status = path_of("restricted", name), {"status": {"phase": "Suspended"}}
+    assert restricted.request("PATCH", f"{path}/status", status, content_type=MERGE_PATCH).status == 200
+    for spec, field in (
+        ({"podTemplate": {"spec": {"serviceAccountName": "admin"}}}, f"{POD}.serviceAccountName: is none of"),
+        ({"worker": {"podTemplate": {"spec": {"hostPID": True}}}}, "spec.worker.podTemplate.spec.hostPID"),
+        ({"imagePullSecrets": [{"name": "root"}]}, "spec.imagePullSecrets[].name: is none of"),
+        ({"envFrom": [{"secretRef": {"name": "root"}}]}, "spec.envFrom[].secretRef.name: is none of"),
+        ({"podTemplate": {"spec": {"serviceAccountName": "trainer"}}, "image": "other:2"}, ""),
+    ):
+        patch = {"spec": {**spec, "suspend": not resumes}}
+        answer = restricted.request("PATCH", path, patch, content_type=MERGE_PATCH, user=alice, dryRun="All")
+        assert (answer.status == 403 and field in answer.message) if field else answer.status == 200, answer.message
+    restricted.request("DELETE", path)
+
+
 def test_a_job_from_before_can_be_suspended_labelled_and_deleted(restricted: ApiServer) -> None:
     for namespace in NAMESPACES:
         path = path_of(namespace, "old")

@@ -31,5 +31,5 @@ def make_job(changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
         if value is ABSENT:
             target.pop(last)
         else:
-            target[last] = value
+            target[last] = copy.deepcopy(value)
     return job

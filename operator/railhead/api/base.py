@@ -26,7 +26,7 @@ def planned(description: str) -> Any:
 
 
 def time_limit(description: str, *, least: int = 1, default: int | None = None) -> Any:
-    """Seconds, at most a year; without a default no limit when absent. Must be in `crd.MUTABLE_FIELDS` too."""
+    """Seconds, at most a year; without a default no limit when absent. Must be in `changes.ALWAYS` too."""
     text = f"{description} May be changed at any time."
     return Field(default=default, ge=least, le=31_536_000, description=text)
 

@@ -11,6 +11,7 @@ import yaml
 
 from railhead import __version__
 from railhead.api import names
+from railhead.api.changes import add_rules_of_changes
 from railhead.api.schema import RULES, Schema, build_schema
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
@@ -40,71 +41,11 @@ COLUMNS = [
 ]
 
 
-# What may change while the job runs: fields of the spec, and subfields of one.
-MUTABLE_FIELDS = frozenset(
-    {
-        "suspend",
-        "backoffLimit",
-        "backoffResetSeconds",
-        "noProgressLimit",
-        "disruptionLimit",
-        "failurePolicy",
-        "activeDeadlineSeconds",
-        "startDeadlineSeconds",
-        "restartDeadlineSeconds",
-        "progressDeadlineSeconds",
-        "keepPodsSeconds",
-        "ttlSecondsAfterFinished",
-    }
-)
-MUTABLE = {"scaling": frozenset({"desiredWorkers"})}
-
-
-def add_immutability(schema: Schema, *, path: str = "") -> None:
-    """The value and the presence of a field must not change after creation.
-
-    A field with mutable subfields gets no rule; its other subfields do. Each field is compared by a rule of its own:
-    for each field that a rule reads, the API server looks at all fields of the object, at each write of the status.
-    """
-    for field, inner in schema["properties"].items():
-        here = f"{path}.{field}"
-        if not path and field in MUTABLE_FIELDS:
-            continue
-        if not path and field in MUTABLE:
-            fixed = {n: p for n, p in inner["properties"].items() if n not in MUTABLE[field]}
-            add_immutability({**inner, "properties": fixed, RULES: inner.setdefault(RULES, [])}, path=here)
-            continue
-        message = f"{here[1:]}: field is immutable"
-        inner.setdefault(RULES, []).append({"rule": "self == oldSelf", "message": message})
-        if field not in schema.get("required", []) and "default" not in inner:
-            rule = f"has(self.{field}) == has(oldSelf.{field})"
-            schema.setdefault(RULES, []).append({"rule": rule, "message": message, "fieldPath": f".{field}"})
-
-
-def check_at_creation(schema: Schema, changing: frozenset[str]) -> None:
-    """Rules about what cannot change later are only evaluated when it is created, not at each write of the status.
-
-    `changing`: the fields here that may change.
-    """
-    for check in schema.get(RULES, []):
-        if "oldSelf" not in check["rule"] and not any(f".{field}" in check["rule"] for field in changing):
-            check.update(rule=f"oldSelf.hasValue() || ({check['rule']})", optionalOldSelf=True)
-    for field, inner in schema.get("properties", {}).items():
-        if field not in changing:
-            check_at_creation(inner, MUTABLE.get(field, frozenset()))
-    if isinstance(schema.get("additionalProperties"), dict):
-        check_at_creation(schema["additionalProperties"], frozenset())
-    if schema.get("x-kubernetes-list-type") == "map":  # items of other lists have no oldSelf
-        check_at_creation(schema["items"], frozenset())
-
-
 def build_spec_schema() -> Schema:
     spec = build_schema(TrainJobSpec)
     for field in ("scaling", "head", "worker"):  # so that the defaults inside apply when the object is omitted
         inner = spec["properties"][field]["properties"]
         spec["properties"][field]["default"] = {n: p["default"] for n, p in inner.items() if "default" in p}
-    add_immutability(spec)
-    check_at_creation(spec, MUTABLE_FIELDS)
     return spec
 
 
@@ -132,7 +73,7 @@ def build_crd() -> dict[str, Any]:
         "type": "object",
         "description": "A distributed training run with Ray Train, from its code to its checkpoints.",
         "required": ["spec"],
-        "x-kubernetes-validations": [
+        RULES: [
             {
                 "rule": f"size(self.metadata.name) <= {names.MAX_JOB_NAME} && "
                 "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
@@ -148,6 +89,7 @@ def build_crd() -> dict[str, Any]:
             "status": build_status_schema(),
         },
     }
+    add_rules_of_changes(root)
     version = {
         "name": names.VERSION,
         "served": True,

@@ -33,5 +33,19 @@ ONE_KIND_OF_GPU = (
 )
 
 
+def _count(scaling: str) -> str:
+    """How many GPUs a worker has, as a CEL expression; without useGPU, which cannot change, the same for all."""
+    name, amounts = f"{scaling}.?gpuResourceName.orValue('{DEFAULT_GPU}')", f"{scaling}.resourcesPerWorker"
+    return f"(has({amounts}) && {name} in {amounts} ? string({amounts}[{name}]) : '1')"
+
+
+# For a change while the job is suspended; `oldSelf` is what was before.
+SAME_GPUS = {
+    "rule": f"{_count('self')} == {_count('oldSelf')}",
+    "message": "the number of GPUs per worker cannot change; make a new job with resumeFrom for that",
+    "fieldPath": ".resourcesPerWorker",
+}
+
+
 def is_gpu(name: str) -> bool:
     return name in _NAMES or name.startswith(_PREFIXES)

@@ -17,7 +17,8 @@ from railhead.api.spec import TrainJobSpec
 ANY = "*"
 DEFAULT_ACCOUNT = "default"  # of a pod that names none
 ADVICE = "; change the job, or ask your administrator: the chart's values jobs.* decide what jobs may use"
-# What the rules read. The CRD makes these fields immutable, but does not compare fields that its schema does not list.
+# What the rules read. Most of it may change while the job is suspended, and the CRD never compares what its schema
+# does not list.
 FIELDS = ("podTemplate", "head", "worker", "env", "envFrom", "imagePullSecrets", "source", "run")
 TEMPLATES = (("podTemplate",), ("head", "podTemplate"), ("worker", "podTemplate"))
 CONTAINER_LISTS = ("containers", "initContainers")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from railhead.api import crd
+from railhead.api import changes, crd
+from railhead.api.gpus import SAME_GPUS
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from tests.unit.api.walk import planned_paths
@@ -32,7 +33,7 @@ NOT_STRUCTURAL = {
 
 
 DESIRED = "desiredWorkers"
-READ = re.compile(r"\b(?:oldSelf|self)[.]")
+READ = re.compile(r"\b(?:oldSelf|self)((?:\.\??\w+\b(?!\())+)")
 
 
 def list_rules(node: dict[str, Any]) -> list[str]:
@@ -124,16 +125,44 @@ def test_only_the_initial_status_has_a_default() -> None:
     assert [path for path, node in NODES if path.startswith("status") and "default" in node] == ["status"]
 
 
+def parts(spec: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The objects of which some fields may change."""
+    return {path: spec["properties"][path[1:]] if path else spec for path in ("", *changes.ALWAYS, *changes.SUSPENDED)}
+
+
 def test_each_immutable_field_of_the_spec_has_rules() -> None:
     """One about its value, and one about its presence unless it is always there."""
-    spec = ROOT["properties"]["spec"]
-    for parent, mutable in ((spec, crd.MUTABLE_FIELDS | {"scaling"}), (spec["properties"]["scaling"], {DESIRED})):
+    found = parts(ROOT["properties"]["spec"])
+    for path, parent in found.items():
         fields = parent["properties"]
+        changing = {*changes.ALWAYS.get(path, ()), *changes.SUSPENDED.get(path, ())}
+        changing |= {name for name in fields if f"{path}.{name}" in found}
         kept = {name for name, field in fields.items() if "self == oldSelf" in list_rules(field)}
-        assert kept == set(fields) - mutable, "all fields but those that may change while the job runs"
+        assert kept == set(fields) - changing, "all fields but those that may change"
         always = {name for name, field in fields.items() if "default" in field or name in parent.get("required", [])}
         guarded = {n for n in fields if f"has(self.{n}) == has(oldSelf.{n})" in list_rules(parent)}
         assert guarded == kept - always
+
+
+def test_one_rule_compares_all_that_may_change_in_phase_suspended_only() -> None:
+    [rule] = [rule for rule in list_rules(ROOT) if changes._IS_STATUS_WRITE in rule]
+    compared = re.findall(r"self\.spec(\S+) == oldSelf\.spec(\S+)", rule)
+    assert sorted(one for one, other in compared if one == other.rstrip(")")) == sorted(
+        f"{path}.{name}" for path, fields in changes.SUSPENDED.items() for name in fields
+    )
+    assert rule.startswith(f"{changes._IS_STATUS_WRITE} || oldSelf.?status.?phase.orValue('') == 'Suspended' || (")
+    assert not {name for fields in changes.SUSPENDED.values() for name in fields} & changes.ALWAYS[""]
+
+
+def count_looks(schema: dict[str, Any], rule: str) -> int:
+    """At the fields of all objects that a rule reads a field of."""
+    looks = 0
+    for steps in READ.findall(rule):
+        node = schema
+        for step in re.findall(r"\w+", steps):
+            looks += len(node.get("properties", ()))
+            node = node.get("properties", {}).get(step, {})
+    return looks
 
 
 def test_rules_cost_the_api_server_little_at_a_status_write() -> None:
@@ -143,7 +172,11 @@ def test_rules_cost_the_api_server_little_at_a_status_write() -> None:
     for path in ("spec", *(f"spec.{name}" for name in ("trainer", "scaling", "run", "head", "worker"))):
         node = dict(NODES)[path]
         evaluated = [rule for rule in list_rules(node) if not rule.startswith("oldSelf.hasValue() || ")]
-        looks += sum(len(READ.findall(rule)) for rule in evaluated) * len(node["properties"])
+        looks += sum(count_looks(node, rule) for rule in evaluated)
+    [_, wait, check] = list_rules(ROOT)
+    for rule, unless in ((wait, changes._IS_STATUS_WRITE), (check, f"!({changes._IS_SUSPENDED})")):
+        assert rule.startswith(f"{unless} || ")
+        looks += count_looks(ROOT, unless)
     assert looks < 1200
 
 
@@ -152,6 +185,21 @@ def test_what_may_change_is_checked_at_each_change() -> None:
     assert [DESIRED in rule["rule"] for rule in rules if not rule.get("optionalOldSelf")].count(True) == 2
     [policy] = list_rules(dict(NODES)["spec.failurePolicy.rules[]"])
     assert "oldSelf" not in policy
+
+
+def test_no_rule_about_what_may_change_in_phase_suspended_looks_at_creation_only() -> None:
+    """Rules that read several fields have a copy in the root's."""
+    [_, _, check] = list_rules(ROOT)
+    assert SAME_GPUS["message"] in ROOT["x-kubernetes-validations"][2]["messageExpression"]
+    fields = [f"spec{path}.{name}" for path, names in changes.SUSPENDED.items() for name in names]
+    within = [node for path, node in NODES if any(re.match(rf"{re.escape(f)}(\W|$)", path) for f in fields)]
+    assert len(within) > 100
+    assert [rule for node in within for rule in list_rules(node) if rule.startswith("oldSelf.hasValue() || ")] == []
+    for path, parent in parts(ROOT["properties"]["spec"]).items():
+        for rule in list_rules(parent):
+            if any(re.search(rf"\.{name}\b", rule) for name in changes.SUSPENDED.get(path, ())):
+                judged = rule.removeprefix("oldSelf.hasValue() || ")
+                assert re.sub(r"\bself\.", f"self.spec{path}.", judged) in check
 
 
 def test_each_rule_has_a_short_message() -> None:

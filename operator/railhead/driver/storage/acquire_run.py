@@ -119,7 +119,8 @@ def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Res
         raise JobRefused(
             "CheckpointsLost",
             f"run.storagePath: {what}, and none of the {commits} committed checkpoints is intact; Railhead does not "
-            "restart training from scratch by itself: restore the run's folder, or delete the job and apply it again",
+            "restart training from scratch by itself: restore the run's folder, or begin from scratch with another job "
+            "and another run.name",
         )
     data = folder.read(FILE)
     if data is not None and found.damage:  # Ray would raise on it
