@@ -47,7 +47,7 @@ def check(api: ModelApiServer, pages: Pages) -> None:
 
 def count(statuses: list[dict[str, object]]) -> str:
     """/metrics after these changes."""
-    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter))
+    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter, list))
     parsed = [parse_status(each) for each in statuses]
     for old, new in pairwise(parsed):
         metrics.count_change(old, new)

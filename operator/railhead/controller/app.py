@@ -51,7 +51,8 @@ from railhead.controller.sweep import run_sweep
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import Informer
-from railhead.kube.kinds import POD
+from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.watch_state import WatchState
 from railhead.pki import Pair
 from railhead.resources.bundle import build_bundle, bundle_name
 from railhead.resources.settings import OperatorSettings
@@ -64,10 +65,13 @@ Answer = TypeVar("Answer")
 
 def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer[PodRecord]]:
     """One pod watch for the cluster, or one per watched namespace; they share no state."""
-    return [
+    informers = [
         Informer(client, POD, on_change=state.on_pod, namespace=n, label_selector=names.LABEL_JOB_UID, slim=record_pod)
         for n in namespaces or (None,)
     ]
+    for informer in informers:
+        informer.state.on_return = partial(state.on_return, informer.namespace)
+    return informers
 
 
 def _certificate_names(report_url: str) -> list[str]:
@@ -105,12 +109,17 @@ def _leadership(config: OperatorConfig, client: KubeClient) -> Leadership:
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one operator that need no answer of the API server."""
+    """The parts of one operator that need no answer of the API server.
+
+    Attributes:
+        job_watches: of each watched namespace, or of all at once.
+    """
 
     client: KubeClient
     store: Store
     queue: KeyedQueue[JobKey]
     state: ClusterState
+    job_watches: list[WatchState]
     leadership: Leadership
     metrics: Metrics
 
@@ -119,7 +128,16 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     store = Store()
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
     leadership = _leadership(config, client)
-    metrics = Metrics(Sources(store.count_phases, lambda: queue.depth, leadership.is_leading, lambda: client.answers))
+    job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
+    metrics = Metrics(
+        Sources(
+            store.count_phases,
+            lambda: queue.depth,
+            leadership.is_leading,
+            lambda: client.answers,
+            lambda: [*job_watches, *(informer.state for informer in state.informers)],
+        )
+    )
 
     def on_change(old: JobStatus, new: JobStatus) -> None:
         if leadership.is_leading():  # otherwise each replica would count it
@@ -127,7 +145,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
 
     state = ClusterState(store, queue, on_change, config.job_selector)
     state.informers = _informers(client, state, config.watch_namespaces)
-    return Parts(client, store, queue, state, leadership, metrics)
+    return Parts(client, store, queue, state, job_watches, leadership, metrics)
 
 
 def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates) -> Loop:
@@ -145,13 +163,21 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))
     count = parts.metrics.count_pass
-    return Loop(parts.store, parts.queue, executor, settings, now=parts.client.clock.now, count=count)
+    return Loop(
+        parts.store,
+        parts.queue,
+        executor,
+        settings,
+        now=parts.client.clock.now,
+        count=count,
+        is_current=parts.state.is_current,
+    )
 
 
 def _build_writer(config: OperatorConfig, client: KubeClient, state: ClusterState) -> ReportWriter:
     return ReportWriter(
         client,
-        lookup=state.find_facts,
+        lookup=lambda key: state.find_facts(key) if state.is_current(key.namespace) else None,
         record_job=state.record_job,
         per_second=config.report_writes,
         monotonic=time.monotonic,
@@ -200,7 +226,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             )
             renew = partial(_renew, config, client, certificates, partial(present, context))
             limits = WatchLimits(label_selector=config.job_selector.text)
-            watch = partial(watch_jobs, state.on_job, config.watch_namespaces, on_signal=on_signal, limits=limits)
+            ask = partial(client.ask_list, TRAIN_JOB)
+            watch = partial(watch_jobs, state.on_job, parts.job_watches, ask=ask, on_signal=on_signal, limits=limits)
             try:
                 async with (
                     serve_reports(config.report_listen, gate, handler, parts.metrics.count_report),
@@ -237,7 +264,9 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
 async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
     """Plans whenever it leads, starting with the keys already in the queue."""
     for informer in parts.state.informers:
-        await informer.wait_synced()  # before that, a pod missing from the cache would count as lost
+        await (
+            informer.wait_answered()
+        )  # before its list a missing pod would count as lost; the loop skips a refused one
     log.info("caches are synced")
     await run_together(parts.leadership.run(), _plan(config, parts, loop))
 

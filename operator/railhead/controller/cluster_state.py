@@ -94,4 +94,15 @@ class ClusterState:
 
     @property
     def are_synced(self) -> bool:
-        return bool(self.informers) and all(i.is_synced for i in self.informers)
+        """Whether each watch has delivered its first list, but for those that the API server refuses."""
+        return any(i.is_synced for i in self.informers) and all(i.is_answered for i in self.informers)
+
+    def is_current(self, namespace: str) -> bool:
+        """Whether its pods are known as they are now, so that one that is missing is lost."""
+        return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
+
+    def on_return(self, namespace: str | None) -> None:
+        """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""
+        for key in self._store.all_keys():
+            if namespace in (None, key.namespace):
+                self._queue.add(key)

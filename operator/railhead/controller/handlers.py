@@ -4,7 +4,10 @@
 2. It lists the TrainJobs in pages and passes each one to one handler, with event type None.
 3. It watches from there with bookmarks, reconnects after an error or silence, and lists again after a 410 event.
 4. It delivers the events of one job in order, and those of different jobs concurrently.
-5. It ends with an error that it cannot handle; then the operator ends, and Kubernetes restarts it.
+
+kopf gives up after a minute of errors, and waits without end for a CRD that it did not find at its start. So it starts
+once the API server lists the namespace's jobs, and again after an answer that may be another one next time. It ends
+with any other error; then the operator ends, and Kubernetes restarts it.
 
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
 never reports: see `sweep.py`.
@@ -16,19 +19,26 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, cast
 
+import aiohttp
 import kopf
 
 from railhead.api import names
+from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.types import Object
+from railhead.kube.watch_state import WatchState
 from railhead.together import run_together
 
 log = logging.getLogger(__name__)
 OnJob = Callable[[str | None, Object], None]
+Ask = Callable[[str | None], Awaitable[None]]
 EXPIRED = 410
+PASSING = (403, 404, EXPIRED, 429)  # and 5xx
+LONGEST_PAUSE_SECONDS = 30.0
 # The API server stores JSON of 10,000 levels, and trainLoopConfig may have as many. To Python's parser each is a call:
 # with its default of 1000, one such job would end the watch of all jobs, again and again.
 MOST_CALLS = 20_000
@@ -48,14 +58,16 @@ class WatchLimits:
             sends a bookmark each minute (plus up to 1.25 s) and caches events for 75 s: between the two, a
             healthy watch is never cut off, and the next one continues where a dead one ended.
         label_selector: of the jobs; "" = all. The API server reports one whose labels match no more as deleted.
-        relist_pause_seconds: between a 410 that stopped kopf and the next list, so as not to flood a server
-            that answers every request with 410.
+        relist_pause_seconds: between an error that stopped kopf and the next list, so as not to flood a server
+            that answers every request with it.
+        retry_seconds: the pauses between kopf's tries of one request; None = kopf's own, 54 s in all.
     """
 
     page_size: int = 500
     request_timeout_seconds: float = 60.0
     inactivity_timeout_seconds: float = 70.0
     relist_pause_seconds: float = 5.0
+    retry_seconds: tuple[float, ...] | None = None
     label_selector: str = ""
 
 
@@ -98,6 +110,8 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     settings.watching.chunk_size = limits.page_size
     settings.watching.inactivity_timeout = limits.inactivity_timeout_seconds
     settings.networking.request_timeout = limits.request_timeout_seconds
+    if limits.retry_seconds is not None:
+        settings.networking.error_backoffs = limits.retry_seconds
     settings.persistence.diffbase_storage = NoDiffs()
     settings.queueing.idle_timeout = WORKER_IDLE_SECONDS
     settings.posting.enabled = False
@@ -109,41 +123,71 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
 
 async def watch_jobs(
     on_job: OnJob,
-    namespaces: tuple[str, ...],
+    states: Sequence[WatchState],
     *,
+    ask: Ask,
     on_signal: Callable[[], None],
     limits: WatchLimits = WatchLimits(),
 ) -> None:
-    """Passes every selected TrainJob of these namespaces (or of all) to `on_job`, until it is cancelled.
+    """Passes every selected TrainJob of these namespaces to `on_job`, until it is cancelled.
 
     Each namespace has its own kopf: when one watch fails, kopf leaves those of the other
-    namespaces running, and could not be restarted next to them.
+    namespaces running, and could not be restarted next to them. `ask` raises KubeError while
+    the API server does not list a namespace's jobs.
     """
     sys.setrecursionlimit(MOST_CALLS)
-    scopes: list[tuple[str, ...]] = [(namespace,) for namespace in namespaces] or [()]
-    await run_together(*(_watch_scope(on_job, scope, on_signal=on_signal, limits=limits) for scope in scopes))
+    await run_together(*(_watch_scope(on_job, state, ask=ask, on_signal=on_signal, limits=limits) for state in states))
 
 
 async def _watch_scope(
-    on_job: OnJob, namespaces: tuple[str, ...], *, on_signal: Callable[[], None], limits: WatchLimits
+    on_job: OnJob, state: WatchState, *, ask: Ask, on_signal: Callable[[], None], limits: WatchLimits
 ) -> None:
-    """Runs kopf, and restarts it when it stops with a 410: a list page or a watch request came too late.
+    """Runs kopf, and restarts it when it stops with a passing error.
 
-    Each restart doubles the page size: a list that keeps expiring ends up as a single page, which cannot expire.
+    A 410 means that a list page or a watch request came too late. Each one doubles the page size: a list that keeps
+    expiring ends up as a single page, which cannot expire.
     """
     while True:
+        await _wait_listed(state, ask)
         try:
-            return await _run_kopf(on_job, namespaces, on_signal=on_signal, limits=limits)
+            return await _run_kopf(on_job, state.namespace, on_signal=on_signal, limits=limits)
         except Exception as error:
-            if getattr(error, "status", None) != EXPIRED:  # kopf does not export its APIError
+            if not _is_passing(error):
                 raise
-        limits = replace(limits, page_size=2 * limits.page_size)
-        log.warning("a list or watch of TrainJobs expired (410); listing again, %d per page", limits.page_size)
+            log.warning("watch of %s: %s; listing again", state.place, error)
+            if _status_of(error) == EXPIRED:
+                limits = replace(limits, page_size=2 * limits.page_size)
         await asyncio.sleep(limits.relist_pause_seconds)
 
 
+async def _wait_listed(state: WatchState, ask: Ask) -> None:
+    """Until the API server lists the namespace's jobs."""
+    for tries in count():
+        try:
+            await ask(state.namespace)
+        except KubeError as error:
+            if is_refusal(error):
+                state.refuse(error)
+            else:
+                log.warning("list of %s: %s", state.place, error)
+        else:
+            state.accept()
+            return
+        await asyncio.sleep(min(LONGEST_PAUSE_SECONDS, 2.0 ** min(tries, 8)))
+
+
+def _status_of(error: Exception) -> int:
+    return getattr(error, "status", 0)  # kopf does not export its APIError
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    status = _status_of(error)
+    return status in PASSING or status >= 500 or isinstance(error, aiohttp.ClientConnectionError | TimeoutError)
+
+
 async def _run_kopf(
-    on_job: OnJob, namespaces: tuple[str, ...], *, on_signal: Callable[[], None], limits: WatchLimits
+    on_job: OnJob, namespace: str | None, *, on_signal: Callable[[], None], limits: WatchLimits
 ) -> None:
     """Runs kopf until it fails or is cancelled; it never returns otherwise.
 
@@ -156,8 +200,8 @@ async def _run_kopf(
         standalone=True,
         # Unused without peering; but kopf would look up a user name, which a numeric user does not have.
         identity=cast(Any, "railhead"),
-        clusterwide=not namespaces,
-        namespaces=namespaces,
+        clusterwide=namespace is None,
+        namespaces=() if namespace is None else (namespace,),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)

@@ -62,7 +62,8 @@ class Loop:
     """Reconciles jobs, several at a time, never one job twice at once.
 
     A pass that takes long waits for the API server: it gives its slot to the next job, so that a few jobs whose
-    requests hang delay no other.
+    requests hang delay no other. A job has no pass while `is_current` denies that its namespace's pods are known:
+    the namespace's return makes all its keys due.
     """
 
     store: Store
@@ -73,6 +74,7 @@ class Loop:
     count: Callable[[str, float], None] = lambda result, seconds: None
     monotonic: Callable[[], float] = time.monotonic
     call_later: CallLater = _call_later
+    is_current: Callable[[str], bool] = lambda namespace: True
     look_ups: Turns[JobKey] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,7 +104,7 @@ class Loop:
     async def reconcile(self, key: JobKey) -> None:
         """One pass over one job. An error stays with that job: nothing is raised."""
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
-        if observed is None:
+        if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
             return
         began = self.monotonic()

@@ -7,7 +7,7 @@ at scrape time.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import (
@@ -25,6 +25,7 @@ from prometheus_client.registry import Collector
 from railhead import __version__
 from railhead.api.status import JobStatus
 from railhead.kube.client import RequestLabels
+from railhead.kube.watch_state import WatchState
 
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 
@@ -38,12 +39,14 @@ class Sources:
         due: keys waiting for a pass.
         is_leading: whether this replica plans.
         requests: the API server's responses, by request.
+        watches: of TrainJobs and pods, per watched namespace.
     """
 
     jobs: Callable[[], Tally[str]]
     due: Callable[[], int]
     is_leading: Callable[[], bool]
     requests: Callable[[], Tally[RequestLabels]]
+    watches: Callable[[], Iterable[WatchState]]
 
 
 class States(Collector):
@@ -66,6 +69,15 @@ class States(Collector):
         for request, number in self._sources.requests().items():
             requests.add_metric([request.verb, request.resource, str(request.code)], number)
         yield requests
+        refused = GaugeMetricFamily(
+            "railhead_refused_watches",
+            "1 while the API server refuses this watch (403, 404).",
+            labels=["resource", "namespace"],
+        )
+        for watch in self._sources.watches():
+            if watch.is_refused:
+                refused.add_metric([watch.kind.plural, watch.namespace or ""], 1)
+        yield refused
 
 
 class Metrics:

@@ -12,7 +12,7 @@ import logging
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import KubeError
+from railhead.kube.errors import KubeError, is_refusal
 from railhead.kube.informer import parse_version, uid_of
 from railhead.kube.kinds import TRAIN_JOB
 
@@ -27,26 +27,39 @@ class WentBack(Exception):
 async def sweep_once(
     client: KubeClient, store: Store, namespaces: tuple[str, ...], *, selector: str = ""
 ) -> list[JobKey]:
-    """Forgets the jobs that are gone, or whose labels match no more; returns their keys. Raises WentBack."""
+    """Forgets the jobs that are gone, or whose labels match no more; returns their keys. Raises WentBack.
+
+    It leaves out a namespace that the API server refuses to list.
+    """
     known = store.newest_version
     before = {key: record for key in store.all_keys() if (record := store.job(key))}
     existing: set[str] = set()
-    versions: list[int] = []
+    versions: dict[str | None, int] = {}
     for namespace in namespaces or (None,):
-        listed = await client.list_each(
-            TRAIN_JOB, uid_of, namespace=namespace, label_selector=selector, metadata_only=True
-        )
-        versions.append(parse_version(listed.version))
+        try:
+            listed = await client.list_each(
+                TRAIN_JOB, uid_of, namespace=namespace, label_selector=selector, metadata_only=True
+            )
+        except KubeError as error:
+            if not is_refusal(error):
+                raise
+            log.info("sweep: left out %s: %s", namespace or "all namespaces", error)
+            continue
+        versions[namespace] = parse_version(listed.version)
         existing.update(listed.items)
-    if min(versions) < known:  # a list is never older than anything seen before it was requested
+    if not versions:
+        return []
+    oldest, newest = min(versions.values()), max(versions.values())
+    if oldest < known:  # a list is never older than anything seen before it was requested
         raise WentBack(
-            f"the API server is at version {min(versions)}, but was at {known}: etcd was restored from a backup. "
+            f"the API server is at version {oldest}, but was at {known}: etcd was restored from a backup. "
             "The operator exits to begin with empty caches"
         )
-    store.note_version(max(versions))
-    lost = [key for key, record in before.items() if record.uid not in existing]
+    store.note_version(newest)
+    listed_keys = [key for key in before if not versions.keys().isdisjoint((None, key.namespace))]
+    lost = [key for key in listed_keys if before[key].uid not in existing]
     for key in lost:
-        store.drop_job(key, before[key].uid, version=max(versions))
+        store.drop_job(key, before[key].uid, version=newest)
     return lost
 
 

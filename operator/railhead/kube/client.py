@@ -141,6 +141,11 @@ class KubeClient:
         listed = await self.list_each(kind, keep_all, **scope)
         return {"metadata": {"resourceVersion": listed.version}, "items": listed.items}
 
+    async def ask_list(self, kind: Kind, namespace: str | None) -> None:
+        """Lists one object, to learn whether the API server lists this kind. Raises KubeError."""
+        path = _with_query(kind.path(namespace=namespace), {"limit": "1"})
+        await self._call("GET", kind, path, verb="list", accept=METADATA_ONLY)
+
     async def list_each(
         self,
         kind: Kind,

@@ -49,6 +49,11 @@ class Denied(KubeError):
     """The request cannot succeed unchanged (400, 401, 403; 422, which also means a failed JSON Patch test)."""
 
 
+def is_refusal(error: KubeError) -> bool:
+    """Whether the answer to a list or watch says that its namespace, kind or the right to it is gone (403, 404)."""
+    return error.status in (403, 404)
+
+
 def classify_response(status: int, body: bytes, *, retry_after: str | None = None) -> KubeError:
     """The error for a response with a status of 400 or more."""
     values = _parse(body)

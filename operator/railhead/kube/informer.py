@@ -3,7 +3,8 @@
 Of each object only its record is kept, which `slim` makes as soon as the object is read. A list
 replaces the view at once after its last page, so that deletions during a gap in the watch are
 noticed. Silence beyond the limit counts as a broken watch. The response to the operator's own write
-can be put into the view at once (`record_write`); the newest resourceVersion wins.
+can be put into the view at once (`record_write`); the newest resourceVersion wins. A watch that the
+API server refuses is tried again until it is allowed; what the view holds meanwhile is out of date.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from railhead.kube.client import KubeClient, Scope
-from railhead.kube.errors import Gone, KubeError, RetryAfter
+from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
 from railhead.kube.kinds import Kind
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
+from railhead.kube.watch_state import WatchState
 
 log = logging.getLogger(__name__)
 
@@ -138,14 +140,22 @@ class Informer(Generic[Record]):
         self._kind = kind
         self._scope = Scope(namespace=namespace, label_selector=label_selector, field_selector=field_selector)
         self.view = View(on_change, slim)
-        self._synced = asyncio.Event()
+        self.state = WatchState(kind, namespace)
+        self.is_synced = False
+        self._answered = asyncio.Event()
 
     @property
-    def is_synced(self) -> bool:
-        return self._synced.is_set()
+    def is_current(self) -> bool:
+        """Whether the view holds the objects as they are now."""
+        return self.is_synced and not self.state.is_refused
 
-    async def wait_synced(self) -> None:
-        await self._synced.wait()
+    @property
+    def is_answered(self) -> bool:
+        return self._answered.is_set()
+
+    async def wait_answered(self) -> None:
+        """Until the first list, or until the API server refuses it."""
+        await self._answered.wait()
 
     def get(self, namespace: str, name: str) -> Record | None:
         return self.view.get(namespace, name)
@@ -172,25 +182,29 @@ class Informer(Generic[Record]):
                     self._take(event)
                 if not seen:  # the API server sends bookmarks; a watch without any did not reach it
                     raise RetryAfter(0, "WatchEmpty", "the watch ended without an event")
-            except Gone as error:
-                version = None
-                failures += 1
-                if failures > 1:  # the first list after an expired watch need not wait
-                    await self._pause(error, failures)
             except KubeError as error:
                 failures += 1
-                await self._pause(error, failures)
+                if is_refusal(error):
+                    self.state.refuse(error)
+                    self._answered.set()
+                if is_refusal(error) or isinstance(error, Gone):
+                    version = None
+                if failures > 1 or not isinstance(error, Gone):  # the first list after an expired watch need not wait
+                    await self._pause(error, failures)
 
     async def _pause(self, error: KubeError, failures: int) -> None:
         requested = error.seconds if isinstance(error, RetryAfter) else None
         delay = requested or min(MAX_BACKOFF_SECONDS, 0.2 * 2 ** min(failures, 8)) * random.uniform(0.5, 1.0)
-        log.warning("watch of %s: %s; retrying in %.1f s", self._kind.plural, error, delay)
+        level = logging.DEBUG if self.state.is_refused else logging.WARNING  # a refusal was logged when it began
+        log.log(level, "watch of %s: %s; retrying in %.1f s", self._kind.plural, error, delay)
         await self._sleep(delay)
 
     async def _list(self) -> str:
         listed = await self._client.list_each(self._kind, self.view.read, **self._scope)
         self.view.replace(dict(listed.items), version=parse_version(listed.version))
-        self._synced.set()
+        self.is_synced = True
+        self._answered.set()
+        self.state.accept()
         return listed.version
 
     def _take(self, event: Object) -> None:

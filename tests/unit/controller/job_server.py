@@ -33,7 +33,7 @@ class ListOrWatch:
 
     namespace: str
     query: dict[str, str]
-    events: asyncio.Queue[Object] = field(default_factory=asyncio.Queue)
+    events: asyncio.Queue[Object | None] = field(default_factory=asyncio.Queue)
 
     @property
     def is_watch(self) -> bool:
@@ -47,6 +47,10 @@ class ListOrWatch:
     def send(self, type_: str, obj: Object) -> None:
         """Send an event to the client of the watch."""
         self.events.put_nowait({"type": type_, "object": obj})
+
+    def end(self) -> None:
+        """As the API server ends each watch after some minutes."""
+        self.events.put_nowait(None)
 
     def deliver(self, entry: Entry) -> None:
         """Send a change as an event, or as a bookmark if the watch does not cover the object."""
@@ -64,6 +68,7 @@ class JobServer:
     Attributes:
         calls: all lists and watches, in order.
         expires: a call for which it is true gets 410.
+        refuses: the status (0 = none) that a call gets instead of its answer.
         is_silent: watches report no change.
     """
 
@@ -72,6 +77,7 @@ class JobServer:
         self.api.changed = self._deliver
         self.calls: list[ListOrWatch] = []
         self.expires: Callable[[ListOrWatch], bool] = lambda call: False
+        self.refuses: Callable[[ListOrWatch], int] = lambda call: 0
         self.is_silent = False
 
     def add(self, *job_names: str, namespace: str = "default", **labels: str) -> None:
@@ -88,7 +94,8 @@ class JobServer:
 
     @property
     def lists(self) -> list[ListOrWatch]:
-        return [call for call in self.calls if not call.is_watch]
+        """Those of kopf, which does not ask for one job."""
+        return [call for call in self.calls if not call.is_watch and call.query["limit"] != "1"]
 
     def _deliver(self, entry: Entry) -> None:
         for watch in self.watches if not self.is_silent else []:
@@ -99,6 +106,8 @@ class JobServer:
             _, _, scope = request.path.partition("/namespaces/")
             call = ListOrWatch(scope.partition("/")[0], dict(request.query))
             self.calls.append(call)
+            if status := self.refuses(call):
+                return web.json_response(make_error(status, "Refused"), status=status)
             if self.expires(call):
                 return web.json_response(EXPIRED, status=410)
             if call.is_watch:
@@ -111,8 +120,9 @@ class JobServer:
                 call.deliver(entry)
         response = web.StreamResponse()
         await response.prepare(request)
-        while True:  # until the client or the server closes
-            await response.write(json.dumps(await call.events.get()).encode() + b"\n")
+        while (event := await call.events.get()) is not None:  # or until the client or the server closes
+            await response.write(json.dumps(event).encode() + b"\n")
+        return response
 
 
 @asynccontextmanager

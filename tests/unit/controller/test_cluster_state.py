@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import pytest
 
 from railhead.api.job import JobKey
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import split_address
-from railhead.controller.observe import record_pod
+from railhead.controller.observe import PodRecord, record_pod
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.authority import Limits
 from railhead.controller.store import Store
@@ -131,6 +134,41 @@ async def test_a_pod_that_we_wrote_is_cached_by_the_informer_of_its_namespace() 
 def test_caches_are_synced_only_after_each_informers_first_list() -> None:
     assert not Fixture().state.are_synced
     assert not Fixture(None).state.are_synced
+
+
+async def answer(informer: Informer[PodRecord], *, is_refused: bool = False) -> None:
+    """Its next request gets the list, or a 403."""
+    client = make_client()
+    client.faults.script["list", "pods"] = [403] if is_refused else []
+    informer._client = client
+    with suppress(TimeoutError, AssertionError):  # the model has no watches
+        await asyncio.wait_for(informer.run(), 0.05)
+
+
+async def test_a_refused_namespace_holds_up_no_other() -> None:
+    fixture = Fixture("default", "other")
+    first, second = fixture.state.informers
+    await answer(second, is_refused=True)
+    assert not fixture.state.are_synced, "the first namespace has not answered"
+    await answer(first)
+    assert fixture.state.are_synced
+    assert fixture.state.is_current("default") and not fixture.state.is_current("other")
+
+
+async def test_an_operator_that_can_watch_nothing_is_not_ready() -> None:
+    fixture = Fixture(None)
+    await answer(fixture.state.informers[0], is_refused=True)
+    assert not fixture.state.are_synced
+
+
+@pytest.mark.parametrize(("back", "due"), [("default", ["digits"]), ("other", ["young"]), (None, ["digits", "young"])])
+async def test_only_the_jobs_of_a_namespace_that_is_back_become_due(back: str | None, due: list[str]) -> None:
+    fixture = Fixture()
+    fixture.state.on_job(None, make_job(3))
+    fixture.state.on_job(None, make_job(4, name="young", uid="u2", metadata={"namespace": "other"}))
+    await fixture.due()
+    fixture.state.on_return(back)
+    assert await fixture.due() == due
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,14 @@ from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
+from railhead.kube.client import connect
+from railhead.kube.kinds import TRAIN_JOB
+from railhead.kube.watch_state import WatchState
 from tests.model.api_server import JOBS
 from tests.unit.builders import SPEC
 from tests.unit.controller.job_server import EXPIRED, JobServer, ListOrWatch, make_error, serve_jobs
 
-LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0)
+LIMITS = WatchLimits(page_size=2, relist_pause_seconds=0.0, retry_seconds=(0.01,))
 NAMES = ["a", "b", "c", "d", "e"]
 
 
@@ -34,6 +39,7 @@ NAMES = ["a", "b", "c", "d", "e"]
 async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[JobServer]:
     async with serve_jobs(tmp_path) as (jobs, kubeconfig):
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        monkeypatch.setattr("railhead.controller.handlers.LONGEST_PAUSE_SECONDS", 0.05)
         jobs.add(*NAMES)
         yield jobs
 
@@ -46,13 +52,22 @@ class Operator:
         queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
         self.state = ClusterState(self.store, queue)
         self.signals = 0
+        self.watches: list[WatchState] = []
 
     @property
     def known(self) -> list[str]:
         return sorted(key.name for key in self.store.all_keys())
 
     async def watch(self, *namespaces: str, limits: WatchLimits = LIMITS) -> None:
-        await watch_jobs(self.state.on_job, namespaces, on_signal=self.note_signal, limits=limits)
+        self.watches = [WatchState(TRAIN_JOB, namespace) for namespace in namespaces or (None,)]
+        async with connect(os.environ["KUBECONFIG"]) as client:
+            ask = partial(client.ask_list, TRAIN_JOB)
+            await watch_jobs(self.state.on_job, self.watches, ask=ask, on_signal=self.note_signal, limits=limits)
+
+    @property
+    def refused(self) -> list[str | None]:
+        """Namespaces."""
+        return [watch.namespace for watch in self.watches if watch.is_refused]
 
     def note_signal(self) -> None:
         self.signals += 1
@@ -140,7 +155,7 @@ async def test_the_server_selects_the_jobs_and_one_that_leaves_the_selection_is_
         await until(lambda: operator.known == ["a", "ours", "young"], task)
         server.label("mine", team="x")
         await until(lambda: operator.known == ["a", "mine", "ours", "young"], task)
-    assert {call.query["labelSelector"] for call in server.calls} == {"team=x"}
+    assert {call.query["labelSelector"] for call in [*server.lists, *server.watches]} == {"team=x"}
 
 
 async def test_only_the_namespace_whose_list_expires_is_listed_again(server: JobServer) -> None:
@@ -186,6 +201,55 @@ async def test_any_other_error_ends_the_watch_and_leaves_no_task(server: JobServ
     with pytest.raises(Exception, match="InternalError"):
         await asyncio.wait_for(task, 30)
     assert kopf_tasks() == []
+
+
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_lost_namespace_ends_no_watch_and_its_jobs_are_known_again_when_it_returns(
+    server: JobServer, status: int
+) -> None:
+    server.add("f", namespace="other")
+    operator = Operator()
+    async with operator.watching("default", "other") as task:
+        await until(lambda: operator.known == [*NAMES, "f"] and len(server.watches) == 2, task)
+        server.refuses = lambda call: status if call.namespace == "other" else 0
+        next(watch for watch in server.watches if watch.namespace == "other").end()
+        await until(lambda: operator.refused == ["other"], task)
+        server.add("young")
+        await until(lambda: "young" in operator.known, task)
+        server.add("g", namespace="other")
+        server.refuses = lambda call: 0
+        await until(lambda: "g" in operator.known, task)
+        assert operator.refused == []
+    assert len([call for call in server.lists if call.namespace == "default" and not call.after]) == 1
+
+
+async def test_a_namespace_that_is_missing_at_the_start_holds_up_no_other(
+    server: JobServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.refuses = lambda call: 403 if call.namespace == "other" else 0
+    operator = Operator()
+    async with operator.watching("default", "other") as task:
+        await until(lambda: operator.known == NAMES and len(server.calls) > 8, task)
+        assert operator.refused == ["other"]
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert line == (
+        "cannot watch trainjobs in namespace other, whose jobs are not managed meanwhile: 403 Refused: injected; "
+        "trying again"
+    )
+
+
+async def test_an_api_server_that_answers_with_errors_for_long_ends_no_watch(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching() as task:
+        await until(lambda: operator.known == NAMES and server.watches, task)
+        server.refuses = lambda call: 503
+        server.watches[0].end()
+        before = len(server.calls)
+        await until(lambda: len(server.calls) > before + 6, task)
+        assert operator.refused == []
+        server.refuses = lambda call: 0
+        server.add("young")
+        await until(lambda: "young" in operator.known, task)
 
 
 async def test_the_operator_handles_the_signals(server: JobServer) -> None:

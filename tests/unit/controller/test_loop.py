@@ -140,6 +140,19 @@ async def test_a_plan_is_executed_for_its_job_only(harness: Harness) -> None:
     assert planned.status.tests["/metadata/uid"] == "uid-a"
 
 
+async def test_a_job_whose_pods_are_not_known_has_no_pass_and_no_timer(harness: Harness) -> None:
+    """Its namespace's watch was refused: a pod that is missing in the view may run."""
+    current = False
+    harness.loop.is_current = lambda namespace: current and namespace == A.namespace
+    harness.queue.wake(A, 60)
+    await harness.loop.reconcile(A)
+    assert harness.executor.plans == [] and harness.counted == []
+    assert harness.clock.pending == []
+    current = True
+    await harness.loop.reconcile(A)
+    assert [key for key, _, _ in harness.executor.plans] == [A]
+
+
 @pytest.mark.parametrize(
     ("error", "delay", "message"),
     [

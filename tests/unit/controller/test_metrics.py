@@ -11,6 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.metrics import Metrics, Sources
 from railhead.kube.client import RequestLabels
+from railhead.kube.errors import Denied
+from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.watch_state import WatchState
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -25,8 +28,15 @@ class Operator:
         self.due = 0
         self.is_leading = True
         self.requests = Counter({RequestLabels("create", "pods", 201): 3, RequestLabels("watch", "pods", 0): 1})
+        self.watches = [WatchState(POD, "a"), WatchState(POD, "b"), WatchState(TRAIN_JOB, None)]
         self.metrics = Metrics(
-            Sources(lambda: self.jobs, lambda: self.due, lambda: self.is_leading, lambda: self.requests)
+            Sources(
+                lambda: self.jobs,
+                lambda: self.due,
+                lambda: self.is_leading,
+                lambda: self.requests,
+                lambda: self.watches,
+            )
         )
 
     def samples(self) -> Samples:
@@ -76,11 +86,24 @@ def test_only_new_losses_count_as_restarts() -> None:
     assert ("railhead_restarts_total", ("application",)) not in samples
 
 
+def test_only_refused_watches_are_named_until_they_are_accepted() -> None:
+    operator = Operator()
+    for watch in operator.watches[1:]:
+        watch.refuse(Denied(403, "Forbidden", "no right"))
+    samples = operator.samples()
+    assert samples["railhead_refused_watches", ("b", "pods")] == 1
+    assert samples["railhead_refused_watches", ("", "trainjobs")] == 1
+    assert ("railhead_refused_watches", ("a", "pods")) not in samples
+    operator.watches[1].accept()
+    assert ("railhead_refused_watches", ("b", "pods")) not in operator.samples()
+
+
 def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None:
     operator = Operator()
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
     operator.metrics.count_change(at(), at(application=1))
+    operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
     for family in text_string_to_metric_families(operator.metrics.render().decode()):
         if family.name.startswith("railhead_"):

@@ -107,6 +107,23 @@ async def test_without_a_response_nothing_is_forgotten() -> None:
     assert names_of(store) == ["gone", "here"]
 
 
+@pytest.mark.parametrize("status", [403, 404])
+async def test_a_namespace_that_cannot_be_listed_holds_up_no_other_and_keeps_its_jobs(status: int) -> None:
+    lost = make_job(2, name="lost", uid="u3", metadata={"namespace": "a"})
+    store = make_store(lost, HERE, GONE)
+    client = make_client(HERE)
+    client.faults.script["list", "trainjobs"] = [status]
+    assert await sweep_once(client, store, ("a", "default")) == [JobKey("default", "gone")]
+    assert names_of(store) == ["here", "lost"]
+
+
+async def test_without_any_list_nothing_is_forgotten() -> None:
+    store, client = make_store(HERE), make_client()
+    client.faults.script["list", "trainjobs"] = [403, 403]
+    assert await sweep_once(client, store, ("a", "default")) == []
+    assert await sweep_once(client, store, ()) == [JobKey("default", "here")]
+
+
 async def test_a_restored_etcd_is_noticed_by_the_version_of_a_job() -> None:
     client = make_client(HERE)
     store = make_store(make_job(client.api.version + 1, name="here", uid="u1"))

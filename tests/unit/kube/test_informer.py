@@ -18,6 +18,7 @@ from tests.unit.kube.no_transport import NoTransport
 from tests.unit.kube.watcher import make_object
 
 EXPIRED = Gone(410, "Expired", "too old resource version")
+FORBIDDEN = Denied(403, "Forbidden", "no right to list pods")
 NO_ANSWER = RetryAfter(0, "NoAnswer", "connection reset")
 
 
@@ -79,6 +80,7 @@ class Run:
         self.client = client
         self.changes: list[tuple[str | None, str | None]] = []
         self.slept: list[float] = []
+        self.before_sleep: Callable[[], None] = lambda: None
         self.informer = Informer(client, POD, on_change=self._note, slim=keep_all, sleep=self._sleep, **scope)
 
     async def until_silent(self) -> Run:
@@ -103,6 +105,7 @@ class Run:
 
     async def _sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
+        self.before_sleep()
         await asyncio.sleep(0)
 
 
@@ -161,7 +164,7 @@ async def test_a_watch_that_ends_without_an_event_is_an_error() -> None:
     assert len(result.slept) == 3
 
 
-@pytest.mark.parametrize("error", [NO_ANSWER, Denied(403, "Forbidden", "no right to list pods")])
+@pytest.mark.parametrize("error", [NO_ANSWER, FORBIDDEN])
 async def test_errors_back_off_up_to_a_limit(error: KubeError) -> None:
     result = await run(*[error] * 40)
     assert all(0 < seconds <= MAX_BACKOFF_SECONDS for seconds in result.slept)
@@ -186,7 +189,46 @@ async def test_it_is_synced_from_the_first_list_on() -> None:
     assert not result.informer.is_synced
     await result.until_silent()
     assert result.informer.is_synced
-    await asyncio.wait_for(result.informer.wait_synced(), 1)
+    await asyncio.wait_for(result.informer.wait_answered(), 1)
+
+
+@pytest.mark.parametrize("refusal", [FORBIDDEN, Gone(404, "NotFound", "no such resource")])
+async def test_a_refused_watch_is_answered_and_current_again_after_its_next_list(refusal: KubeError) -> None:
+    known, young = make_object("a", "uid-a", 3), make_object("b", "uid-b", 8)
+    client = ScriptedClient(make_list(5, known), refusal, refusal, make_list(9, young))
+    result, seen = Run(client), list[tuple[bool, bool, list[str]]]()
+
+    def look(names: list[str]) -> None:
+        seen.append((result.informer.is_current, result.informer.state.is_refused, names))
+
+    result.before_sleep = lambda: look(result.names)
+    result.informer.state.on_return = lambda: look(result.names)
+    await result.until_silent()
+    assert client.requests == ["list", "watch 5", "list", "list", "watch 9"]
+    assert seen[-1] == (True, False, ["b"]), "the list is applied before the jobs are planned again"
+    assert all(each == (False, True, ["a"]) for each in seen[:-1]) and len(seen) >= 2
+
+
+async def test_a_first_list_that_is_refused_answers_but_is_not_current() -> None:
+    result = Run(ScriptedClient(*[FORBIDDEN] * 20))
+    await result.until_silent()
+    await asyncio.wait_for(result.informer.wait_answered(), 1)
+    assert not result.informer.is_synced and not result.informer.is_current
+    assert max(result.slept) <= 30
+
+
+@pytest.mark.parametrize("error", [NO_ANSWER, Denied(401, "Unauthorized", "expired token"), EXPIRED])
+async def test_no_other_error_answers(error: KubeError) -> None:
+    result = await run(*[error] * 20)
+    assert not result.informer.is_answered and not result.informer.state.is_refused
+
+
+async def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    await Run(ScriptedClient(*[FORBIDDEN] * 9, make_list(5)), namespace="team").until_silent()
+    first, last = [record.getMessage() for record in caplog.records]
+    assert first.startswith("cannot watch pods in namespace team") and "no right to list pods" in first
+    assert last == "watching pods in namespace team again"
 
 
 async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:

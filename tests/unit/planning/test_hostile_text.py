@@ -144,7 +144,7 @@ def test_a_termination_message_with_absurd_values_ends_the_attempt_all_the_same(
 
 def test_nothing_of_a_report_is_in_a_scrape() -> None:
     """Its labels are phases, classes, codes, verbs and resources."""
-    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter))
+    metrics = Metrics(Sources(Counter, lambda: 0, lambda: True, Counter, list))
     before = metrics.render()
     for text in TEXTS.values():
         report = make_report(metrics={text: text}, outcome={"outcome": text, "reason": text})
