@@ -11,6 +11,7 @@ CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
+FLAPPING = "tests/unit/planning/test_flapping_size.py"
 DELETED = "tests/unit/planning/decisions/test_deleted.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
@@ -519,6 +520,27 @@ DEFECTS = (
         "        if record is None or record.leaves_pods:\n",
         "        if record is None:\n",
         (DELETED,),
+    ),
+    Defect(
+        "a smaller group begins no round",
+        "planning/decisions/resize.py",
+        "round_ = job.status.round + 1 if wanted < now else UNSET",
+        "round_ = UNSET",
+        (FLAPPING,),
+    ),
+    Defect(
+        "pods that a resize has deleted are still known to be ready",
+        "planning/decisions/resize.py",
+        "ready=min(known.ready, now, wanted)",
+        "ready=known.ready",
+        (FLAPPING,),
+    ),
+    Defect(
+        "resizes lengthen the backoff after a loss",
+        "planning/facts/backoff.py",
+        "grow(1, count_losses(job).rounds, limit",
+        "grow(1, job.status.round, limit",
+        (FLAPPING,),
     ),
     Defect(
         "suspended time counts against the deadline",

@@ -261,7 +261,7 @@ class JobStatus(StatusModel):
         "StorageUnavailable, EndNotice, RayTested; those of other controllers are kept.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
-    round: int = Field(default=0, description="Replacements of worker pods within the attempt.")
+    round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")
     driver: str = _text(
         "ConfigMap with the driver of the current attempt; an upgrade of the operator does not change it.", 253
     )

@@ -90,7 +90,7 @@ def _count_pods(job: Job, change: StatusChange, *, joined: int) -> StatusChange:
 def _starting(job: Job) -> Decision:
     """Enough pods are up; Ray and the worker group are starting (again)."""
     was_running = job.status.phase == "Running"
-    again = was_running or job.is_restart or job.status.round > 0
+    again = was_running or job.is_restart or job.status.worker_losses is not None
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
         return Decision()  # the driver is about to end or its report is stale; the pods will show which
     phase: Phase = "Restarting" if again else "Starting"

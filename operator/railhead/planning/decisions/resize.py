@@ -10,7 +10,7 @@ from __future__ import annotations
 from railhead.api.status import Resize, WorkersStatus
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.status_change import GUARD, Requirement, StatusChange
+from railhead.planning.status_change import GUARD, UNSET, Requirement, StatusChange
 
 
 def decide_resize(job: Job) -> Decision | None:
@@ -33,10 +33,16 @@ def decide_resize(job: Job) -> Decision | None:
 
 
 def _apply(job: Job, wanted: int) -> Decision:
-    """Changes only the status: the following passes create and delete pods accordingly."""
-    workers = WorkersStatus(desired=wanted, ready=job.status.workers.ready, joined=job.status.workers.joined)
-    message = f"Resizing from {job.desired_workers} to {wanted} worker pods (spec.scaling.desiredWorkers)"
-    status = StatusChange(workers=workers, resize=None).requiring(Requirement.SAME_SPEC)
+    """Changes only the status: the following passes create and delete pods accordingly.
+
+    What is deleted was not lost, also if the job grows again before it is gone: a smaller group begins another round,
+    which no counter has, and of a larger one at most the pods of the smaller one are known to be ready.
+    """
+    known, now = job.status.workers, job.desired_workers
+    workers = WorkersStatus(desired=wanted, ready=min(known.ready, now, wanted), joined=known.joined)
+    message = f"Resizing from {now} to {wanted} worker pods (spec.scaling.desiredWorkers)"
+    round_ = job.status.round + 1 if wanted < now else UNSET
+    status = StatusChange(workers=workers, resize=None, round=round_).requiring(Requirement.SAME_SPEC)
     return Decision(status=status, events=(Event("Normal", "Resized", message),))
 
 

@@ -70,7 +70,7 @@ def replacement_at(job: Job) -> datetime:
     ended = [at for pod in failed if (at := _find_end(pod, job.now)) is not None]
     if not ended or job.were_all_up:
         return job.now
-    return max(ended) + timedelta(seconds=grow(1, job.status.round, limit=REPLACEMENT_LIMIT_SECONDS))
+    return max(ended) + timedelta(seconds=grow(1, count_losses(job).rounds, limit=REPLACEMENT_LIMIT_SECONDS))
 
 
 def _refused_until(job: Job) -> datetime:
