@@ -20,6 +20,7 @@ FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
 STALE_PODS = "tests/unit/planning/decisions/test_stale_pods.py"
+AVOIDED = "tests/unit/planning/test_avoided_nodes.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
@@ -1288,5 +1289,82 @@ DEFECTS = (
         'is_marked and (is_tainted or known.get("ContainersReady") == "True")',
         "is_marked",
         ("tests/unit/controller/test_observe.py",),
+    ),
+    Defect(
+        "new pods do not avoid the node",
+        "resources/avoidance.py",
+        "    if nodes and isinstance(affinity, Mapping):\n",
+        "    if False and isinstance(affinity, Mapping):\n",
+        (AVOIDED,),
+    ),
+    Defect(
+        "the avoided nodes are one requirement with several values",
+        "resources/avoidance.py",
+        '"values": [name]} for name in nodes]',
+        '"values": list(nodes)} for _ in nodes[:1]]',
+        ("tests/unit/resources/test_avoidance.py",),
+    ),
+    Defect(
+        "a node is avoided without limit",
+        "planning/facts/avoided_nodes.py",
+        "[node for node in listed.nodes if _ends_at(node) > job.now]",
+        "list(listed.nodes)",
+        (AVOIDED,),
+    ),
+    Defect(
+        "a node is avoided for 1 h each time",
+        "planning/facts/avoided_nodes.py",
+        "grow(AVOID_FIRST_SECONDS, times - 1, limit",
+        "grow(AVOID_FIRST_SECONDS, 0, limit",
+        (AVOIDED,),
+    ),
+    Defect(
+        "any number of nodes is avoided",
+        "planning/facts/avoided_nodes.py",
+        "if len(nodes) < _find_limit(job) and known",
+        "if known",
+        (AVOIDED,),
+    ),
+    Defect(
+        "one pod lets a node be avoided again and again",
+        "planning/facts/avoided_nodes.py",
+        "known not in nodes and _is_news(evidence, known)",
+        "known not in nodes",
+        (AVOIDED,),
+    ),
+    Defect(
+        "a pod waits for an avoided node without limit",
+        "planning/facts/avoided_nodes.py",
+        "    if blocked is not None:\n        nodes",
+        "    if False:\n        nodes",
+        (AVOIDED,),
+    ),
+    Defect(
+        "pods that avoid a free node stay",
+        "planning/decisions/outdated_pods.py",
+        "    if not outdated:\n",
+        "    if True:\n",
+        (AVOIDED,),
+    ),
+    Defect(
+        "avoiding a node takes a status write of its own",
+        "planning/amendments/avoided_nodes.py",
+        " or (begun and not ended and not is_written)",
+        "",
+        (AVOIDED,),
+    ),
+    Defect(
+        "nodeAvoidance None keeps the list",
+        "planning/facts/avoided_nodes.py",
+        "    if not job.spec.avoids_nodes:\n        return Avoidance()\n",
+        "    if not job.spec.avoids_nodes:\n        return Avoidance.listed(job)\n",
+        (AVOIDED,),
+    ),
+    Defect(
+        "the metric counts avoided nodes again with each change of a job",
+        "controller/store.py",
+        "change * record.avoided_nodes",
+        "record.avoided_nodes",
+        ("tests/unit/controller/test_store.py",),
     ),
 )

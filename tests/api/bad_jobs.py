@@ -394,6 +394,7 @@ RUN = [
     _one("spec.run.checkpoint.scoreOrder", "min", "needs scoreAttribute"),
     _one("spec.run.failure.maxFailures", -1, "greater than or equal to 0"),
     _one("spec.run.logLevel", "warning", "supported values"),
+    _one("spec.scheduling.nodeAvoidance", "Always", "supported values"),
     _one("spec.run.callbacks", ["Mine"], "should match", at="spec.run.callbacks[0]"),
     _one("spec.run.callbacks", [], "at least 1 items"),
     _one("spec.run.callbacks", ["a:B"] * 17, "at most 16 items"),
@@ -600,7 +601,7 @@ RESUME_FROM = [
 ]
 # Fields that are not implemented yet: rejected rather than accepted and ignored.
 PLANNED = [
-    _unknown("spec.scheduling", {}),
+    _unknown("spec.scheduling.queue", "a"),
 ]
 BAD_JOBS = [
     *NAMES,

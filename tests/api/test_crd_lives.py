@@ -256,6 +256,19 @@ def test_the_failure_policy_may_be_added_changed_and_removed_while_the_job_runs(
     api_server.request("DELETE", path)
 
 
+def test_node_avoidance_may_be_changed_at_any_time(api_server: ApiServer) -> None:
+    path = f"{PATH}/placed"
+    assert api_server.request("POST", PATH, make_job({"metadata.name": "placed"})).status == 201
+    for value, status in (("None", 200), ("Auto", 200), ("Always", 422), (None, 200)):
+        spec = {"scheduling": {"nodeAvoidance": value}}
+        answer = api_server.request("PATCH", path, {"spec": spec}, content_type=MERGE_PATCH)
+        assert answer.status == status, (value, answer.message)
+    assert api_server.request("GET", path).body["spec"]["scheduling"] == {"nodeAvoidance": "Auto"}
+    answer = api_server.request("PATCH", path, {"spec": {"scheduling": None}}, content_type=MERGE_PATCH)
+    assert answer.status == 200 and "scheduling" not in answer.body["spec"]
+    api_server.request("DELETE", path)
+
+
 def test_an_elastic_job_may_change_its_desired_workers(api_server: ApiServer) -> None:
     path = f"{PATH}/elastic"
     job = make_job({"metadata.name": "elastic", "spec.scaling": {"minWorkers": 2, "maxWorkers": 4}})

@@ -33,6 +33,7 @@ ALWAYS: dict[str, frozenset[str]] = {
         }
     ),
     ".scaling": frozenset({"desiredWorkers"}),
+    ".scheduling": frozenset({"nodeAvoidance"}),
 }
 # And what may change in phase Suspended.
 SUSPENDED: dict[str, frozenset[str]] = {

@@ -19,6 +19,7 @@ LABEL_ROLE = f"{GROUP}/role"
 LABEL_ATTEMPT = f"{GROUP}/attempt"
 LABEL_SLOT = f"{GROUP}/slot"
 LABEL_ROUND = f"{GROUP}/round"
+AVOIDED_NODES = f"{GROUP}/avoided-nodes"  # annotation of a pod
 
 HEAD = "head"
 WORKER = "worker"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from railhead.api.backend import BACKEND_RULES
-from railhead.api.base import Image, Model, planned, rules, time_limit
+from railhead.api.base import Image, Model, rules, time_limit
 from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
 from railhead.api.env import EnvFrom, EnvVar
 from railhead.api.failure_policy import FailureRules
@@ -19,6 +19,7 @@ from railhead.api.resume import ResumeFrom
 from railhead.api.run import Run
 from railhead.api.runtime_env import RuntimeEnv
 from railhead.api.scaling import Scaling
+from railhead.api.scheduling import Scheduling
 from railhead.api.source import Source
 from railhead.api.trainer import SCRIPT_RULES, TrainerConfig
 
@@ -138,7 +139,7 @@ class TrainJobSpec(Model):
         default=None,
         description="A TrainJob or a checkpoint to start from. It is only read; the job writes to its own run.",
     )
-    scheduling: Any | None = planned("Queue and gang scheduling.")
+    scheduling: Scheduling | None = Field(default=None, description="Which nodes the job's pods may use.")
     start_deadline_seconds: int | None = time_limit(
         "Limit from the start, or from a resume, until training runs. After it all pods are released and the next "
         "attempt backs off."
@@ -165,6 +166,11 @@ class TrainJobSpec(Model):
         "storage stays.",
         least=0,
     )
+
+    @property
+    def avoids_nodes(self) -> bool:
+        """Whether nodes that refuse the job's pods are avoided."""
+        return self.scheduling is None or self.scheduling.node_avoidance == "Auto"
 
     @property
     def end_seconds(self) -> int:

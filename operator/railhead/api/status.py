@@ -23,6 +23,7 @@ MAX_MESSAGE = 1024
 SUSPECT_POD = "Worker pod of the rank that seems to have failed first, as far as the driver knows."
 PROCESS_EXIT_CODE = "Exit code of the script, or of a rank that called sys.exit(); absent if Ray does not tell it."
 MAX_STUCK_PODS = 32
+MAX_AVOIDED_NODES = 16
 
 Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str, Field(max_length=MAX_METRIC_VALUE)]]
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
@@ -241,6 +242,16 @@ class StuckPod(StatusModel):
     since: str | None = time_field("Its deletionTimestamp: the end of its grace period.")
 
 
+class AvoidedNode(StatusModel):
+    """A node that gets no new pods of the job."""
+
+    name: str = _text("Name of the node.", 253)
+    reason: str = _text("CamelCase reason.", 128)
+    since: str | None = time_field("Since when.")
+    expiration_time: str | None = time_field("Until when.")
+    times: int = Field(default=1, description="How often the job has begun to avoid it; each time for twice as long.")
+
+
 class JobStatus(StatusModel):
     """Phase, progress, checkpoint and failure of a TrainJob."""
 
@@ -313,6 +324,16 @@ class JobStatus(StatusModel):
         max_length=MAX_STUCK_PODS,
         description="Pods of any attempt that are Terminating 5 minutes beyond their grace period and may still use "
         f"their GPUs, at most {MAX_STUCK_PODS}; absent if there is none.",
+    )
+    avoided_nodes: list[AvoidedNode] | None = Field(
+        default=None,
+        max_length=MAX_AVOIDED_NODES,
+        description="Nodes that get no new pods of this job, because they refused one; the oldest first.",
+    )
+    formerly_avoided_nodes: list[AvoidedNode] | None = Field(
+        default=None,
+        max_length=MAX_AVOIDED_NODES,
+        description=f"The last {MAX_AVOIDED_NODES} nodes that were avoided and may get pods again.",
     )
 
     def reason_of(self, type_: str) -> str | None:

@@ -136,6 +136,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
             leadership.is_leading,
             lambda: client.answers,
             lambda: [*job_watches, *(informer.state for informer in state.informers)],
+            avoided_nodes=lambda: store.avoided_nodes,
         )
     )
 

@@ -35,6 +35,7 @@ class JobRecord:
 
     Attributes:
         leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
+        avoided_nodes: how many.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
 
@@ -49,6 +50,7 @@ class JobRecord:
     driver: str
     is_finished: bool
     newest_index: int
+    avoided_nodes: int
     kept: Content | bytes
 
     @property
@@ -93,6 +95,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         driver=status.driver,
         is_finished=status.is_finished,
         newest_index=status.newest_index,
+        avoided_nodes=len(status.avoided_nodes or ()),
         kept=kept,
     )
 

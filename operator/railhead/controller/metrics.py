@@ -40,6 +40,7 @@ class Sources:
         is_leading: whether this replica plans.
         requests: the API server's responses, by request.
         watches: of TrainJobs and pods, per watched namespace.
+        avoided_nodes: how many nodes jobs avoid, summed over the jobs.
     """
 
     jobs: Callable[[], Tally[str]]
@@ -47,6 +48,7 @@ class Sources:
     is_leading: Callable[[], bool]
     requests: Callable[[], Tally[RequestLabels]]
     watches: Callable[[], Iterable[WatchState]]
+    avoided_nodes: Callable[[], int] = lambda: 0
 
 
 class States(Collector):
@@ -63,6 +65,8 @@ class States(Collector):
         yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.due())
         leading = float(self._sources.is_leading())
         yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
+        avoided = float(self._sources.avoided_nodes())
+        yield GaugeMetricFamily("railhead_avoided_nodes", "Nodes that jobs avoid, summed over the jobs.", value=avoided)
         requests = CounterMetricFamily(
             "railhead_api_requests", "Requests to the API server.", labels=["verb", "resource", "code"]
         )

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from railhead.api import names
+from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.printable import clean_text
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
@@ -111,6 +112,7 @@ def observe_pod(pod: Object) -> PodView:
         deletion_timestamp=_time(metadata.get("deletionTimestamp")),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption),
+        avoids=_avoided_nodes(pod),
         is_refused=_is_refused(status, disruption),
     )
 
@@ -175,6 +177,14 @@ def _is_silent(status: Object, state: Object, disruption: Disruption | None) -> 
     is_marked = bool(state.get("running")) and known.get("Ready") == "False"
     is_tainted = disruption is not None and disruption.reason == DELETION_BY_TAINT
     return is_marked and (is_tainted or known.get("ContainersReady") == "True")
+
+
+def _avoided_nodes(pod: Object) -> tuple[str, ...]:
+    """Of no interest once the pod has a node."""
+    if _part(pod, "spec").get("nodeName"):
+        return ()
+    text = str(_part(_part(pod, "metadata"), "annotations").get(names.AVOIDED_NODES) or "")
+    return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
 def _is_refused(status: Object, disruption: Disruption | None) -> bool:

@@ -39,6 +39,7 @@ class Store:
         self._rejections: dict[str, Rejection] = {}
         self._announced: dict[str, AnnouncedCommit] = {}
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
+        self.avoided_nodes = 0  # summed over the jobs
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
@@ -80,14 +81,15 @@ class Store:
             self._tombstones.add(old.uid, version)  # its DELETED event may never arrive
         new = record_job(raw, old)
         self._keys[uid] = key
-        self._count_driver(old, -1)
+        self._count(old, -1)
         self._jobs[key] = new
-        self._count_driver(new, 1)
+        self._count(new, 1)
         self._announced.setdefault(uid, AnnouncedCommit(new.newest_index))
         return key
 
-    def _count_driver(self, record: JobRecord | None, change: int) -> None:
+    def _count(self, record: JobRecord | None, change: int) -> None:
         if record is not None and not record.is_finished:
+            self.avoided_nodes += change * record.avoided_nodes
             place = (record.key.namespace, record.driver)
             self._drivers[place] += change
             if not self._drivers[place]:
@@ -103,7 +105,7 @@ class Store:
         self._tombstones.add(uid, version)
         record = self._jobs.get(key)
         if record is not None and record.uid == uid:
-            self._count_driver(record, -1)
+            self._count(record, -1)
             del self._jobs[key]
         self._keys.pop(uid, None)
         self._forget(uid)

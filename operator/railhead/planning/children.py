@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from railhead.api import names
+from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
+from railhead.resources.avoidance import avoid_nodes
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
 from railhead.resources.mounts import Mounts
@@ -148,11 +150,12 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
         initial_checkpoint=find_initial_checkpoint(job),
         worker_pods=workers,
     )
-    return Create("Pod", names.head_name(job.name, job.uid, attempt), build, may_differ=True)
+    avoided, name = list_avoided(job), names.head_name(job.name, job.uid, attempt)
+    return Create("Pod", name, lambda: avoid_nodes(build(), avoided), may_differ=True)
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
-    pods = WorkerPods(job.ref, job.spec, mounts=job.mounts_of(attempt), attempt=attempt)
+    pods = WorkerPods(job.ref, job.spec, mounts=job.mounts_of(attempt), attempt=attempt, avoid=list_avoided(job))
     return tuple(
         Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_), may_differ=True)
         for slot in slots

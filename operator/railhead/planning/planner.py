@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.names import MANAGER
+from railhead.planning.amendments.avoided_nodes import list_avoided_nodes
 from railhead.planning.amendments.commit_events import announce_commit
 from railhead.planning.amendments.create_backoff import hold_back_creates
 from railhead.planning.amendments.generation import acknowledge_generation
@@ -28,6 +29,7 @@ from railhead.planning.decisions.first_attempt import decide_first_attempt
 from railhead.planning.decisions.invalid import decide_invalid
 from railhead.planning.decisions.loss import decide_loss
 from railhead.planning.decisions.next_attempt import decide_next_attempt
+from railhead.planning.decisions.outdated_pods import decide_outdated_pods
 from railhead.planning.decisions.partial_gang import decide_partial_gang
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
@@ -65,6 +67,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_partial_gang,  # an attempt that is given up is not resized
     decide_resize,  # the number of workers must be decided before missing ones are counted
     decide_replacement,  # a lost pod is counted, and its name is not reused
+    decide_outdated_pods,  # raises the round, which the names of missing pods contain
     decide_uncreated_pods,  # missing pods have no progress to show
     show_progress,
 )
@@ -78,6 +81,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action
     wake_for_limits,
+    list_avoided_nodes,  # joins a status change, or adds its own
     list_stuck_pods,  # joins a status change, or adds its own
     report_obstacles,  # joins a status change, or adds its own
     acknowledge_generation,  # after the warning: may add a change just for the generation

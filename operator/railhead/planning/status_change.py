@@ -9,6 +9,7 @@ from typing import Final
 
 from railhead.api.conditions import Condition
 from railhead.api.status import (
+    AvoidedNode,
     Budget,
     CheckpointStatus,
     CountedRestarts,
@@ -85,6 +86,8 @@ class StatusChange:
     initial_checkpoint: InitialCheckpoint | Unset = UNSET
     failure: FailureStatus | Unset = UNSET
     stuck_pods: list[StuckPod] | Unset | None = UNSET
+    avoided_nodes: list[AvoidedNode] | Unset | None = UNSET
+    formerly_avoided_nodes: list[AvoidedNode] | Unset | None = UNSET
     set_conditions: tuple[Condition, ...] = ()
     remove_conditions: frozenset[str] = frozenset()
     requires: frozenset[Requirement] = frozenset()

@@ -13,10 +13,10 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.scaling import Scaling
+from railhead.resources.node_affinity import REQUIRED, get_items, require_nodes
 from railhead.resources.owner import JobRef
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SELECTOR = re.compile(r"(!?)(?:in\((.*)\)|(.*))", re.DOTALL)
 
@@ -33,13 +33,13 @@ def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, 
         case "PACK" if not affinity.get("podAffinity") and not affinity.get("podAntiAffinity"):
             affinity["podAffinity"] = {PREFERRED: [_prefer(others, HOSTNAME, 100), _prefer(others, ZONE, 50)]}
         case "SPREAD":
-            placed["topologySpreadConstraints"] = [*_items(placed.get("topologySpreadConstraints")), _spread(others)]
+            placed["topologySpreadConstraints"] = [*get_items(placed.get("topologySpreadConstraints")), _spread(others)]
         case "STRICT_SPREAD":
             term = {"labelSelector": others, "topologyKey": HOSTNAME}
             affinity["podAntiAffinity"] = _add_required(affinity.get("podAntiAffinity"), term)
     expressions = build_node_expressions(scaling.ray_label_selector or {})
     if expressions:
-        affinity["nodeAffinity"] = _require_nodes(affinity.get("nodeAffinity"), expressions)
+        affinity["nodeAffinity"] = require_nodes(affinity.get("nodeAffinity"), "matchExpressions", expressions)
     if affinity:
         placed["affinity"] = affinity
     return placed
@@ -86,23 +86,4 @@ def _add_required(rules: Any, term: dict[str, Any]) -> Any:
     """Adds a required term to the user's: all of them must hold."""
     if rules is not None and not isinstance(rules, Mapping):
         return rules
-    return {**(rules or {}), REQUIRED: [*_items((rules or {}).get(REQUIRED)), term]}
-
-
-def _require_nodes(rules: Any, expressions: list[dict[str, Any]]) -> Any:
-    """The user's terms are ORed: each gets the expressions; an empty one, which matches nothing, stays empty."""
-    if rules is not None and not isinstance(rules, Mapping):
-        return rules
-    required = (rules or {}).get(REQUIRED)
-    terms = _items(required.get("nodeSelectorTerms")) if isinstance(required, Mapping) else []
-    both = [
-        {**term, "matchExpressions": [*_items(term.get("matchExpressions")), *expressions]}
-        if isinstance(term, Mapping) and term
-        else term
-        for term in terms
-    ]
-    return {**(rules or {}), REQUIRED: {"nodeSelectorTerms": both or [{"matchExpressions": expressions}]}}
-
-
-def _items(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return {**(rules or {}), REQUIRED: [*get_items((rules or {}).get(REQUIRED)), term]}

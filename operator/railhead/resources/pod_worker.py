@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from railhead.api import names
 from railhead.api.gpus import is_gpu
 from railhead.api.spec import TrainJobSpec
+from railhead.resources.avoidance import avoid_nodes
 from railhead.resources.mounts import Mounts
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import place_worker
@@ -20,11 +22,14 @@ AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 class WorkerPods:
     """The worker pods of an attempt: one is built, and the others are copies that differ in slot and round."""
 
-    def __init__(self, job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> None:
+    def __init__(
+        self, job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int, avoid: Sequence[str] = ()
+    ) -> None:
         self._job = job
         self._spec = spec
         self._mounts = mounts
         self._attempt = attempt
+        self._avoid = avoid
 
     def name(self, slot: int, round_: int) -> str:
         return names.worker_name(self._job.name, self._job.uid, attempt=self._attempt, slot=slot, round_=round_)
@@ -41,7 +46,8 @@ class WorkerPods:
 
     @cached_property
     def _first(self) -> dict[str, Any]:
-        return build_worker_pod(self._job, self._spec, mounts=self._mounts, attempt=self._attempt, slot=0, round_=0)
+        pod = build_worker_pod(self._job, self._spec, mounts=self._mounts, attempt=self._attempt, slot=0, round_=0)
+        return avoid_nodes(pod, self._avoid)
 
 
 def build_worker_pod(

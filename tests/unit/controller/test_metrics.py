@@ -36,6 +36,7 @@ class Operator:
                 lambda: self.is_leading,
                 lambda: self.requests,
                 lambda: self.watches,
+                avoided_nodes=lambda: 4,
             )
         )
 
@@ -55,6 +56,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert samples["railhead_jobs", ("Running",)] == 2
     assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
     assert samples["railhead_leader", ()] == 1
+    assert samples["railhead_avoided_nodes", ()] == 4
     assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
     assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
     operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False

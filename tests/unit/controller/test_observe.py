@@ -277,3 +277,21 @@ def test_a_silent_pod_with_any_grace_period_is_out_of_reach_some_day(grace: int)
     deleted: Object = {"deletionTimestamp": "2026-01-01T12:00:00Z", "deletionGracePeriodSeconds": grace}
     view = observe_pod(make_pod(status=status, **deleted))
     assert view.is_silent and view.out_of_reach_at is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "node", "expected"),
+    [
+        ("a,b", None, ("a", "b")),
+        ("a,b", "node-1", ()),  # of no interest any more
+        ("", None, ()),
+        (None, None, ()),
+        (["a"], None, ("['a']",)),
+        (",".join(map(str, range(20))), None, tuple(map(str, range(16)))),
+        ("a" * 1000, None, ("a" * 253,)),
+    ],
+)
+def test_what_an_unscheduled_pod_avoids_is_bounded(text: Any, node: str | None, expected: tuple[str, ...]) -> None:
+    pod = make_pod(annotations={names.AVOIDED_NODES: text})
+    pod["spec"] = {"nodeName": node}
+    assert observe_pod(pod).avoids == expected

@@ -333,3 +333,24 @@ def test_a_driver_is_shared_while_another_unfinished_job_in_the_namespace_uses_i
     assert not is_shared(store)
     store.put_job(make_job(8, name="other", uid="uid-far", metadata={"namespace": "far"}, status={"driver": "old"}))
     assert not is_shared(store)
+
+
+def test_avoided_nodes_are_summed_over_unfinished_jobs() -> None:
+    complete = [{"type": "Complete", "status": "True", "reason": "Succeeded"}]
+
+    def avoiding(*nodes: str) -> dict[str, Any]:
+        return {"avoidedNodes": [{"name": node, "expirationTime": "2026-01-01T12:00:00Z"} for node in nodes]}
+
+    store = Store()
+    store.put_job(make_job(1, status=avoiding("a")))
+    store.put_job(make_job(2, name="other", uid="uid-other", status=avoiding("a", "b")))
+    assert store.avoided_nodes == 3
+    store.put_job(make_job(3, status={"phase": "Suspended", **avoiding("a", "c")}))
+    assert store.avoided_nodes == 4
+    store.put_job(make_job(4, status={"conditions": complete, **avoiding("a", "c")}))
+    assert store.avoided_nodes == 2
+    store.put_job(make_job(5, name="other", uid="uid-again"))
+    assert store.avoided_nodes == 0
+    store.put_job(make_job(6, name="other", uid="uid-again", status=avoiding("a")))
+    store.drop_job(JobKey("default", "other"), "uid-again", version=7)
+    assert store.avoided_nodes == 0

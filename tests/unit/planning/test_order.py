@@ -16,6 +16,7 @@ from railhead.planning.decisions.finished import decide_finished
 from railhead.planning.decisions.first_attempt import decide_first_attempt
 from railhead.planning.decisions.loss import decide_loss
 from railhead.planning.decisions.next_attempt import decide_next_attempt
+from railhead.planning.decisions.outdated_pods import decide_outdated_pods
 from railhead.planning.decisions.partial_gang import decide_partial_gang
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
@@ -53,6 +54,11 @@ PENDING = {
 }
 LOST = {**RUNNING_STATUS, "failure": {"class": "Infrastructure", "attempt": 1, "time": LONG_AGO}}
 RESTARTED = {**RUNNING_STATUS["progress"], "restart": {"number": 1, "charged": 1, "class": "Application"}}
+OUTDATED = replace(
+    make_worker(0, phase="Pending", is_running=False, node="", created_at=NOW - timedelta(hours=1)),
+    problem=Problem("Unschedulable", "no node fits"),
+    avoids=("node-9",),
+)
 QUOTA = Rejection(
     Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
 )
@@ -119,7 +125,14 @@ CASES = (
         decide_resize,
         job(HEAD, *WORKERS, status={**RUNNING_STATUS, "workers": {"desired": 3, "ready": 3}}, scaling=ELASTIC),
     ),
-    Case(decide_replacement, job(HEAD, WORKERS[0], ended(WORKERS[1], "Infrastructure"), status=PENDING)),
+    Case(
+        decide_replacement,
+        job(HEAD, OUTDATED, ended(WORKERS[1], "Infrastructure"), status=PENDING),
+    ),
+    Case(
+        decide_outdated_pods,
+        job(HEAD, OUTDATED, status=PENDING),
+    ),
     Case(decide_uncreated_pods, job(HEAD, WORKERS[0], status=PENDING)),
     Case(show_progress, job(HEAD, *WORKERS, status=RUNNING_STATUS)),
 )

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.resources.placement import PREFERRED, REQUIRED, find_ray_labels, parse_selector
+from railhead.resources.node_affinity import REQUIRED
+from railhead.resources.placement import PREFERRED, find_ray_labels, parse_selector
 from tests.unit.resources.test_pod import build
 
 Object = dict[str, Any]

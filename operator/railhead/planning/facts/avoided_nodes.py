@@ -1,0 +1,154 @@
+"""Which nodes the job avoids: those with evidence against them, few of them, and each for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.facts.backoff import grow
+from railhead.planning.facts.failure_from_pod import describe_refusal
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, UNSCHEDULABLE
+from railhead.planning.facts.worker_losses import find_refused
+from railhead.planning.job import Job
+from railhead.planning.pod_view import PodView
+
+AVOID_FIRST_SECONDS, AVOID_LIMIT_SECONDS = 3600, 86_400
+PATIENCE_SECONDS, PATIENCE_LIMIT_SECONDS = 30, 120  # for another node, before an avoided one may have the pod
+PODS_PER_AVOIDED_NODE = 10
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a node is bad for the job.
+
+    Attributes:
+        pod_created_at: of the pod that shows it; None = not known.
+    """
+
+    node: str
+    reason: str
+    message: str
+    pod_created_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Avoidance:
+    """The nodes that the job avoids, and those that it did before; the oldest first."""
+
+    nodes: tuple[AvoidedNode, ...] = ()
+    former: tuple[AvoidedNode, ...] = ()
+
+    @staticmethod
+    def listed(job: Job) -> Avoidance:
+        """By the status."""
+        return Avoidance(tuple(job.status.avoided_nodes or ()), tuple(job.status.formerly_avoided_nodes or ()))
+
+
+def find_evidence(job: Job) -> list[Evidence]:
+    """All that is seen now against nodes."""
+    refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
+    return [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
+
+
+def find_avoidance(job: Job) -> Avoidance:
+    """As it is from this pass on."""
+    if not job.spec.avoids_nodes:
+        return Avoidance()
+    listed = Avoidance.listed(job)
+    nodes = [node for node in listed.nodes if _ends_at(node) > job.now]
+    blocked = find_blocked(job, nodes)
+    if blocked is not None:
+        nodes = [node for node in nodes if node is not _find_oldest(blocked, nodes)]
+    ended = [node for node in listed.nodes if node not in nodes]
+    former = _join(listed.former, ended)
+    for evidence in find_evidence(job):
+        known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
+        if len(nodes) < _find_limit(job) and known not in nodes and _is_news(evidence, known):
+            nodes.append(_avoid(job, evidence, times=known.times + 1 if known else 1))
+            former = tuple(node for node in former if node is not known)
+    return Avoidance(tuple(nodes), former)
+
+
+def list_avoided(job: Job) -> tuple[str, ...]:
+    """The names of the nodes that pods avoid which are created in this pass."""
+    return tuple(node.name for node in find_avoidance(job).nodes)
+
+
+def find_blocked(job: Job, nodes: Sequence[AvoidedNode]) -> PodView | None:
+    """A pod for which only avoided nodes may be left: the scheduler has found no other one for a while."""
+    return next((pod for pod, due in _list_waiting(job, nodes) if due <= job.now), None)
+
+
+def find_outdated(job: Job) -> list[PodView]:
+    """Pods that the scheduler finds no node for, and that avoid one that the job avoids no more."""
+    avoided = set(list_avoided(job)) if any(pod.avoids for pod in job.not_started) else set()
+    due = job.now - timedelta(seconds=PATIENCE_SECONDS)  # whoever adds to the list of each new pod causes no rush
+    unplaced = (pod for pod in _list_unplaced(job) if pod.created_at is not None and pod.created_at <= due)
+    return [pod for pod in unplaced if not avoided.issuperset(pod.avoids)]
+
+
+def next_avoidance_change(job: Job) -> datetime | None:
+    """When the next node is avoided no more, or the next pod is out of date."""
+    nodes = find_avoidance(job).nodes
+    waiting = [due for _, due in _list_waiting(job, nodes)]
+    started = [pod.created_at for pod in _list_unplaced(job) if pod.created_at is not None]
+    outdated = [at + timedelta(seconds=PATIENCE_SECONDS) for at in started]
+    times = (*map(_ends_at, nodes), *waiting, *outdated)
+    return min((at for at in times if at > job.now), default=None)
+
+
+def _list_waiting(job: Job, nodes: Sequence[AvoidedNode]) -> list[tuple[PodView, datetime]]:
+    """Pods that avoid some of these nodes and no others, and until when they wait for another node."""
+    names = {node.name for node in nodes}
+    waiting = []
+    for pod in _list_unplaced(job):
+        if names.issuperset(pod.avoids) and pod.created_at is not None:
+            times = _find_oldest(pod, nodes).times
+            patience = grow(PATIENCE_SECONDS, times - 1, limit=PATIENCE_LIMIT_SECONDS)
+            waiting.append((pod, pod.created_at + timedelta(seconds=patience)))
+    return waiting
+
+
+def _list_unplaced(job: Job) -> list[PodView]:
+    """Pods with a node to avoid that the scheduler finds no node for."""
+    return [p for p in job.not_started if p.avoids and not p.node and p.problem and p.problem.reason == UNSCHEDULABLE]
+
+
+def _find_oldest(pod: PodView, nodes: Sequence[AvoidedNode]) -> AvoidedNode:
+    return next(node for node in nodes if node.name in pod.avoids)
+
+
+def _find_limit(job: Job) -> int:
+    pods = job.desired_workers + 1
+    return min(max(1, pods // PODS_PER_AVOIDED_NODE), MAX_AVOIDED_NODES)
+
+
+def _is_news(evidence: Evidence, known: AvoidedNode | None) -> bool:
+    """The pod was created after the job had begun to avoid the node the last time."""
+    since = parse_time(known.since) if known is not None else None
+    return since is None or (evidence.pod_created_at is not None and evidence.pod_created_at > since)
+
+
+def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
+    seconds = grow(AVOID_FIRST_SECONDS, times - 1, limit=AVOID_LIMIT_SECONDS)
+    return AvoidedNode(
+        name=evidence.node,
+        reason=evidence.reason,
+        since=format_time(job.now),
+        expiration_time=format_time(job.now + timedelta(seconds=seconds)),
+        times=min(times, 1000),
+    )
+
+
+def _ends_at(node: AvoidedNode) -> datetime:
+    """A time that nobody can read is over."""
+    return parse_time(node.expiration_time) or datetime.min.replace(tzinfo=UTC)
+
+
+def _join(former: Sequence[AvoidedNode], ended: Sequence[AvoidedNode]) -> tuple[AvoidedNode, ...]:
+    """The latest ones."""
+    names = {node.name for node in ended}
+    return (*(node for node in former if node.name not in names), *ended)[-MAX_AVOIDED_NODES:]

@@ -1,0 +1,317 @@
+"""A node whose kubelet refuses a job's pod gets no more of them for a while, unless no other node is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from railhead.api import names
+from railhead.api.status import MAX_AVOIDED_NODES
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.facts.avoided_nodes import find_avoidance
+from railhead.planning.planner import plan
+from railhead.resources.node_affinity import REQUIRED
+from tests.model.api_server import Object
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    is_empty,
+    make_head,
+    make_job,
+    make_observed,
+    make_spec,
+    make_worker,
+)
+from tests.unit.planning.simulation import JOB, Simulation
+from tests.unit.planning.test_refused_pods import HOUR, refuse
+
+FULL = "0/9 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 8 Insufficient nvidia.com/gpu."
+
+
+def avoided_by(body: Object) -> set[str]:
+    """What the scheduler reads."""
+    rules = (body["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = rules[REQUIRED]["nodeSelectorTerms"] if REQUIRED in rules else []
+    return {f["values"][0] for term in terms for f in term.get("matchFields", []) if f["operator"] == "NotIn"}
+
+
+class Cluster:
+    """One pod per node. The scheduler takes the first free node, so a sick one first: it is always free.
+
+    Attributes:
+        sick: nodes whose kubelets refuse pods.
+    """
+
+    def __init__(self, sim: Simulation, *, sick: Iterable[str], healthy: int) -> None:
+        self.sim, self.sick = sim, set(sick)
+        self.nodes = [*sorted(sick), *(f"node-{number}" for number in range(healthy))]
+
+    def act(self) -> None:
+        for name, body in self.sim.bodies.items():
+            pod = self.sim.pods[name]
+            if pod.is_live and not pod.node:
+                self._place(name, body)
+            elif pod.is_live and not pod.is_running:
+                self.sim.start_pod(name)
+
+    def _place(self, name: str, body: Object) -> None:
+        taken = {pod.node for pod in self.sim.pods.values() if not pod.is_over}
+        node = next((node for node in self.nodes if node not in taken | avoided_by(body)), None)
+        if node is None:
+            self.sim.cannot_schedule(name, FULL)
+            return
+        self.sim.api.bind(name, node, namespace="default")
+        if node in self.sick:
+            refuse(self.sim, name)
+
+    def play(self, seconds: float) -> None:
+        sim, end = self.sim, self.sim.now + timedelta(seconds=seconds)
+        while sim.now < end:
+            self.act()
+            if is_empty(sim.reconcile()) and sim.last.wake_at is not None and sim.last.wake_at > sim.now:
+                sim.now = min(sim.last.wake_at, end)
+            else:
+                sim.later(1)
+
+    def break_node_of(self, *, slot: int) -> str:
+        """Its kubelet restarts, and refuses the pod that runs there."""
+        pod = next(pod for pod in self.sim.pods.values() if pod.slot == slot and pod.is_live)
+        self.sick.add(pod.node)
+        self.nodes.sort(key=lambda node: node not in self.sick)
+        refuse(self.sim, pod.name)
+        return pod.node
+
+    def train(self) -> None:
+        self.play(10)
+        self.sim.report()
+        self.sim.settle()
+        assert self.sim.status["phase"] == "Running"
+
+
+def listed(sim: Simulation) -> list[str]:
+    return [node["name"] for node in sim.status.get("avoidedNodes", [])]
+
+
+@pytest.mark.parametrize("workers", [8, 30])
+def test_a_refusing_node_costs_one_pod_while_another_node_is_free(workers: int) -> None:
+    sim = Simulation(scaling={"numWorkers": workers}, backoffLimit=0, noProgressLimit=0)
+    cluster = Cluster(sim, sick=[], healthy=workers + 2)
+    cluster.train()
+    node = cluster.break_node_of(slot=3)
+    healthy = {pod.uid for pod in sim.pods.values() if pod.slot != 3}
+    cluster.play(HOUR - 60)
+    assert sim.count_created("pods") <= workers + 1 + 3
+    assert healthy <= {pod.uid for pod in sim.pods.values()}
+    assert listed(sim) == [node]
+    assert sim.status["avoidedNodes"][0]["reason"] == "NodeRefusedPod"
+    assert sim.events.count("NodeAvoided") == 1
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+
+
+def test_a_refused_head_avoids_the_node_in_the_next_attempt() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    assert len(sim.heads) == 2 and sim.status["attempt"] == 2
+    assert sim.head.node != "sick" and listed(sim) == ["sick"]
+    body = sim.bodies[sim.head.name]
+    assert avoided_by(body) == {"sick"} and body["metadata"]["annotations"][names.AVOIDED_NODES] == "sick"
+
+
+def test_an_avoidance_ends_after_an_hour_and_the_next_one_after_twice_as_long() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    for hours in (1, 2, 4):
+        cluster.play(hours * HOUR - 60)
+        assert listed(sim) == ["sick"]
+        cluster.play(90)
+        assert listed(sim) == [] and sim.status["formerlyAvoidedNodes"][0]["times"] == hours.bit_length()
+        sim.lose(next(pod.name for pod in sim.pods.values() if pod.slot == 0))
+        cluster.play(10)
+        assert listed(sim) == ["sick"] and "formerlyAvoidedNodes" not in sim.status
+    assert sim.events.count("NodeAvoided") == 4 and sim.events.count("NodeAvoidanceEnded") == 3
+
+
+def test_the_list_costs_no_status_write_of_its_own_until_it_ends() -> None:
+    writes = []
+    for avoidance in ("None", "Auto"):
+        sim = Simulation(scheduling={"nodeAvoidance": avoidance})
+        cluster = Cluster(sim, sick=[], healthy=4)
+        cluster.train()
+        cluster.nodes.remove(cluster.break_node_of(slot=1))
+        cluster.play(60)
+        writes.append(sim.count_status_writes())
+        assert bool(listed(sim)) == (avoidance == "Auto")
+    assert writes[0] == writes[1]
+
+
+@pytest.mark.parametrize("role", [names.HEAD, names.WORKER])
+def test_a_pod_that_finds_no_other_node_gets_the_avoided_one_back_and_nothing_is_counted(role: str) -> None:
+    sim = Simulation(backoffLimit=0, noProgressLimit=0, disruptionLimit=0)
+    cluster = Cluster(sim, sick=[] if role == names.WORKER else ["sick"], healthy=3 if role == names.WORKER else 2)
+    if role == names.WORKER:
+        cluster.train()
+        cluster.break_node_of(slot=1)
+    cluster.play(20)
+    [sick], before, created = listed(sim), sim.status, sim.count_created("pods")
+    assert any(pod.problem for pod in sim.pods.values())
+    cluster.sick.clear()
+    cluster.play(40)
+    assert listed(sim) == [] and sim.events.count("NodeAvoidanceEnded") == 1
+    assert {pod.node for pod in sim.pods.values()} == set(cluster.nodes)
+    assert sim.count_created("pods") == created + 1
+    assert sim.status.get("restarts") == before.get("restarts") and sim.status["attempt"] == before["attempt"]
+    assert {"budget", "disruptions"}.isdisjoint(sim.status) and sick in cluster.nodes
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+
+
+def test_a_job_whose_only_free_node_refuses_its_pod_creates_few_pods() -> None:
+    sim = Simulation(scaling={"numWorkers": 8}, backoffLimit=0, noProgressLimit=0, disruptionLimit=0)
+    cluster = Cluster(sim, sick=[], healthy=9)
+    cluster.train()
+    created = sim.count_created("pods")
+    cluster.break_node_of(slot=3)
+    cluster.play(HOUR)
+    assert sim.count_created("pods") - created <= 8 + HOUR / 60
+    assert sim.status["attempt"] == 1 and sim.status["workerLosses"]["rounds"] == 0
+    assert {"restarts", "budget", "disruptions", "failure"}.isdisjoint(sim.status)
+    cluster.sick.clear()
+    cluster.play(240)
+    sim.report()
+    sim.settle()
+    assert sim.status["phase"] == "Running"
+
+
+def test_none_and_auto_forget_all_nodes() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    sim.edit_status(formerlyAvoidedNodes=[{"name": "other", "reason": "NodeRefusedPod", "times": 3}])
+    sim.apply(scheduling={"nodeAvoidance": "None"})
+    sim.settle()
+    assert {"avoidedNodes", "formerlyAvoidedNodes"}.isdisjoint(sim.status)
+    assert sim.events.count("NodeAvoidanceEnded") == 1
+    sim.apply(scheduling={"nodeAvoidance": "Auto"})
+    sim.settle()
+    sim.lose(next(pod.name for pod in sim.pods.values() if pod.slot == 0))
+    cluster.play(10)
+    assert sim.status["avoidedNodes"][0]["times"] == 1
+
+
+def test_a_job_that_avoids_no_nodes_adds_nothing_to_its_pods() -> None:
+    sim = Simulation(scheduling={"nodeAvoidance": "None"})
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.play(5)
+    cluster.sick.clear()
+    cluster.train()
+    assert listed(sim) == [] and "NodeAvoided" not in sim.events
+    assert not any(avoided_by(body) for body in sim.bodies.values())
+
+
+def test_a_resumed_job_still_avoids_the_node() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    sim.apply(suspend=True)
+    cluster.play(10)
+    assert sim.status["phase"] == "Suspended"
+    sim.apply(suspend=False)
+    cluster.train()
+    assert listed(sim) == ["sick"] and sim.events.count("NodeAvoided") == 1
+    assert "sick" not in {pod.node for pod in sim.pods.values()}
+
+
+def test_a_finished_job_keeps_the_list_and_is_left_alone() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    sim.end_head("Succeeded")
+    sim.settle()
+    assert listed(sim) == ["sick"]
+    sim.later(2 * HOUR)
+    sim.settle()
+    assert listed(sim) == ["sick"] and sim.status["phase"] == "Succeeded"
+
+
+def test_evidence_waits_for_the_write_of_the_replacement() -> None:
+    """From the second refusal in a row on, a replacement waits."""
+    status = {**RUNNING_STATUS, "round": 1, "workers": {"desired": 2, "ready": 1}, "workerLosses": {"refused": 2}}
+    for seconds, is_written in ((1, False), (2, True)):
+        refused = replace(make_worker(1, round_=1, **REFUSED, node="sick"), created_at=NOW - timedelta(seconds=seconds))
+        wanted = plan(make_observed(make_head(), make_worker(0), refused, status=status))
+        assert (wanted.status is not None) == is_written
+        assert wanted.status is None or [n["name"] for n in wanted.status.fields["avoidedNodes"]] == ["sick"]
+
+
+REFUSED: dict[str, Any] = {
+    "phase": "Failed",
+    "is_running": False,
+    "is_refused": True,
+    "reason": "OutOfcpu",
+    "created_at": NOW,
+}
+
+
+def entry(name: str, **changes: Any) -> dict[str, Any]:
+    since, until = NOW - timedelta(minutes=10), NOW + timedelta(minutes=50)
+    times = {"since": format_time(since), "expirationTime": format_time(until), "times": 1}
+    return {"name": name, "reason": "NodeRefusedPod", **times, **changes}
+
+
+@pytest.mark.parametrize(("workers", "most"), [(1, 1), (8, 1), (18, 1), (19, 2), (100, 10), (159, 16), (500, 16)])
+def test_a_job_avoids_a_tenth_of_its_pods_and_at_most_16_nodes(workers: int, most: int) -> None:
+    pods = [make_worker(slot, node=f"node-{slot}", **REFUSED) for slot in range(workers)]
+    job = make_job(make_head(), *pods, status=RUNNING_STATUS, spec=make_spec(scaling={"numWorkers": workers}))
+    assert len(find_avoidance(job).nodes) == most <= MAX_AVOIDED_NODES
+
+
+@pytest.mark.parametrize(
+    ("known", "minutes", "times"),
+    [
+        ([entry("sick")], 5, 1),  # it still is
+        ([], 5, 1),
+        ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=3)], 5, 4),
+        ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=3)], 15, None),  # a pod from before
+        ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=900)], 5, 901),
+        ([entry("sick", expirationTime=None, times=3)], 5, 4),
+    ],
+)
+def test_a_pod_from_before_the_avoidance_is_no_news(known: list[Any], minutes: int, times: int | None) -> None:
+    worker = make_worker(1, **{**REFUSED, "created_at": NOW - timedelta(minutes=minutes)}, node="sick")
+    status = {**RUNNING_STATUS, "avoidedNodes": known}
+    found = find_avoidance(make_job(make_head(), make_worker(0), worker, status=status)).nodes
+    assert [node.times for node in found] == ([times] if times else [])
+    for node in found if times and times > 1 else ():
+        until = parse_time(node.expiration_time)
+        assert until is not None and until - NOW == timedelta(hours=min(2 ** ((times or 1) - 1), 24))
+
+
+def test_a_finished_list_has_at_most_16_former_nodes() -> None:
+    old = "2026-01-01T11:59:59Z"
+    status = {
+        **RUNNING_STATUS,
+        "avoidedNodes": [entry(f"node-{number}", expirationTime=old) for number in range(10)],
+        "formerlyAvoidedNodes": [entry(f"node-{number}", expirationTime=old) for number in range(5, 21)],
+    }
+    job = make_job(make_head(), make_worker(0), make_worker(1), status=status)
+    former = [node.name for node in find_avoidance(job).former]
+    assert former == [*(f"node-{n}" for n in range(15, 21)), *(f"node-{n}" for n in range(10))]
+
+
+def test_only_a_change_of_the_list_is_written() -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=["sick"], healthy=4)
+    cluster.train()
+    version = sim.api.objects[JOB]["metadata"]["resourceVersion"]
+    sim.later(60)
+    sim.settle()
+    assert sim.api.objects[JOB]["metadata"]["resourceVersion"] == version
