@@ -27,6 +27,8 @@ NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
+QUOTA = "tests/unit/planning/test_shared_quota.py"
+PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,76 @@ class Defect:
 
 
 DEFECTS = (
+    Defect(
+        "jobs that share a quota create their pods at once",
+        "planning/amendments/start_line.py",
+        "    if turn is None:\n",
+        "    if True:\n",
+        (QUOTA,),
+    ),
+    Defect(
+        "a turn never ends",
+        "planning/facts/start_line.py",
+        "if each.since <= now and turn_end(each, now) > now]",
+        "if each.since <= now]",
+        (QUOTA,),
+    ),
+    Defect(
+        "a job keeps its place in the start line after its turn",
+        "planning/facts/start_line.py",
+        '    return moved.model_copy(update={"since": format_time(job.now + after)})\n',
+        "    return moved\n",
+        (QUOTA,),
+    ),
+    Defect(
+        "no job is let in beside the one whose turn it is",
+        "planning/facts/start_line.py",
+        "if 0 < each.percent <= min(room, first):",
+        "if False:",
+        (QUOTA,),
+    ),
+    Defect(
+        "a large job is let in beside a small one",
+        "planning/facts/start_line.py",
+        "<= min(room, first):",
+        "<= room:",
+        (QUOTA,),
+    ),
+    Defect(
+        "a job releases its pods although others release theirs for it",
+        "planning/facts/partial_gang.py",
+        "or not job.rejection.is_contended or not may_create(job):",
+        "or True:",
+        (QUOTA,),
+    ),
+    Defect(
+        "pods that wait for a turn are held after a change of leader",
+        "planning/facts/partial_gang.py",
+        "    return place.since if place is not None and find_turn(job) is not None else None\n",
+        "    return None\n",
+        (QUOTA,),
+    ),
+    Defect(
+        "the end of a turn wakes nobody",
+        "controller/loop.py",
+        "        if before is not None and self._find_place(key) != before:\n",
+        "        if False:\n",
+        (QUOTA,),
+    ),
+    Defect(
+        "the delays of attempts that released pods have no jitter",
+        "planning/facts/backoff.py",
+        " * (1 + part) / 2\n",
+        "\n",
+        (QUOTA,),
+    ),
+    Defect(
+        "the delay of attempts that released pods never begins again",
+        "planning/facts/start_line.py",
+        '    if entry is None or not entry.released or phase == "Running":\n',
+        "    if entry is None or not entry.released:\n",
+        (PARTIAL,),
+    ),
     Defect(
         "a delete without its uid",
         "controller/executor.py",

@@ -140,6 +140,20 @@ class Waiting(StatusModel):
     again: bool = Field(default=False, description="Whether it has run since the job was started or resumed.")
 
 
+class StartLine(StatusModel):
+    """Jobs of a namespace whose pods a quota rejected, or that released their pods, create pods one at a time."""
+
+    since: str | None = time_field("The job's place: the earliest is first. Absent once all its pods have a node.")
+    turn_time: str | None = time_field("Since when it is the job's turn, for at most 5 minutes.")
+    quota: str = _text("ResourceQuota that rejected a pod.", 253)
+    percent: int = Field(
+        default=0, description="What the job needs of that quota by itself, in percent of its limit; 0 = not known."
+    )
+    released: int = Field(
+        default=0, description="Attempts in a row that released their pods; the delay before the next one grows."
+    )
+
+
 class OutcomeStatus(StatusModel):
     """How an attempt ended, by its driver's last report."""
 
@@ -298,6 +312,9 @@ class JobStatus(StatusModel):
     )
     waiting: Waiting | None = Field(
         default=None, description="Since when the job waits for training; absent while it runs."
+    )
+    start_line: StartLine | None = Field(
+        default=None, description="Pods were rejected by a quota or released; absent once training runs."
     )
     completion_time: str | None = time_field("When the job ended.")
     clean_up_time: str | None = time_field("When spec.keepPodsSeconds removed the job's children.")

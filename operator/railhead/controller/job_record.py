@@ -18,6 +18,7 @@ from railhead.controller.observe import Owner
 from railhead.kube.codec import decode, encode
 from railhead.kube.informer import version_of
 from railhead.kube.types import Object
+from railhead.planning.place import Place, find_place
 
 FASTEST = 1
 
@@ -36,6 +37,7 @@ class JobRecord:
     Attributes:
         leaves_pods: it is deleted with --cascade=orphan, so that its pods are to stay.
         avoided_nodes: how many.
+        place: in the start line of its namespace, if it is there and is not being deleted.
         kept: the spec and status; of a job that is finished or suspended, as compressed JSON.
     """
 
@@ -51,6 +53,7 @@ class JobRecord:
     is_finished: bool
     newest_index: int
     avoided_nodes: int
+    place: Place | None
     kept: Content | bytes
 
     @property
@@ -83,12 +86,13 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         kept = Content(old.kept.spec, status)
     else:
         kept = Content(_parse(raw.get("spec"), key.name), status)
+    is_deleting = bool(metadata.get("deletionTimestamp"))
     return JobRecord(
         key=key,
         uid=uid,
         generation=generation,
         version=version_of(raw),
-        is_deleting=bool(metadata.get("deletionTimestamp")),
+        is_deleting=is_deleting,
         leaves_pods="orphan" in (metadata.get("finalizers") or ()),
         phase=status.phase,
         attempt=status.attempt,
@@ -96,6 +100,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         is_finished=status.is_finished,
         newest_index=status.newest_index,
         avoided_nodes=len(status.avoided_nodes or ()),
+        place=None if is_deleting else find_place(key.name, uid, status),
         kept=kept,
     )
 

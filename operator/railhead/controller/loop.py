@@ -16,6 +16,7 @@ from railhead.controller.store import Store
 from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
 from railhead.planning.observed import Observed
+from railhead.planning.place import Place
 from railhead.planning.planner import plan
 from railhead.resources.settings import OperatorSettings
 from railhead.together import let_end
@@ -104,12 +105,27 @@ class Loop:
     async def reconcile(self, key: JobKey) -> None:
         """One pass over one job. An error stays with that job: nothing is raised."""
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
+        if observed is None:
+            self._wake_line(key)
         if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
             return
         began = self.monotonic()
+        before = self._find_place(key)
         result = await self._do(key, observed)
+        if before is not None and self._find_place(key) != before:
+            self._wake_line(key)
         self.count(result, self.monotonic() - began)
+
+    def _find_place(self, key: JobKey) -> Place | None:
+        record = self.store.job(key)
+        return record.place if record is not None else None
+
+    def _wake_line(self, key: JobKey) -> None:
+        """A job has left its place: those that may create pods now do so at once."""
+        for other in self.store.lines.find_creators(key.namespace, self.now()):
+            if other != key:
+                self.queue.add(other)
 
     async def _do(self, key: JobKey, observed: Observed) -> str:
         """The pass's result: done, lost, refused or error."""

@@ -18,10 +18,12 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
 from railhead.controller.observe import NOBODY, Owner, PodRecord, has_own_name
+from railhead.controller.start_lines import StartLines
 from railhead.kube.informer import uid_of, version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Rejection
+from railhead.planning.place import Place
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
@@ -40,6 +42,7 @@ class Store:
         self._announced: dict[str, AnnouncedCommit] = {}
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0  # summed over the jobs
+        self.lines = StartLines()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
         self._led_since: datetime | None = None
@@ -84,6 +87,7 @@ class Store:
         self._count(old, -1)
         self._jobs[key] = new
         self._count(new, 1)
+        self.lines.change(key, new)
         self._announced.setdefault(uid, AnnouncedCommit(new.newest_index))
         return key
 
@@ -107,6 +111,7 @@ class Store:
         if record is not None and record.uid == uid:
             self._count(record, -1)
             del self._jobs[key]
+            self.lines.change(key, None)
         self._keys.pop(uid, None)
         self._forget(uid)
 
@@ -136,12 +141,21 @@ class Store:
         if record is not None:
             before = self._rejection(record)
             tries, since = (before.tries + 1, before.since) if before else (1, at)
-            self._rejections[uid] = Rejection(problem, record.attempt, tries=tries, at=at, since=since)
+            is_contended = any(self._pods.get(other.owner) for other in self.lines.rivals(record, at))
+            self._rejections[uid] = Rejection(
+                problem, record.attempt, tries, at=at, since=since, is_contended=is_contended
+            )
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
         """The rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
         return found if found is not None and found.attempt == record.attempt else None
+
+    def _line(self, record: JobRecord) -> tuple[Place, ...]:
+        """The places of the others, for a job that is in the line or may join it."""
+        if record.place is None and record.uid not in self._rejections:
+            return ()
+        return tuple(other.place for other in self.lines.others(record.key) if other.place is not None)
 
     def note_pod_events(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
         """Remembers what the Events about a pod say."""
@@ -242,6 +256,7 @@ class Store:
             version=record.version,
             source=self._source(key.namespace, spec),
             rejection=self._rejection(record),
+            line=self._line(record),
             denials=self._current_denials(record),
             foreign_pods=foreign,
             announced=self._announced.get(record.uid),

@@ -16,6 +16,7 @@ from railhead.api.errors import InvalidSpec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome
+from railhead.planning.place import Place
 from railhead.planning.pod_view import OVER, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 
@@ -30,6 +31,7 @@ class Rejection:
         tries: rejections in a row.
         at: time of the last rejection.
         since: time of the first of these rejections; starts again with the operator.
+        is_contended: others of the line, which release theirs first, had pods at that time.
     """
 
     problem: Problem
@@ -37,6 +39,7 @@ class Rejection:
     tries: int
     at: datetime
     since: datetime
+    is_contended: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Observed:
         led_since: when this operator became the leader; None = no other one led before.
         denials: what the operator was not allowed to delete.
         foreign_pods: names of the pods that carry the job's label and are not its own.
+        line: the places of other jobs of the namespace; empty if this one has none and nothing was rejected.
         source: status of the job that spec.resumeFrom.trainJob names, if that job exists.
     """
 
@@ -91,6 +95,7 @@ class Observed:
     version: int = 0
     source: JobStatus | None = None
     rejection: Rejection | None = None
+    line: tuple[Place, ...] = ()
     announced: AnnouncedCommit | None = None
     led_since: datetime | None = None
     denials: tuple[Denial, ...] = ()

@@ -18,6 +18,7 @@ from railhead.planning.amendments.obstacles import hold_back_deletes, report_obs
 from railhead.planning.amendments.pod_events import look_up_pod_events
 from railhead.planning.amendments.restrictions import refuse_pods
 from railhead.planning.amendments.running_time import count_running_time
+from railhead.planning.amendments.start_line import keep_place, wait_for_turn
 from railhead.planning.amendments.stuck_pods import list_stuck_pods
 from railhead.planning.amendments.wake import wake_for_limits
 from railhead.planning.amendments.warning import add_warning
@@ -75,8 +76,10 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
 # All of them apply to every decision, in this order.
 AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     hold_back_deletes,  # before anything else reads what the pass deletes
+    wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
     refuse_pods,  # those that are not held back
+    keep_place,  # joins a status change, or adds its own
     add_warning,  # joins a status change
     count_running_time,  # joins a status change
     look_up_pod_events,  # for pods without any other action

@@ -22,6 +22,7 @@ from railhead.api.status import (
     Resize,
     Restarts,
     ResumedFromStatus,
+    StartLine,
     StuckPod,
     Waiting,
     WorkerLosses,
@@ -73,6 +74,7 @@ class StatusChange:
     start_time: str | Unset = UNSET
     suspended_seconds: int | Unset = UNSET
     waiting: Waiting | Unset | None = UNSET
+    start_line: StartLine | Unset | None = UNSET
     completion_time: str | Unset = UNSET
     clean_up_time: str | Unset = UNSET
     head: HeadStatus | Unset = UNSET

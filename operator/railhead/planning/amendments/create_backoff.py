@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railhead.api import conditions as types
-from railhead.planning.conditions import stand_still
-from railhead.planning.decisions.progress import show_progress
 from railhead.planning.facts.backoff import rejected_until
 from railhead.planning.facts.partial_gang import give_up_due
+from railhead.planning.facts.start_line import explain_rejection
+from railhead.planning.hold import hold_back
 from railhead.planning.job import Job
-from railhead.planning.plan import Decision, Event
-from railhead.planning.pod_view import Problem
+from railhead.planning.plan import Decision
 from railhead.planning.status_write import changes_anything
 
 
@@ -31,18 +29,6 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
         return decision
     if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
         held = replace(decision, creates=())  # the next pass reports why
-    elif job.is_elastic and job.are_enough_up:
-        held = replace(show_progress(job), deletes=decision.deletes)  # it keeps training
     else:
-        held = replace(_report(job, rejection.problem), deletes=decision.deletes)
+        held = hold_back(job, decision, explain_rejection(job, rejection.problem), event="Warning")
     return held.waking(at).waking(due)
-
-
-def _report(job: Job, problem: Problem) -> Decision:
-    """Reports a problem once, and again when it changes."""
-    reason, message = problem.reason, problem.message
-    if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
-        return Decision()
-    status = stand_still(job, types.RECONCILING, reason=reason, message=message)
-    event = Event("Warning", reason, message, is_series=True)
-    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(event,))

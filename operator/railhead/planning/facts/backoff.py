@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import FailureClass, Payer
@@ -10,7 +11,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.facts.budgets import count_failures, find_payer, is_progress
 from railhead.planning.facts.disruptions import is_disruption
 from railhead.planning.facts.failure_from_pod import KILLED_CODES, classify_pod
-from railhead.planning.facts.reasons import NODE_REFUSED_POD
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
 from railhead.planning.facts.worker_losses import (
     count_losses,
     count_refusals,
@@ -26,6 +27,7 @@ REPLACEMENT_LIMIT_SECONDS = 60
 OWN_FAULT_FIRST_SECONDS = 10
 REJECTED_LIMIT_SECONDS = 30
 HELD_LIMIT_SECONDS = 10
+RELEASED_LIMIT_SECONDS = 600
 REFUSED_LIMIT_SECONDS = 60
 
 
@@ -34,8 +36,18 @@ def grow(first: int, times: int, *, limit: int) -> int:
     return min(limit, first << min(max(times, 0), 10))
 
 
-def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -> int:
+def released_delay_seconds(job: Job, times: int) -> float:
+    """After an attempt that released its pods: up to 5, 10, 20, ... 600 s, of which half depends on the job's uid and
+    the attempt, so that jobs that released together do not return together."""
+    part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
+    return grow(5, times - 1, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
+
+
+def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -> float:
     """`committed`: index of the run's newest checkpoint, -1 = none."""
+    line = job.status.start_line
+    if line is not None and line.released and failure.reason in RELEASED:
+        return released_delay_seconds(job, line.released)
     backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
     if backoff.is_skipped_after_commit and is_progress(job, committed):
         return 0  # the cluster took a pod from a job that was making progress

@@ -9,6 +9,8 @@ CREATE_REFUSED = "CreateRefused"
 POD_INVALID = "PodInvalid"
 WEBHOOK_FAILED = "AdmissionWebhookFailed"
 QUOTA_EXCEEDED = "QuotaExceeded"
+EXCEEDS_QUOTA = "ExceedsQuota"  # by itself, whatever the other jobs do
+WAITING_FOR_TURN = "WaitingForTurn"
 NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
 REPORTS_MISSING = "ReportsMissing"
 NOT_ALLOWED = "NotAllowed"  # by the operator itself
@@ -34,4 +36,5 @@ REJECTIONS = frozenset(
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 FAILED_MOUNT = "FailedMount"
 POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
-THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, *REJECTIONS, *POD_EVENTS})
+RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA})  # of attempts whose next one waits for its turn
+THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})

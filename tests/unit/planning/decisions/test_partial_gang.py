@@ -51,15 +51,35 @@ def test_all_pods_are_released_after_the_hold_time_and_the_next_attempt_follows(
 def test_the_next_attempts_back_off_and_hold_their_pods_no_longer() -> None:
     sim = Simulation(rejects=reject_slot(1))
     waits = []
-    for attempt in range(1, 6):
+    for attempt in range(1, 11):
         sim.settle()
         assert sim.status["attempt"] == attempt
         assert wait_until_released(sim) == HOLD_SECONDS
+        sim.settle()
         assert sim.last.wake_at is not None
         waits.append((sim.last.wake_at - sim.now).total_seconds())
         sim.now = sim.last.wake_at
-    assert waits == [5, 10, 20, 40, 40]
+    limits = [5, 10, 20, 40, 80, 160, 320, 600, 600, 600]
+    assert all(limit / 2 - 1 <= wait <= limit for wait, limit in zip(waits, limits, strict=True)), waits
     assert sim.status["phase"] == "Restarting", "no budget ends it"
+
+
+def test_a_group_that_trained_meanwhile_waits_as_after_the_first_time() -> None:
+    sim = Simulation(rejects=reject_slot(1))
+    for _ in range(5):
+        sim.settle()
+        assert wait_until_released(sim) == HOLD_SECONDS
+        sim.settle()
+        assert sim.last.wake_at is not None
+        sim.now = sim.last.wake_at
+    sim.rejects = lambda body: ""
+    sim.run_until_training()
+    assert "startLine" not in sim.status
+    sim.rejects = reject_slot(1)
+    sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 1))
+    assert wait_until_released(sim) == HOLD_SECONDS
+    sim.settle()
+    assert sim.last.wake_at is not None and (sim.last.wake_at - sim.now).total_seconds() <= 5
 
 
 def test_a_driver_that_has_reported_does_not_prevent_the_release() -> None:

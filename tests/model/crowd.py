@@ -1,0 +1,235 @@
+"""Jobs of one namespace that share a quota, in virtual time: requests, pod starts and terminations take random times.
+
+The operator's own loop runs all jobs at once, as in `controller/app.py`; `Crowd.run` advances the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from railhead.api import names
+from railhead.contract.report import Report
+from railhead.contract.times import format_time
+from tests.model.api_server import JOBS, Entry, ModelApiServer, Object
+from tests.model.faults import Faults
+from tests.model.operator import PODS, ModelOperator
+from tests.unit.builders import NOW, SPEC
+
+NAMESPACE = "default"
+
+
+class Skip(selectors.SelectSelector):
+    """Waits for nothing: the loop's clock jumps to the next timer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skipped = 0.0
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        assert timeout is not None, "nothing is due: the test would wait forever"
+        self.skipped += max(timeout, 0.0)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in which waiting takes no time."""
+
+    def __init__(self) -> None:
+        self._skip = Skip()
+        super().__init__(self._skip)
+
+    def time(self) -> float:
+        return self._skip.skipped
+
+
+@dataclass
+class Crowd:
+    """Jobs of `pods` pods each, and a quota of pods for all of them.
+
+    Attributes:
+        held: GPU-seconds (pod-seconds) of incomplete gangs, by job.
+        complete_at: when each job first had all its pods, in seconds since the beginning.
+        seconds: how long a complete gang trains; None = forever.
+        room: how many pods the nodes take; the others stay unscheduled.
+    """
+
+    seed: int
+    quota: int = 10**6
+    seconds: float | None = None
+    room: int = 10**6
+    outsiders: int = 0  # pods that count in the quota and are not Railhead's
+    latency: tuple[float, float] = (0.002, 0.05)  # of half a request, and of a watch
+    ending: tuple[float, float] = (1, 30)  # seconds that a pod takes to terminate
+    complete_at: dict[str, float] = field(default_factory=dict)
+    held: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.loop = VirtualLoop()
+        self.api = ModelApiServer(self.now, admission=self._admit)
+        self.api.changed = self._see
+        self._operators: list[ModelOperator] = []
+        self._main: asyncio.Task[None] | None = None
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.loop.time())
+
+    def apply(self, name: str, pods: int = 16, **spec: Any) -> None:
+        self.sizes[name] = pods
+        scaling = {"numWorkers": pods - 1, **spec.pop("scaling", {})}
+        body = {"metadata": {"name": name}, "spec": {**SPEC, "scaling": scaling, **spec}}
+        self.api.create((JOBS, NAMESPACE, name), body)
+
+    def at(self, seconds: float, call: Callable[[], object]) -> None:
+        self.loop.call_at(seconds, call)
+
+    def run(self, until: float) -> None:
+        """To this second."""
+        if not self._operators:
+            self.loop.run_until_complete(self._start())
+        while self.loop.time() < until:
+            step = min(1.0, until - self.loop.time())
+            self.loop.run_until_complete(asyncio.sleep(step))
+            self._measure(step)
+
+    def change_leader(self) -> None:
+        """The operator dies, and another one starts with empty caches."""
+        assert self._main is not None
+        self._main.cancel()
+        self._operators.clear()
+
+    def close(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.loop.run_until_complete(asyncio.sleep(0.1))
+        self.loop.close()
+
+    async def _start(self) -> None:
+        operator = ModelOperator(self.api, Faults(yields=lambda: 0), time=self.now)
+        operator.queue._call_later = self.loop.call_later
+        send = operator.client._call
+
+        async def send_late(*args: Any, **kwargs: Any) -> Object:
+            await asyncio.sleep(self.random.uniform(*self.latency))
+            answer: Object = await send(*args, **kwargs)
+            await asyncio.sleep(self.random.uniform(*self.latency))
+            return answer
+
+        operator.client._call = send_late  # type: ignore[method-assign]
+        await operator.start()
+        self._operators = [operator]
+        self._main = self.loop.create_task(operator.loop.run(8))
+
+    def pods_of(self, job: str) -> list[Object]:
+        found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == PODS]
+        return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == job]
+
+    def status(self, job: str) -> Object:
+        found: Object = self.api.objects[JOBS, NAMESPACE, job]["status"]
+        return found
+
+    def reason(self, job: str, type_: str = "Reconciling") -> str:
+        found = [c["reason"] for c in self.status(job).get("conditions", []) if c["type"] == type_]
+        return found[0] if found else ""
+
+    def _admit(self, plural: str, body: Object) -> str:
+        used = self.outsiders + sum(
+            pod["status"]["phase"] not in ("Succeeded", "Failed")
+            for (kind, _, _), pod in self.api.objects.items()
+            if kind == PODS
+        )
+        if plural != PODS or used < self.quota:
+            return ""
+        # plugin/pkg/admission/resourcequota/controller.go: checkRequest
+        return f"exceeded quota: gpus, requested: pods=1, used: pods={used}, limited: pods={self.quota}"
+
+    def _see(self, entry: Entry) -> None:
+        """Watches deliver it to every operator, and the kubelet acts on it."""
+        if not self.loop.is_running():
+            self.loop.call_soon(self._see, entry)
+            return
+        for operator in self._operators:
+            for stream in (PODS, JOBS):
+                if entry.plural == stream:
+                    self.loop.call_later(self.random.uniform(*self.latency), operator.watch, stream)
+        if entry.plural != PODS or entry.type == "DELETED":
+            return
+        metadata = entry.object["metadata"]
+        name, uid = metadata["name"], metadata["uid"]
+        if entry.type == "ADDED":
+            self.loop.call_later(self.random.uniform(1, 5), self._start_pod, name, uid)
+        elif metadata.get("deletionGracePeriodSeconds", 0) > 0:
+            self.loop.call_later(self.random.uniform(*self.ending), self._remove, name, uid)
+
+    def _find(self, name: str, uid: str) -> Object | None:
+        found = self.api.objects.get((PODS, NAMESPACE, name))
+        return found if found is not None and found["metadata"]["uid"] == uid else None
+
+    def _start_pod(self, name: str, uid: str) -> None:
+        pod = self._find(name, uid)
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        bound = sum(bool(o["spec"].get("nodeName")) for (kind, _, _), o in self.api.objects.items() if kind == PODS)
+        if bound >= self.room:
+            self.loop.call_later(5, self._start_pod, name, uid)
+            condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"}
+            self._set(name, {"conditions": [condition]})
+            return
+        self.api.bind(name, "node-1", namespace=NAMESPACE)
+        state = {"running": {"startedAt": format_time(self.now())}}
+        containers = [{"name": names.CONTAINER, "state": state}]
+        self._set(name, {"phase": "Running", "conditions": None, "containerStatuses": containers})
+        self._train(pod["metadata"]["labels"][names.LABEL_JOB_NAME])
+
+    def _set(self, name: str, status: Object) -> None:
+        self.api.patch((PODS, NAMESPACE, name), {"status": status}, subresource="status")
+
+    def _remove(self, name: str, uid: str) -> None:
+        if self._find(name, uid) is not None:
+            self.api.remove((PODS, NAMESPACE, name))
+
+    def _is_complete(self, job: str) -> bool:
+        live = [pod for pod in self.pods_of(job) if not pod["metadata"].get("deletionTimestamp")]
+        return len([pod for pod in live if pod["status"]["phase"] == "Running"]) == self.sizes[job]
+
+    def _train(self, job: str) -> None:
+        """The driver reports once its gang is complete, and its job succeeds after a while."""
+        if not self._is_complete(job) or not self._operators:
+            return
+        self.complete_at.setdefault(job, self.loop.time())
+        raw = self.api.objects[JOBS, NAMESPACE, job]
+        report = Report(
+            namespace=NAMESPACE,
+            name=job,
+            uid=raw["metadata"]["uid"],
+            attempt=raw["status"]["attempt"],
+            state="RUNNING",
+            reports=1,
+            joined=self.sizes[job] - 1,
+        )
+        self.loop.create_task(self._operators[0].report(report))
+        if self.seconds is not None:
+            self.loop.call_later(self.seconds, self._succeed, job)
+
+    def _succeed(self, job: str) -> None:
+        for pod in self.pods_of(job):
+            if pod["metadata"]["labels"][names.LABEL_ROLE] == names.HEAD:
+                message = '{"outcome": "Succeeded", "reason": "Succeeded", "message": "done"}'
+                ended = {"exitCode": 0, "message": message, "finishedAt": format_time(self.now())}
+                containers = [{"name": names.CONTAINER, "state": {"terminated": ended}}]
+                self._set(pod["metadata"]["name"], {"phase": "Succeeded", "containerStatuses": containers})
+
+    def _measure(self, seconds: float) -> None:
+        for job in self.sizes:
+            if not self._is_complete(job) and self.status(job).get("phase") not in ("Succeeded", "Failed"):
+                self.held[job] += seconds * len(self.pods_of(job))
