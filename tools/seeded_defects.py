@@ -26,6 +26,7 @@ OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
+OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 QUOTA = "tests/unit/planning/test_shared_quota.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
@@ -978,6 +979,41 @@ DEFECTS = (
         '"metadata.uid"',
         '"metadata.name"',
         ("tests/unit/resources/test_pod.py",),
+    ),
+    Defect(
+        "a success in the run's folder is believed by another job",
+        "driver/storage/outcome_file.py",
+        'values["uid"] == uid and ',
+        "",
+        (OUTCOME_FILE,),
+    ),
+    Defect(
+        "a head that has lost the run leaves its success there",
+        "driver/storage/outcome_file.py",
+        "            look(folder, claim)\n",
+        "",
+        (OUTCOME_FILE,),
+    ),
+    Defect(
+        "a job that takes over a run keeps the other job's success there",
+        "driver/storage/acquire_run.py",
+        "        forget_outcome(folder)\n",
+        "",
+        (OUTCOME_FILE,),
+    ),
+    Defect(
+        "an attempt trains although an earlier one has succeeded",
+        "driver/training.py",
+        "if attempt.pod.attempt > 1 and _has_succeeded_before(attempt):",
+        "if False:",
+        (OUTCOME_FILE,),
+    ),
+    Defect(
+        "SIGTERM does not cut the last report short",
+        "driver/head.py",
+        " and not head.is_terminating and not head.publisher",
+        " and not head.publisher",
+        ("tests/unit/driver/test_head.py",),
     ),
     Defect(
         "an attempt gives up when it finds the storage full",

@@ -14,6 +14,7 @@ class Run:
         commits: as (attempt, epoch).
         starts: of worker groups, as (attempt, first epoch).
         claim: the newest attempt in the fence, and the uid of its head.
+        has_succeeded: a driver has left its success.
         fenced: how often the fence kept another head from committing.
         writers: by attempt, the uids of the heads that have committed.
     """
@@ -21,6 +22,7 @@ class Run:
     commits: list[tuple[int, int]] = field(default_factory=list)
     starts: list[tuple[int, int]] = field(default_factory=list)
     claim: tuple[int, str] = (0, "")
+    has_succeeded: bool = False
     fenced: int = 0
     writers: defaultdict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
 
@@ -31,7 +33,7 @@ class Run:
 
     def forget_claims(self) -> None:
         """Another job has a run of its own."""
-        self.claim = (0, "")
+        self.claim, self.has_succeeded = (0, ""), False
         self.writers.clear()
 
     def commit(self, attempt: int, epoch: int, *, pod: str) -> bool:

@@ -396,6 +396,9 @@ class World:
         """One step of the driver, and its report."""
         driver = self.drivers[head["metadata"]["uid"]]
         before, run = (driver.state, driver.commits), driver.run
+        if run.has_succeeded and driver.attempt > run.claim[0]:
+            self.end_pod(head, "Succeeded")  # the head of an earlier attempt was lost before the operator knew
+            return True
         if not self._has_group(head, driver):
             driver.state = "SCHEDULING" if driver.state in ("STARTING", "SCHEDULING") else "RESTARTING"
         elif driver.state not in ("RUNNING", "FINISHED"):
@@ -414,7 +417,7 @@ class World:
                 return False
             self._commit(driver)
         elif driver.state != "FINISHED":
-            driver.state = "FINISHED"
+            driver.state, run.has_succeeded = "FINISHED", True
             self._report(head, driver, ReportedOutcome("Succeeded"))
             return True
         elif self.is_head_vanishing:

@@ -15,7 +15,9 @@ from railhead.driver.reporting.progress import Progress
 
 @dataclass(frozen=True)
 class Success:
-    """The training function returned on every rank."""
+    """The training function returned on every rank, in this attempt or as `message` says."""
+
+    message: str = ""
 
 
 Ending = Union[Success, Failure]
@@ -48,7 +50,7 @@ def build_outcome(
     return Outcome(
         outcome=failure.class_.value if failure else SUCCEEDED,
         reason=failure.reason if failure else "TrainingSucceeded",
-        message=failure.message if failure else "",
+        message=ending.message,
         checkpoint=latest.checkpoint,
         best_checkpoint=latest.best_checkpoint,
         metrics=latest.metrics,

@@ -21,9 +21,9 @@ from typing import Any, Mapping, NoReturn, Optional
 from railhead.contract.environment import HOSTS_FILE
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
-from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
+from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome
-from railhead.driver.describe import clean
+from railhead.driver.describe import clean, describe_exception
 from railhead.driver.ending import (
     TERMINATED,
     Ending,
@@ -39,17 +39,20 @@ from railhead.driver.node.process import kill_child, kill_workers, read_end, sta
 from railhead.driver.node.ray_exit import explain_ray_exit
 from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment
-from railhead.driver.pod import Pod, read_working_folder
+from railhead.driver.pod import Pod, find_storage_path, read_working_folder
 from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
+from railhead.driver.storage.outcome_file import leave_outcome
+from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.training import Attempt, run_training
 
 LAST_LINES_TIMEOUT = 5.0  # seconds
 LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never write their end mark
 LAST_REPORT_TIMEOUT = 2.0
+LAST_REPORT_TIMEOUT_OF_SUCCESS = 60.0  # the operator may be away, and whoever does not hear of it trains again
 RAY_LOG = "ray-start.log"
 _BEGAN = time.monotonic()
 
@@ -114,15 +117,37 @@ def end(head: Head, ending: Ending) -> NoReturn:
         ),
     )
     head.publisher.begin_stop()
+    leaving = _start_thread(_leave_outcome, head, outcome)
     if not is_premature(ending):
         timeout = LAST_LINES_TIMEOUT if outcome.has_succeeded else LAST_LINES_TIMEOUT_OF_FAILURE
         head.ranks.wait_until_ended(progress.processes, timeout=timeout)
-    head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
+    _wait_for_last_report(head, LAST_REPORT_TIMEOUT_OF_SUCCESS if outcome.has_succeeded else 0.0)
+    leaving.join(LAST_REPORT_TIMEOUT)
     log(f"{outcome.outcome}: {outcome.message}" if outcome.message else outcome.outcome)
     sys.stdout.flush()
     sys.stderr.flush()
     _kill_training(head)
     os._exit(find_exit_code(ending))  # Ray's own shutdown takes seconds and saves nothing; its daemons die with us
+
+
+def _wait_for_last_report(head: Head, seconds: float) -> None:
+    """A SIGTERM cuts these seconds short; the last ones belong to every report."""
+    until = time.monotonic() + seconds - LAST_REPORT_TIMEOUT
+    while time.monotonic() < until and not head.is_terminating and not head.publisher.has_stopped(0.05):
+        pass
+    head.publisher.wait_stopped(LAST_REPORT_TIMEOUT)
+
+
+def _leave_outcome(head: Head, outcome: Outcome) -> None:
+    """Never raises."""
+    if not outcome.has_succeeded:
+        return
+    pod, job = head.pod, head.job
+    try:
+        folder = open_own_folder(find_storage_path(pod, job), job.run_name)
+        leave_outcome(folder, outcome, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
+    except Exception as error:
+        log(f"cannot leave the outcome in the run's folder: {describe_exception(error)}")
 
 
 def _kill_training(head: Head) -> None:
@@ -194,8 +219,10 @@ def _watch_output(forward: str) -> Ranks:
     return ranks
 
 
-def _start_thread(target: Any, *arguments: Any) -> None:
-    threading.Thread(target=target, args=arguments, daemon=True).start()
+def _start_thread(target: Any, *arguments: Any) -> threading.Thread:
+    thread = threading.Thread(target=target, args=arguments, daemon=True)
+    thread.start()
+    return thread
 
 
 def log(text: str) -> None:

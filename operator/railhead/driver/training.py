@@ -9,23 +9,27 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import JobInput
+from railhead.contract.outcome import Outcome
 from railhead.driver.cluster import Log, OnFatal, connect, wait_for_head, watch_nodes
 from railhead.driver.describe import describe_exception
 from railhead.driver.ending import Ending, Success
 from railhead.driver.errors import AttemptFailed, JobRefused
 from railhead.driver.pod import Pod, find_storage_path
-from railhead.driver.reporting.progress import build_checkpoint_uri
+from railhead.driver.reporting.progress import Progress, build_checkpoint_uri
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import ScriptHost, check_script, run_script
 from railhead.driver.storage.acquire_run import acquire_run
+from railhead.driver.storage.call import call_storage
+from railhead.driver.storage.outcome_file import read_success
 from railhead.driver.storage.prepare import prepare_storage
+from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds
 from railhead.driver.train_controller.failure import miss_success
@@ -61,6 +65,8 @@ class Attempt:
 def run_training(attempt: Attempt) -> Ending:
     """Never raises."""
     try:
+        if attempt.pod.attempt > 1 and _has_succeeded_before(attempt):
+            return Success("an earlier attempt had finished training before its head was lost")
         _prepare(attempt)
         return _run_script(attempt) if attempt.job.entrypoint else _run_trainer(attempt)
     except AttemptFailed as error:
@@ -79,6 +85,23 @@ def check_code(job: JobInput, environment: Mapping[str, str]) -> None:
     check_function("trainer.build", job.build, source=source)
     check_function("trainer.trainFunc", job.train_func, source=source)
     check_function("trainer.validationFunction", job.validation_function, source=source)
+
+
+def _has_succeeded_before(attempt: Attempt) -> bool:
+    """By the file in the run's folder; puts the progress of then into the spool."""
+    pod, job, path = attempt.pod, attempt.job, attempt.storage_path
+
+    def read() -> Optional[Outcome]:
+        return read_success(open_own_folder(path, job.run_name), uid=job.uid, attempt=pod.attempt)
+
+    last = call_storage(path, read, is_known=pod.checkpoint_index >= 0, spool=attempt.spool)
+    if last is None:
+        return False
+    progress = Progress(
+        reports=last.reports, metrics=last.metrics, checkpoint=last.checkpoint, best_checkpoint=last.best_checkpoint
+    )
+    attempt.spool.write(replace(progress, run_uri=build_checkpoint_uri(path, job.run_name)).to_dict())
+    return True
 
 
 def _prepare(attempt: Attempt) -> None:

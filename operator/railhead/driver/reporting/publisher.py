@@ -27,6 +27,7 @@ from railhead.driver.reporting.spool import Spool
 
 SHORTEST_INTERVAL = 0.5  # seconds between two reports
 FIRST_WAIT, LONGEST_WAIT = 0.3, 10.0
+LONGEST_LAST_WAIT = 2.0  # between tries of the last report
 TIMEOUT = 5.0
 # The endpoint has read the report and rejects it; a retry would get the same response.
 _REFUSED = (400, 413, 422)
@@ -94,9 +95,14 @@ class Publisher:
         self._stopping.set()
         self._spool.wake()
 
-    def wait_stopped(self, timeout: float) -> None:
-        """Waits until the last state has been sent or `timeout` seconds have passed; then there are no more retries."""
+    def has_stopped(self, timeout: float) -> bool:
+        """Whether the last state has been sent; waits for it at most `timeout` seconds."""
         self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def wait_stopped(self, timeout: float) -> None:
+        """Like `has_stopped`, but then there are no more retries."""
+        self.has_stopped(timeout)
         self._given_up.set()
 
     def _run(self) -> None:
@@ -108,7 +114,7 @@ class Publisher:
             self._socket.close()
 
     def _publish(self, endpoint: Endpoint) -> None:
-        failures = 0
+        failures = last_failures = 0
         while not self._given_up.is_set():
             report = self.build_report()
             left = self._count_seconds_left(report)
@@ -123,7 +129,8 @@ class Publisher:
                 failures += 1
                 wait = compute_backoff(failures) * random.uniform(0.5, 1.0)
             if self._stopping.is_set():
-                wait = 0.2 if failures else 0.0
+                last_failures += 1
+                wait = min(0.2 * last_failures, LONGEST_LAST_WAIT) if failures else 0.0
             self._wait(wait, wait)
 
     def _count_seconds_left(self, report: Report) -> float:

@@ -20,6 +20,7 @@ from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
 from railhead.driver.storage.leftovers import forget_uploads
+from railhead.driver.storage.outcome_file import forget_outcome
 from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
@@ -46,6 +47,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
+        forget_outcome(folder)
         return claim, restore_run(folder, fields=fields, known=known if commits else {}, commits=commits)
 
     claim, restored = call_storage(

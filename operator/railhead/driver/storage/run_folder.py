@@ -111,6 +111,14 @@ def forget_listings(filesystem: Any) -> None:
         forget()
 
 
+def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
+    """The job's own, which a user's trainer may not use. Does not import Ray, which a script's driver need not do."""
+    from pyarrow.fs import FileSystem
+
+    filesystem, path = FileSystem.from_uri(storage_path)
+    return RunFolder(filesystem, PurePath(path, run_name).as_posix())
+
+
 def open_run_folder(run_config: Any) -> RunFolder:
     """From Ray Train's RunConfig, in the same way as fit()."""
     from ray.train.v2._internal.execution.storage import get_fs_and_path
