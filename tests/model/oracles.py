@@ -176,13 +176,17 @@ def check_counters(world: World) -> None:
             is_free = old.get("phase") in (None, "", "Suspended") or (old.get("failure") or {}).get("class") == "Fenced"
             assert counted == (0 if is_free else 1), (old, new)
         else:
-            is_smaller = new["workers"]["desired"] < old["workers"]["desired"]  # a round of its own
+            is_smaller = _desired(new) < _desired(old)  # a round of its own
             assert counted == (0 if is_smaller else raised), (old, new)
         in_place = _in_place(new) - _in_place(old)
         known = new.get("countedRestarts") or {}, old.get("countedRestarts") or {}
         assert in_place == (0 if started else known[0].get("number", 0) - known[1].get("number", 0)), (old, new)
         spent = _spent(new) - _spent(old)
         assert spent <= counted + in_place, "a restart counts once, as a failure or as a disruption"
+
+
+def _desired(status: Object) -> int:
+    return int((status.get("workers") or {}).get("desired", 0))
 
 
 def _in_place(status: Object) -> int:
