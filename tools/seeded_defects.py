@@ -1150,6 +1150,13 @@ DEFECTS = (
         ("tests/unit/contract/test_printable.py",),
     ),
     Defect(
+        "a resumed job has the input of before its change",
+        "planning/job.py",
+        "return replace(own, source=source or own.source)",
+        "return replace(own, input=status.input or own.input, source=source or own.source)",
+        ("tests/unit/planning/test_changes.py",),
+    ),
+    Defect(
         "a job may change while it is suspending",
         "api/changes.py",
         "_IS_SUSPENDED = \"oldSelf.?status.?phase.orValue('') == 'Suspended'\"",

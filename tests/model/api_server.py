@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs
 
+from railhead.api.changes import SUSPENDED
 from railhead.contract.times import format_time
 from railhead.kube import kinds
 from railhead.kube.client import METADATA_ONLY, PATCH_TYPES
@@ -214,6 +215,9 @@ class ModelApiServer:
                 obj["status"] = old["status"]
         if obj == old:
             return old  # no change, no new version
+        if place[0] == JOBS and old["status"].get("phase") != "Suspended" and (frozen := _list_changed(old, obj)):
+            message = f"spec: Invalid value: can change only while the job is suspended: {' '.join(frozen)}"
+            raise _error(422, "Invalid", message)
         obj["metadata"] = dict(obj["metadata"])
         if place[0] == JOBS and obj["spec"] != old["spec"]:
             obj["metadata"]["generation"] += 1
@@ -364,6 +368,15 @@ def _parse(path: str) -> tuple[Place, str]:
     if plural not in KINDS:
         raise _error(404, "NotFound", "the server could not find the requested resource")
     return (plural, namespace, name), subresource
+
+
+def _list_changed(old: Object, new: Object) -> list[str]:
+    """Of what the CRD lets change in phase Suspended only."""
+    found = []
+    for path, fields in SUSPENDED.items():
+        one, other = ((obj["spec"].get(path[1:]) or {}) if path else obj["spec"] for obj in (old, new))
+        found += [f"spec{path}.{field}" for field in sorted(fields) if one.get(field) != other.get(field)]
+    return found
 
 
 def _change_metadata(old: Object, new: Object) -> Object:

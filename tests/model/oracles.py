@@ -162,6 +162,20 @@ def check_drivers(world: World) -> None:
     assert all(len(found) == 1 for found in drivers.values()), drivers
 
 
+def check_images(world: World) -> None:
+    """All pods of one attempt have the image that the spec had when the attempt began, whoever changed it then."""
+    begun = {
+        (after["metadata"]["uid"], str(after["status"]["attempt"])): after["spec"]["image"]
+        for before, after in changes_of(world.api.log, "trainjobs")
+        if after["status"]["attempt"] > before["status"]["attempt"]
+    }
+    for entry in world.api.log:
+        if entry.plural == "pods" and entry.type == "ADDED" and not is_inert(entry.object):
+            labels = entry.object["metadata"]["labels"]
+            began = begun[labels[names.LABEL_JOB_UID], labels[names.LABEL_ATTEMPT]]
+            assert entry.object["spec"]["containers"][0]["image"] == began, f"{name_of(entry.object)} has another image"
+
+
 def check_counters(world: World) -> None:
     """Restart counters change only in the write that raises attempt or round; those of restarts in place together
     with `countedRestarts`."""

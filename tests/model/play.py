@@ -18,6 +18,7 @@ from tests.model.oracles import (
     check_drivers,
     check_end,
     check_gone,
+    check_images,
     check_stuck_pods,
 )
 from tests.model.world import World
@@ -141,6 +142,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     check_stuck_pods(world)
     check_counters(world)
     check_drivers(world)
+    check_images(world)
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()

@@ -55,6 +55,14 @@ def cut_off_all(world: World) -> None:
         world.cut_off(name_of(pod))
 
 
+def is_suspended(world: World) -> bool:
+    return bool(world.status().get("phase") == "Suspended")
+
+
+def is_resumed(world: World) -> bool:
+    return world.status().get("phase") == "Running" and world.status()["attempt"] == 2
+
+
 def cut_off_and_suspend(world: World) -> None:
     world.cut_off(worker(world, 1))
     world.change(suspend=True)
@@ -219,13 +227,22 @@ SCENARIOS = (
         "suspended and resumed",
         (
             Act(committed(2), lambda w: w.change(suspend=True)),
-            Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),
+            Act(is_suspended, lambda w: w.change(suspend=False)),
         ),
         restarts={"application": 0, "infrastructure": 0, "withoutProgress": 0},
     ),
     Scenario(
+        "suspended, changed and resumed",
+        (
+            Act(committed(2), lambda w: w.change(suspend=True)),
+            Act(is_suspended, lambda w: w.change(suspend=False, image="example/train:2")),
+            Act(is_resumed, lambda w: w.remove_pod(worker(w, 0))),
+        ),
+        restarts={"application": 0, "infrastructure": 1},
+    ),
+    Scenario(
         "created suspended",
-        (Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),),
+        (Act(is_suspended, lambda w: w.change(suspend=False)),),
         spec={"suspend": True},
     ),
     Scenario(
@@ -292,7 +309,7 @@ SCENARIOS = (
         "suspended despite an unreachable node",
         (
             Act(committed(2), cut_off_and_suspend),
-            Act(lambda w: w.status().get("phase") == "Suspended", lambda w: w.change(suspend=False)),
+            Act(is_suspended, lambda w: w.change(suspend=False)),
             Act(has_succeeded, World.remove_nodes),
         ),
     ),

@@ -13,7 +13,7 @@ from railhead.api import names
 from railhead.kube.errors import KubeError
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_counters, check_drivers, check_end, check_stuck_pods
+from tests.model.oracles import Watchman, check_counters, check_drivers, check_end, check_images, check_stuck_pods
 from tests.model.play import TURNS
 from tests.model.world import NODE, World, is_live, name_of
 
@@ -44,6 +44,8 @@ ACTIONS = {
     "clock": 0.5,
     "suspend": 0.7,
     "resume": 0.7,
+    "change": 2,
+    "change and resume": 1,
     "quota": 0.7,
     "no quota": 0.7,
     "no room": 0.7,
@@ -164,6 +166,8 @@ class Schedule:
             world.api.patch(place, note, subresource="status")
         elif action in ("suspend", "resume"):
             world.change(suspend=action == "suspend")
+        elif action.startswith("change"):
+            self._change_image(resumes=action.endswith("resume"))
         elif action.endswith("quota"):
             world.quota = None if action == "no quota" else self._random.randrange(3)
         elif action.endswith("room"):
@@ -174,6 +178,15 @@ class Schedule:
             world.delete_job()
             world.apply(**self._spec)
             self.application = self.in_place = 0
+
+    def _change_image(self, *, resumes: bool) -> None:
+        """The API server refuses it but in phase Suspended."""
+        more: dict[str, Any] = {"suspend": False} if resumes else {}
+        try:
+            self.world.change(image=f"example/train:{self._random.randrange(1000)}", **more)
+            self.done["changed"] += 1
+        except KubeError as error:
+            assert "can change only while the job is suspended" in str(error)
 
     def _is_lost(self) -> bool:
         """The status has the loss of the attempt: an operator with a stale view has recreated its head."""
@@ -264,6 +277,7 @@ class Schedule:
         check_stuck_pods(self.world)
         check_counters(self.world)
         check_drivers(self.world)
+        check_images(self.world)
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)

@@ -205,6 +205,12 @@ def record_finalizers(record: Recorder) -> None:
     record("has its name", "POST", jobs, body)
     phase = [{"op": "add", "path": "/status/phase", "value": "Pending"}]
     record("may change", "PATCH", f"{path}/status", phase, JSON_PATCH)
+    for name in ("Suspending", "Suspended", "Pending"):
+        phase = [{"op": "add", "path": "/status/phase", "value": name}]
+        record(f"is {name}", "PATCH", f"{path}/status", phase, JSON_PATCH)
+        record(f"its image in phase {name}", "PATCH", path, {"spec": {"image": f"a:{name.lower()}"}}, MERGE_PATCH)
+        added = {"spec": {"head": {"resources": {"memory": f"{len(name)}Gi"}}, "suspend": name != "Suspended"}}
+        record(f"its head in phase {name}", "PATCH", path, added, MERGE_PATCH)
     record("its finalizer is removed", "PATCH", path, {"metadata": {"finalizers": []}}, MERGE_PATCH)
     record("does not exist anymore", "GET", path)
 
