@@ -215,11 +215,12 @@ class ModelApiServer:
                 obj["status"] = old["status"]
         if obj == old:
             return old  # no change, no new version
-        if place[0] == JOBS and old["status"].get("phase") != "Suspended" and (frozen := _list_changed(old, obj)):
+        is_changed = place[0] == JOBS and obj["spec"] != old["spec"]
+        if is_changed and old["status"].get("phase") != "Suspended" and (frozen := _list_changed(old, obj)):
             message = f"spec: Invalid value: can change only while the job is suspended: {' '.join(frozen)}"
             raise _error(422, "Invalid", message)
         obj["metadata"] = dict(obj["metadata"])
-        if place[0] == JOBS and obj["spec"] != old["spec"]:
+        if is_changed:
             obj["metadata"]["generation"] += 1
         if obj["kind"] != "Pod" and "deletionTimestamp" in obj["metadata"] and not obj["metadata"]["finalizers"]:
             self.remove(place)
