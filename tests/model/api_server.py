@@ -60,8 +60,8 @@ class ModelApiServer:
         creates, deletes: how often each object was created, and its deletion requested.
         admission: called before a create; returns the message of a rejection, or nothing.
         deletion: the same before a delete, with the object.
-        policy: the same before each write that comes as a request, with its method, place and subresource: controllers
-            of Kubernetes are exempt. It may raise a KubeError itself.
+        policy: the same before each request to an object, with its method, place and subresource; controllers of
+            Kubernetes, which send none, are exempt. It may raise a KubeError itself.
         mutation: changes the body of each object that is created by a request.
         changed: called after each change.
         tokens: their owners, for TokenReviews.
@@ -100,11 +100,9 @@ class ModelApiServer:
                 return self._review(body)
             if (place[0], subresource) == ("serviceaccounts", "token"):
                 return self._issue(place, body)
-            place = (*place[:2], str(body["metadata"]["name"]))
-            self._ask_policy(method, place, subresource)
+            self._ask_policy(method, (*place[:2], str(body["metadata"]["name"])), subresource)
             return self.create(place, self.mutation(place[0], body))
-        if method in ("PATCH", "DELETE"):
-            self._ask_policy(method, place, subresource)
+        self._ask_policy(method, place, subresource)
         if method == "PATCH":
             return self.patch(place, body, subresource=subresource, content_type=content_type)
         if method == "DELETE":
@@ -222,7 +220,7 @@ class ModelApiServer:
         obj["metadata"] = dict(obj["metadata"])
         if is_changed:
             obj["metadata"]["generation"] += 1
-        if obj["kind"] != "Pod" and "deletionTimestamp" in obj["metadata"] and not obj["metadata"]["finalizers"]:
+        if _is_released(old, obj):
             self.remove(place)
             return {**obj, "metadata": {key: value for key, value in obj["metadata"].items() if key != "finalizers"}}
         return self._store(place, obj, "MODIFIED")
@@ -251,6 +249,8 @@ class ModelApiServer:
         if finalizers and obj["kind"] != "Pod":
             more = {"finalizers": finalizers, "generation": obj["metadata"].get("generation", 0) + 1}
             return self._mark(place, obj, grace=0, **more) if is_first else obj
+        if grace <= 0 and finalizers:
+            return obj if obj["metadata"].get("deletionGracePeriodSeconds") == 0 else self._mark(place, obj, grace=0)
         if grace <= 0:
             gone = self.remove(place)
             return gone if place[0] in ("pods", "services") else {"kind": "Status", "status": "Success"}
@@ -393,6 +393,14 @@ def _only_metadata(found: Object) -> Object:
 
 def _owners_of(obj: Object) -> list[str]:
     return [owner["uid"] for owner in obj["metadata"].get("ownerReferences") or []]
+
+
+def _is_released(old: Object, new: Object) -> bool:
+    """Its deletion waited for the finalizers that are gone now; that of a pod waits for its kubelet, too."""
+    metadata = new["metadata"]
+    had, has = old["metadata"].get("finalizers"), metadata.get("finalizers")
+    is_ended = new["kind"] != "Pod" or metadata.get("deletionGracePeriodSeconds") == 0
+    return bool(had and not has and "deletionTimestamp" in metadata and is_ended)
 
 
 def _waits_for_children(obj: Object) -> bool:

@@ -19,12 +19,16 @@ def make_node(name: str) -> Object:
 def choose_node(api: ModelApiServer, pod: Object) -> str:
     """The first node, by name, on which the pod fits, or an empty string. Each node has room for one pod that requests
     GPUs, as with eight of eight, and for any number of others."""
-    used = {each["spec"].get("nodeName") for each in _pods(api) if _occupies_gpus(each)}
+    used = {
+        each["spec"].get("nodeName")
+        for each in _pods(api)
+        if each["status"].get("phase") not in ENDED and needs_gpus(each)
+    }
     nodes = sorted(name for plural, _, name in api.objects if plural == "nodes")
-    needs_gpus, avoided = _occupies_gpus(pod), set(_find_avoided(pod))
+    avoided = set(_find_avoided(pod))
     for name in nodes:
         node = api.objects["nodes", "", name]
-        if is_open(node) and name not in avoided and not (needs_gpus and name in used):
+        if is_open(node) and name not in avoided and not (needs_gpus(pod) and name in used):
             return name
     return ""
 
@@ -39,10 +43,7 @@ def _pods(api: ModelApiServer) -> Iterator[Object]:
     return (obj for (plural, _, _), obj in api.objects.items() if plural == "pods")
 
 
-def _occupies_gpus(pod: Object) -> bool:
-    """Until all its containers have ended."""
-    if pod["status"].get("phase") in ENDED:
-        return False
+def needs_gpus(pod: Object) -> bool:
     limits = [(each.get("resources") or {}).get("limits") or {} for each in pod["spec"].get("containers") or []]
     return any("nvidia.com/gpu" in each for each in limits)
 

@@ -60,6 +60,7 @@ class Watchman:
         if attempt == status["attempt"]:
             assert round_ <= status["round"], "a pod of a round that is not in the status"
         reachable = [p for p in world.pods() if is_live(p) and not is_inert(p) and not self._is_fenced(p)]
+        reachable = [p for p in reachable if not world.is_switched_off(p)]
         mine = [p for p in reachable if p["metadata"]["ownerReferences"][0]["uid"] == owner["uid"]]
         heads = [p["metadata"]["name"] for p in mine if role_of(p) == names.HEAD and not self._is_stale(p, attempt)]
         assert len(heads) <= 1, f"two live heads: {heads}"

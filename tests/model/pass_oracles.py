@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import names
 from railhead.planning.facts.partial_gang import OUTAGE_SECONDS
-from railhead.planning.facts.reasons import REJECTIONS
+from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS
 from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, is_inert, is_live, name_of, role_of
 
@@ -30,12 +30,16 @@ class Circumstances:
 
     Attributes:
         refusing: seconds for which some node has refused pods, and how often that began.
+        away: for how long the operator did not run.
+        are_requests_denied: some actor of the schedule denies the operator's requests.
         healthy_since: since when no actor acts; None = they do.
         asked: names of the objects that the operator has tried to delete.
     """
 
     world: World
     refusing: Callable[[], tuple[float, int]] = lambda: (0.0, 0)
+    away: timedelta = timedelta()
+    are_requests_denied: bool = False
     healthy_since: datetime | None = None
     asked: set[str] = field(default_factory=set)
 
@@ -77,6 +81,14 @@ def is_lost(job: Object) -> bool:
     return bool((status.get("failure") or {}).get("attempt") == status.get("attempt", 0) > 0)
 
 
+def find_head(world: World, job: Object | None) -> Object | None:
+    """The head pod of the job's current attempt."""
+    if job is None:
+        return None
+    metadata, attempt = job["metadata"], job["status"].get("attempt", 0)
+    return world.find_pod(names.head_name(metadata["name"], metadata["uid"], attempt))
+
+
 class HealthyPodsStay(Oracle):
     """A pod that runs and that no actor has touched keeps its uid as long as its attempt lasts. The attempt of such a
     head ends only if the API server rejects pods that it needs."""
@@ -102,18 +114,38 @@ class HealthyPodsStay(Oracle):
         job, failure = entry.object, entry.object["status"]["failure"]
         if failure["reason"] in REJECTIONS or job["spec"].get("suspend"):
             return
-        wanted = names.head_name(job["metadata"]["name"], job["metadata"]["uid"], failure["attempt"])
-        head = self.world.find_pod(wanted)
+        head = find_head(self.world, job)
         if head is None or job["status"]["phase"] in FINISHED:
             return
         losses = (job["status"].get("workerLosses") or {}).get("rounds", 0)
-        assert losses >= 20 or not self._is_healthy(head), f"{wanted} was healthy: {failure}"
+        assert losses >= 20 or not self._is_healthy(head), f"{name_of(head)} was healthy: {failure}"
 
     def _is_healthy(self, pod: Object) -> bool:
         world, metadata = self.world, pod["metadata"]
         is_reachable = metadata["name"] not in world.silent | world.unreachable and metadata["uid"] not in world.cut
-        is_untouched = is_reachable and metadata["uid"] not in world.disturbed
+        is_untouched = is_reachable and metadata["uid"] not in world.disturbed and not self._is_unheard(pod)
         return is_untouched and pod["status"].get("phase") == "Running" and "deletionTimestamp" not in metadata
+
+    def _is_unheard(self, pod: Object) -> bool:
+        """The network of its head is broken: to the driver it does not exist."""
+        head = find_head(self.world, self.world.job_of(pod))
+        return head is not None and head["metadata"]["uid"] in self.world.cut
+
+
+class CutOffHeadsCostLittle(Oracle):
+    """While a head reaches none of its workers, they are replaced at most once."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._first: dict[str, int] = {}
+
+    def on_change(self, entry: Entry) -> None:
+        if entry.plural != "trainjobs" or entry.type != "MODIFIED":
+            return
+        head, round_ = find_head(self.world, entry.object), entry.object["status"].get("round", 0)
+        if head is not None and head["metadata"]["uid"] in self.world.cut:
+            first = self._first.setdefault(head["metadata"]["uid"], round_)
+            assert round_ <= first + 1, f"a head that is cut off costs {round_ - first} rounds"
 
 
 class NobodyIsBlamed(Oracle):
@@ -126,6 +158,29 @@ class NobodyIsBlamed(Oracle):
         assert status.get("phase") != "Failed", f"the job failed: {status.get('failure')}"
         assert not (status.get("budget") or {}).get("failures"), f"backoffLimit is charged: {status.get('failure')}"
         assert not (status.get("restarts") or {}).get("application"), f"the job is blamed: {status.get('failure')}"
+
+
+class OnlyLossesCount(Oracle):
+    """`restarts.infrastructure` and `disruptions` count only pods that something else than the operator has ended."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._owners: dict[str, str] = {}
+        self._cut: set[str] = set()
+
+    def on_change(self, entry: Entry) -> None:
+        if entry.plural == "pods" and entry.type == "ADDED" and not is_inert(entry.object):
+            metadata = entry.object["metadata"]
+            self._owners[metadata["uid"]] = metadata["ownerReferences"][0]["uid"]
+
+    def after_pass(self) -> None:
+        self._cut |= self.world.cut | self.world.deaf.keys()
+        lost = Counter(self._owners.get(uid, "") for uid in self.world.disturbed | self._cut)
+        for job in self.jobs():
+            status, uid = job["status"], job["metadata"]["uid"]
+            restarts, total = status.get("restarts") or {}, (status.get("disruptions") or {}).get("total", 0)
+            counted = max(restarts.get("infrastructure", 0), total)
+            assert counted <= lost[uid], f"{counted} losses are counted, and {lost[uid]} pods were lost: {status}"
 
 
 class FewPodsAreRefused(Oracle):
@@ -172,7 +227,10 @@ class LostHeadsAreFollowed(Oracle):
             key = (metadata["uid"], status.get("attempt", 0))
             if status.get("phase") in AT_REST or key[1] == 0 or "deletionTimestamp" in metadata:
                 continue
-            head = self.world.find_pod(names.head_name(metadata["name"], metadata["uid"], key[1]))
+            wanted = names.head_name(metadata["name"], metadata["uid"], key[1])
+            if not self.world.api.creates["pods", wanted]:
+                continue  # a quota or a policy rejects it
+            head = self.world.find_pod(wanted)
             if head is not None and is_live(head) and name_of(head) not in self.world.silent:
                 continue
             since = self._lost_since.setdefault(key, self.world.now)
@@ -203,6 +261,43 @@ class GangsHoldLittle(Oracle):
             since = self._since.setdefault(key, self.world.now)
             held = self.world.now - since
             assert held <= HELD, f"{len(live)} pods were held for {held} for others that are rejected: {reasons}"
+
+
+class AQuotaIsUsed(Oracle):
+    """Of jobs that a quota keeps from starting, the first has all its pods within two minutes, and another one within
+    the longest delay after it has finished."""
+
+    FIRST, LATER = timedelta(seconds=120), timedelta(seconds=660)
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._since: datetime | None = None
+        self._most = self.FIRST
+
+    def at_rest(self) -> None:
+        jobs = [job for job in self.jobs() if job["metadata"]["namespace"] == NAMESPACE]
+        waiting = [job for job in jobs if job["status"].get("phase") not in FINISHED]
+        rejected = [job for job in waiting if self._is_rejected(job)]
+        if any(self._is_complete(job) for job in waiting):
+            self._since, self._most = None, self.LATER
+            return
+        if not rejected or self.now.are_requests_denied or self.world.silent:
+            self._since = None  # of a quota, pods on a dead node are a part until somebody removes them
+            return
+        self._since = self._since or self.world.now
+        waited = self.world.now - self._since
+        assert waited <= self._most, f"none of {len(waiting)} jobs has all its pods after {waited}"
+
+    def _is_rejected(self, job: Object) -> bool:
+        conditions = job["status"].get("conditions") or []
+        failure = job["status"].get("failure") or {}
+        reasons = {each["reason"] for each in conditions if each["type"] == "Reconciling"}
+        return QUOTA_EXCEEDED in reasons or (is_lost(job) and failure["reason"] == QUOTA_EXCEEDED)
+
+    def _is_complete(self, job: Object) -> bool:
+        scaling = job["spec"]["scaling"]
+        live = [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+        return len(live) > int(scaling.get("numWorkers") or scaling.get("minWorkers"))
 
 
 class OnePodCommits(Oracle):
@@ -256,7 +351,7 @@ class OthersAreNotDelayed(Oracle):
             metadata, status = job["metadata"], job["status"]
             if metadata["namespace"] == NAMESPACE:
                 continue
-            age = self.world.now - datetime.fromisoformat(metadata["creationTimestamp"])
+            age = self.world.now - datetime.fromisoformat(metadata["creationTimestamp"]) - self.now.away
             run, name = self.world.runs[metadata["name"]], metadata["name"]
             assert self.pods_of(job) or status.get("phase") in FINISHED, f"{name} has no pods"
             assert status["attempt"] == 1 and not status.get("restarts"), f"{name} was disturbed: {status}"
@@ -269,10 +364,13 @@ class OthersAreNotDelayed(Oracle):
 
 ORACLES: tuple[type[Oracle], ...] = (
     HealthyPodsStay,
+    CutOffHeadsCostLittle,
     NobodyIsBlamed,
+    OnlyLossesCount,
     FewPodsAreRefused,
     LostHeadsAreFollowed,
     GangsHoldLittle,
+    AQuotaIsUsed,
     OnePodCommits,
     DeletesAreTried,
     NothingLoops,

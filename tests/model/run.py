@@ -31,11 +31,6 @@ class Run:
         """The newest committed epoch, -1 = none."""
         return self.commits[-1][1] if self.commits else -1
 
-    def forget_claims(self) -> None:
-        """Another job has a run of its own."""
-        self.claim, self.has_succeeded = (0, ""), False
-        self.writers.clear()
-
     def commit(self, attempt: int, epoch: int, *, pod: str) -> bool:
         """Returns whether the fence allowed it."""
         if (attempt, pod) < self.claim:

@@ -14,7 +14,7 @@ from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, State
-from railhead.contract.times import format_time
+from railhead.contract.times import format_time, parse_time
 from railhead.resources.settings import OperatorSettings
 from tests.model.api_server import Entry, ModelApiServer, Object, Place
 from tests.model.nodes import choose_node, make_node
@@ -52,12 +52,14 @@ class World:
 
     Attributes:
         epochs: how many a job trains; then its driver succeeds.
-        pace: how long an epoch takes.
+        pace: how long an epoch takes; `ending`: how long a pod does after its deletion.
         runs: by the name of their job.
         kubelets: asked before a pod starts on its node; false = one of them has refused the pod.
         quotas: asked before a pod is created, for the message of a rejection.
         policies: asked before each request that writes, for the message of a denial.
         cut: uids of the heads that reach none of their workers.
+        deaf: uids of those that no new worker reaches, and since when.
+        mutations: change the pods that are created.
         reports: sent by drivers, but not accepted yet.
         disturbed: uids of the pods that something other than the operator has deleted.
         unreachable: the silent pods that the driver knows of.
@@ -70,11 +72,14 @@ class World:
     epochs: int = 4
     now: datetime = NOW
     pace: timedelta = timedelta()
+    ending: timedelta = timedelta()
     runs: defaultdict[str, Run] = field(default_factory=lambda: defaultdict(Run))
     kubelets: list[Callable[[Object], bool]] = field(default_factory=list)
     quotas: list[Callable[[Object], str]] = field(default_factory=list)
     policies: list[Callable[[str, Place, str], str]] = field(default_factory=list)
     cut: set[str] = field(default_factory=set)
+    deaf: dict[str, datetime] = field(default_factory=dict)
+    mutations: list[Callable[[Object], Object]] = field(default_factory=list)
     disturbed: set[str] = field(default_factory=set)
     unreachable: set[str] = field(default_factory=set)
     reports: list[Report] = field(default_factory=list)
@@ -88,7 +93,12 @@ class World:
     settings: OperatorSettings = SETTINGS  # of the operator's current version
 
     def __post_init__(self) -> None:
-        self.api = ModelApiServer(lambda: self.now, admission=self._admit, policy=self._judge)
+        self.api = ModelApiServer(lambda: self.now, admission=self._admit, policy=self._judge, mutation=self._mutate)
+
+    def _mutate(self, plural: str, body: Object) -> Object:
+        for mutate in self.mutations if plural == "pods" else ():
+            body = mutate(body)
+        return body
 
     def _judge(self, method: str, place: Place, subresource: str) -> str:
         return next((found for judge in self.policies if (found := judge(method, place, subresource))), "")
@@ -148,7 +158,7 @@ class World:
 
     def delete_job(self, name: str = NAME, *, policy: str = "Background") -> None:
         self.api.delete(("trainjobs", NAMESPACE, name), {"propagationPolicy": policy})
-        self.runs[name].forget_claims()  # the next job has its own run
+        self.runs.pop(name, None)  # the next job has its own run
 
     def hold(self, *finalizers: str, name: str = "digits") -> None:
         """Replaces the job's finalizers: with one, a deleted job stays."""
@@ -221,16 +231,38 @@ class World:
             return self._drive_alone(pod)
         phase = pod["status"].get("phase")
         if pod["metadata"].get("deletionTimestamp"):
-            if phase == "Running":
-                self.terminate(pod)
-            else:
-                self.remove_pod(name)
-            return True
+            return self._end(pod)
         if phase == "Pending":
             return self._begin(pod)
-        if phase == "Running" and pod["metadata"]["uid"] in self.drivers:
+        if is_live(pod) and pod["metadata"]["uid"] in self.drivers:
             return self._drive(pod)
         return False
+
+    def _end(self, pod: Object) -> bool:
+        """The kubelet ends a pod that is being deleted: first ray, then the other containers, then the pod."""
+        metadata = pod["metadata"]
+        if self.now < self.ends_at(pod):
+            return False
+        if is_live(pod) and pod["status"]["phase"] == "Running":
+            self.terminate(pod)
+            return True
+        if pod["status"]["phase"] == "Running":
+            self.api.patch(place_of(pod), {"status": {"phase": "Failed"}}, subresource="status")
+            return True
+        if metadata.get("finalizers") and metadata["deletionGracePeriodSeconds"] == 0:
+            return False
+        if metadata.get("finalizers"):
+            self.api.delete(place_of(pod), {"gracePeriodSeconds": 0})
+            return True
+        self._forget(name_of(pod))
+        self.api.remove(place_of(pod))
+        return True
+
+    def ends_at(self, pod: Object) -> datetime:
+        """When a pod that is being deleted ends."""
+        by, grace = parse_time(pod["metadata"]["deletionTimestamp"]), pod["metadata"]["deletionGracePeriodSeconds"]
+        assert by is not None
+        return min(by, by - timedelta(seconds=grace) + self.ending)
 
     def _begin(self, pod: Object) -> bool:
         """The scheduler chooses a node, whose kubelet admits the pod and starts it."""
@@ -253,11 +285,14 @@ class World:
 
     def remove_pod(self, name: str) -> None:
         """At once, without a trace."""
-        self.silent.discard(name)
-        self.unreachable.discard(name)
+        self._forget(name)
         self._disturb(name)
         if pod := self.find_pod(name):
             self.api.remove(place_of(pod))
+
+    def _forget(self, name: str) -> None:
+        self.silent.discard(name)
+        self.unreachable.discard(name)
 
     def cut_off(self, name: str) -> None:
         """Its node is unreachable, so it is deleted and stays Terminating."""
@@ -276,6 +311,11 @@ class World:
         """A head whose node is cut off from the API server only: its pod is gone there, and it trains on."""
         self.ghosts.append(self.api.objects["pods", NAMESPACE, name])
         self.remove_pod(name)
+
+    def is_switched_off(self, pod: Object) -> bool:
+        """Its machine has no power. Of a machine that is only cut off, the driver still runs."""
+        is_head = role_of(pod) == names.HEAD and bool(pod["spec"].get("nodeName"))
+        return is_head and name_of(pod) in self.silent and pod["metadata"]["uid"] not in self.drivers
 
     def remove_nodes(self) -> None:
         """The user deletes the unreachable nodes."""
@@ -452,10 +492,12 @@ class World:
         if head["metadata"]["uid"] in self.cut:
             return 0
         attempt = head["metadata"]["labels"][names.LABEL_ATTEMPT]
+        deaf_since = self.deaf.get(head["metadata"]["uid"])
         return sum(
             p["metadata"]["labels"].get(names.LABEL_ATTEMPT) == attempt
             and p["metadata"].get("ownerReferences") == head["metadata"]["ownerReferences"]
             and not is_inert(p)
+            and (deaf_since is None or p["metadata"]["creationTimestamp"] < format_time(deaf_since))
             and p["status"].get("phase") == "Running"
             and (p["metadata"]["name"] in self.silent) == (head["metadata"]["name"] in self.silent)
             for p in self.pods(names.WORKER)
@@ -495,7 +537,12 @@ class World:
         return {name_of(p) for p in self.pods(names.WORKER) if p["metadata"].get("ownerReferences") == owners}
 
     def _set(self, pod: Object, phase: str, state: Object) -> None:
-        status = {"phase": phase, "containerStatuses": [{"name": names.CONTAINER, "state": state}]}
+        """A sidecar continues to run when the ray container has ended."""
+        containers = pod["spec"].get("containers") or []
+        others = [{"name": each["name"], "state": {"running": {}}} for each in containers[1:]]
+        is_held = others and "running" not in state
+        statuses = [{"name": names.CONTAINER, "state": state}, *others]
+        status = {"phase": "Running" if is_held else phase, "containerStatuses": statuses}
         self.api.patch(place_of(pod), {"status": status}, subresource="status")
 
 
@@ -524,7 +571,9 @@ def driver_of(pod: Mapping[str, Any]) -> str:
 
 def is_live(pod: Object) -> bool:
     """Its process may run, or still start."""
-    return pod["status"].get("phase") in ("Pending", "Running")
+    statuses = pod["status"].get("containerStatuses") or []
+    has_ended = any(each["name"] == names.CONTAINER and "terminated" in each["state"] for each in statuses)
+    return pod["status"].get("phase") in ("Pending", "Running") and not has_ended
 
 
 def changes_of(log: list[Entry], plural: str) -> Iterator[tuple[Object, Object]]:

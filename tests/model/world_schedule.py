@@ -3,6 +3,7 @@ the job must succeed. A seed replays one."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,11 +12,12 @@ from typing import Any
 
 from tests.model.actors.actor import Actor
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
+from tests.model.actors.flapper import Flapper
 from tests.model.faults import Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
 from tests.model.oracles import Watchman, check_drivers
 from tests.model.pass_oracles import FINISHED, Circumstances, Witness
-from tests.model.world import BESIDE, NAME, World, is_live
+from tests.model.world import BESIDE, World, is_live
 
 TROUBLE = timedelta(seconds=1500)
 PATIENCE = timedelta(hours=3)  # from then on until everything has settled
@@ -24,11 +26,8 @@ NODES = 6
 TURNS = 4000
 RETRY = timedelta(seconds=5)  # until a driver reports again
 GPU = {"useGPU": True}
-JOB_KINDS: tuple[dict[str, Any], ...] = (
-    {"scaling": {"numWorkers": 2, **GPU}},
-    {"scaling": {"numWorkers": 4, **GPU}},
-    {"scaling": {"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": 3, **GPU}},
-)
+RIGID: tuple[dict[str, Any], ...] = ({"scaling": {"numWorkers": 2, **GPU}}, {"scaling": {"numWorkers": 4, **GPU}})
+ELASTIC: dict[str, Any] = {"scaling": {"minWorkers": 1, "maxWorkers": 4, "desiredWorkers": 3, **GPU}}
 BUDGETS: dict[str, Any] = {"backoffLimit": 0}
 
 
@@ -45,6 +44,7 @@ class WorldSchedule:
         if not self.names:
             self.names = tuple(self.random.sample(sorted(ENABLED), self.random.choice((2, 2, 3))))
         self.world = World(epochs=EPOCHS, pace=PACE)
+        self.world.ending = timedelta(seconds=self.random.choice((0, 5, 25)))
         self.world.add_nodes(NODES)
         self._watchman = Watchman(self.world)
         self.circumstances = Circumstances(self.world, refusing=self._count_refusing)
@@ -52,6 +52,7 @@ class WorldSchedule:
         self.actors: list[Actor] = []
         self.operator: ModelOperator | None = None
         self._silent_until: dict[tuple[str, int], datetime] = {}
+        self._away_since: datetime | None = None
         self._beside_at = self.world.now + timedelta(seconds=self.random.uniform(0, 600))
 
     async def run(self) -> World:
@@ -64,10 +65,10 @@ class WorldSchedule:
 
     async def _run(self) -> None:
         world = self.world
-        world.apply(**BUDGETS, **self.random.choice(JOB_KINDS))
-        self.operator = ModelOperator(world.api, Faults(), time=lambda: world.now)
-        await self.operator.start()
+        is_elastic = any(CATALOGUE[name].actor is Flapper for name in self.names)
+        world.apply(**BUDGETS, **(ELASTIC if is_elastic else self.random.choice((*RIGID, ELASTIC))))
         self.actors = [CATALOGUE[name].actor(world, self.random) for name in self.names]
+        self.circumstances.are_requests_denied = any(actor.denies_requests for actor in self.actors)
         await self._play(until=world.now + TROUBLE)
         for actor in self.actors:
             actor.leave()
@@ -106,6 +107,7 @@ class WorldSchedule:
         times += [self._beside_at if world.job("other", namespace=BESIDE) is None else None]
         times += [driver.due for driver in world.drivers.values() if driver.state == "RUNNING"]
         times += [world.now + RETRY for _ in world.reports]
+        times += [world.ends_at(pod) for pod in world.pods() if "deletionTimestamp" in pod["metadata"]]
         return [at for at in times if at is not None]
 
     def _act(self) -> None:
@@ -119,18 +121,31 @@ class WorldSchedule:
 
     async def _settle(self) -> None:
         """The operator sees everything and does all it can do now."""
-        operator = self.operator
-        assert operator is not None
+        if any(actor.is_operator_away for actor in self.actors):
+            self.operator = None
+            self._away_since = self._away_since or self.world.now
+            return
+        if self._away_since:
+            self.circumstances.away += self.world.now - self._away_since
+            self._away_since = None
+        operator = self.operator = self.operator or await self._start()
         while True:
             operator.alarms.ring()
             operator.watch(PODS)
             operator.watch(JOBS)
             await self._report(operator)
-            if operator.is_idle:
+            due = operator.queue.depth
+            if not due:
                 break
-            await operator.reconcile()
+            await asyncio.gather(*(operator.reconcile() for _ in range(due)))
             self.witness.after_pass()
         self.witness.at_rest()
+
+    async def _start(self) -> ModelOperator:
+        faults = Faults(yields=lambda: self.random.randrange(3))
+        operator = ModelOperator(self.world.api, faults, time=lambda: self.world.now)
+        await operator.start()
+        return operator
 
     async def _report(self, operator: ModelOperator) -> None:
         """The newest report of each driver; one that cannot be written is sent again some seconds later."""
@@ -158,6 +173,5 @@ class WorldSchedule:
             assert [epoch for _, epoch in run.commits] == list(range(EPOCHS)), run.commits
         held = [pod["metadata"]["name"] for pod in self.world.pods() if is_live(pod)]
         assert not held, f"finished jobs hold {held}"
-        assert self.world.job() is not None and self.world.status(NAME)["phase"] in FINISHED
         check_drivers(self.world)
         self._watchman.check()

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from railhead.api import names
-from tests.model.api_server import Object
+from tests.model.api_server import ENDED, Object
 from tests.model.world import NAMESPACE, World, is_inert, name_of, place_of, role_of
 
 Range = tuple[float, float]
@@ -18,10 +18,14 @@ class Actor:
 
     Attributes:
         next_at: None = never again.
+        denies_requests: of the operator, so that a job may wait for as long as it does.
+        is_operator_away: while it is, nothing of the operator runs.
         refusals: the times in which a node refuses pods, as [begin, end].
     """
 
     first: Range = (5, 600)  # seconds until its first act
+    denies_requests = False
+    is_operator_away = False
 
     def __init__(self, world: World, random: Random) -> None:
         self.world, self.random = world, random
@@ -111,8 +115,8 @@ class Actor:
         condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
         condition["message"] = text or status[1]
         ended = self.world.find_pod(name_of(pod))
-        if ended is not None and ended["status"].get("phase") == "Failed":
-            self.change_status(pod, reason=status[0], message=status[1], conditions=[condition])
+        if ended is not None and ended["status"].get("phase") != "Succeeded":
+            self.change_status(pod, phase="Failed", reason=status[0], message=status[1], conditions=[condition])
 
     def taint(self, node: str, key: str, *, effects: tuple[str, ...] = ("NoSchedule",), ready: str = "False") -> None:
         """As the node lifecycle controller does with a node that is not ready."""
@@ -122,6 +126,36 @@ class Actor:
             conditions = [{"type": "Ready", "status": ready, "reason": "KubeletNotReady"}]
             self.world.api.patch(place, {"spec": {"taints": taints}})
             self.world.api.patch(place, {"status": {"conditions": conditions}}, subresource="status")
+
+    def switch_off(self, node: str) -> None:
+        """Its machine has no power: nothing on it acts any more, and nobody has told the API server."""
+        for pod in self.world.pods():
+            if node_of(pod) == node and pod["metadata"]["namespace"] == NAMESPACE:
+                self.disturb(pod)
+                self.world.silent.add(name_of(pod))
+                self.world.drivers.pop(pod["metadata"]["uid"], None)
+
+    def collect(self, node: str, *, has_condition: bool) -> None:
+        """pkg/controller/podgc/gc_controller.go: markFailedAndDeletePodWithCondition, of all pods of a node; for those
+        of an out-of-service node (gcTerminating) without the condition."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+        condition["message"] = "PodGC: node no longer exists"
+        for pod in self.world.pods():
+            if node_of(pod) != node or pod["metadata"]["namespace"] != NAMESPACE:
+                continue
+            if pod["status"].get("phase") not in ENDED:
+                self.change_status(pod, phase="Failed", **({"conditions": [condition]} if has_condition else {}))
+            self.world.api.delete(place_of(pod), {"gracePeriodSeconds": 0})
+            self.world.silent.discard(name_of(pod))
+            self.world.unreachable.discard(name_of(pod))
+
+    def evict_by_taint(self, pod: Object) -> None:
+        """pkg/controller/tainteviction/taint_eviction.go: addConditionAndDeletePod. Before that the node lifecycle
+        controller has marked the pods of the node (pkg/controller/util/node/controller_utils.go: MarkPodsNotReady)."""
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+        condition["message"] = "Taint manager: deleting due to NoExecute taint"
+        self.change_status(pod, conditions=[{"type": "Ready", "status": "False"}, condition])
+        self.world.api.delete(place_of(pod), {})
 
     def heal(self, node: str) -> None:
         place = ("nodes", "", node)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tests.model.actors.actor import Actor
+from tests.model.actors.away_operator import AwayOperator
+from tests.model.actors.critical_pod import CriticalPod
+from tests.model.actors.cut_off_head import CutOffHead, DeafHead
 from tests.model.actors.denying_policy import DenyingPolicy
+from tests.model.actors.device_plugin import DevicePlugin
 from tests.model.actors.eviction import Eviction
+from tests.model.actors.flapper import Flapper
+from tests.model.actors.foreign_finalizer import FinalizerOnJob, ForeignFinalizer
+from tests.model.actors.limit_range import LimitRange
+from tests.model.actors.lost_node import DrainedNode, NodeDeleted, NodeDeletedWithoutPodGC, OutOfServiceTaint
+from tests.model.actors.mutating_webhook import MutatingWebhook
+from tests.model.actors.namespace_deletion import NamespaceDeletion
 from tests.model.actors.node_shutdown import NodeShutdown, SpotReclaim
 from tests.model.actors.refusing_kubelet import RefusingKubelet
+from tests.model.actors.shared_quota import SharedQuota
 from tests.model.actors.stray_pods import StrayPods
 
 
@@ -26,5 +37,21 @@ CATALOGUE: dict[str, Entry] = {
     "an eviction": Entry(Eviction),
     "stray pods": Entry(StrayPods),
     "a denying policy": Entry(DenyingPolicy),
+    "a critical pod": Entry(CriticalPod),
+    "a device plugin that restarts": Entry(DevicePlugin),
+    "a node that is deleted": Entry(NodeDeleted),
+    "a node that is deleted without PodGC": Entry(NodeDeletedWithoutPodGC),
+    "a node that is out of service": Entry(OutOfServiceTaint),
+    "a node that is drained and switched off": Entry(DrainedNode),
+    "a LimitRange": Entry(LimitRange),
+    "a quota that jobs share": Entry(SharedQuota),
+    "a flapper of desiredWorkers": Entry(Flapper),
+    "a namespace that is deleted": Entry(NamespaceDeletion),
+    "a head that is cut off": Entry(CutOffHead, waits_for="N10"),
+    "a head that new connections do not reach": Entry(DeafHead),
+    "a foreign finalizer on pods": Entry(ForeignFinalizer),
+    "a foreign finalizer on the job": Entry(FinalizerOnJob),
+    "a mutating webhook": Entry(MutatingWebhook),
+    "an operator that is away": Entry(AwayOperator),
 }
 ENABLED = frozenset(name for name, entry in CATALOGUE.items() if not entry.waits_for)

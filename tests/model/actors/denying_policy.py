@@ -30,6 +30,8 @@ FAILED = (
 class DenyingPolicy(Actor):
     """Denies one kind of request for some names, which a digest of the name decides."""
 
+    denies_requests = True
+
     def __init__(self, world: World, random: Random) -> None:
         self.denied = ""
         self.share = 1.0

@@ -71,6 +71,7 @@ class NodeShutdown(Actor):
     def leave(self) -> None:
         """It has started again, or the cloud gives another machine."""
         if self.node and self.is_spot and self.is_off:
+            self.collect(self.node, has_condition=True)
             self.number += 1
             self.world.api.create(("nodes", "", ""), make_node(f"spot-{self.number}"))
         elif self.node:
