@@ -141,7 +141,7 @@ class Cluster:
 
     def run_pod(self, pod: Object) -> None:
         """As a kubelet reports that the pod's container runs."""
-        state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+        state = {"running": {"startedAt": format_time(datetime.now(UTC))}}
         self._set_state(pod, "Running", state, is_ready=True)
 
     def hold_pod(self, pod: Object, reason: str, message: str) -> None:

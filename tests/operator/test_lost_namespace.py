@@ -54,12 +54,16 @@ class Pair:
         return sample in self.operator.metrics()
 
     def lose_worker(self) -> None:
-        """In the namespace that is kept; returns when it is replaced."""
-        pods = self.kept.pods("kept")
-        worker = next(pod for name, pod in pods.items() if "-w0-" in name)
+        """In the namespace that is kept; returns when it is replaced. An operator that has never seen the pod run makes
+        it again under its name."""
+        worker = self._find_worker()
         self.kept.remove_pod(worker)
-        [new] = wait_until("its replacement", lambda: set(self.kept.pods("kept")) - set(pods))
-        self.kept.run_pod(self.kept.pod(new))
+        self.kept.run_pod(wait_until("its replacement", lambda: self._find_worker(but=worker["metadata"]["uid"])))
+
+    def _find_worker(self, *, but: str = "") -> Object:
+        """An empty object if there is none."""
+        pods = self.kept.pods("kept").items()
+        return next((pod for name, pod in pods if "-w0-" in name and pod["metadata"]["uid"] != but), {})
 
 
 @pytest.fixture

@@ -38,9 +38,14 @@ def make(cluster: Cluster, kind: str, plural: str, name: str, **body: Any) -> st
     return f"{path}/{name}"
 
 
-def make_quota(cluster: Cluster, pods: int) -> str:
+def make_quota(cluster: Cluster, pods: int, *, used: int = 0) -> str:
+    """For this many pods, of which other pods than the job's use some."""
+    for number in range(used):
+        container = {"name": "guest", "image": "guest"}
+        make(cluster, "Pod", "pods", f"guest-{number}", spec={"containers": [container]})
     path = make(cluster, "ResourceQuota", "resourcequotas", "few", spec={"hard": {"pods": str(pods)}})
-    wait_until("the quota counts", lambda: "used" in (cluster.server.request("GET", path).body.get("status") or {}))
+    counted = {"pods": str(used)}
+    wait_until("the quota counts", lambda: cluster.server.request("GET", path).body["status"].get("used") == counted)
     return path
 
 
@@ -50,7 +55,7 @@ def raise_quota(cluster: Cluster, path: str, pods: int) -> None:
 
 
 def test_a_quota_is_reported_at_once_with_the_pod_and_the_servers_message(cluster: Cluster, audit: AuditLog) -> None:
-    quota = make_quota(cluster, 2)
+    quota = make_quota(cluster, 3, used=1)
     began = time.monotonic()
     uid = cluster.apply("tight", workers=2)["metadata"]["uid"]
     message = wait_reason(cluster, "tight", "QuotaExceeded", seconds=30)
@@ -67,6 +72,17 @@ def test_a_quota_is_reported_at_once_with_the_pod_and_the_servers_message(cluste
     assert 1 <= len(refused) <= 2 + (time.monotonic() - began) / 5, "retried with backoff"
     events = [event for event in cluster.events("tight") if event["reason"] == "QuotaExceeded"]
     assert events and {event["type"] for event in events} == {"Warning"}
+
+
+def test_a_job_that_no_quota_fits_holds_no_pods_and_says_what_to_do(cluster: Cluster) -> None:
+    quota = make_quota(cluster, 2)
+    cluster.apply("huge", workers=2)
+    failure = wait_until("the failure", lambda: cluster.status("huge").get("failure"))
+    wait_until("all are released", lambda: not cluster.pods("huge"))
+    assert (failure["class"], failure["reason"]) == ("Startup", "ExceedsQuota")
+    assert "150 % of quota few; raise the quota or lower spec.scaling" in failure["message"]
+    raise_quota(cluster, quota, 3)
+    cluster.wait_pods("huge", 3)
 
 
 def no_account(cluster: Cluster) -> Object:
@@ -240,7 +256,7 @@ def test_pods_with_scheduling_gates_wait_until_these_are_removed(cluster: Cluste
 
 @pytest.mark.slow  # the hold time of 30 s, in real time
 def test_half_an_attempt_is_released_and_retried_when_there_is_quota(cluster: Cluster) -> None:
-    quota = make_quota(cluster, 2)
+    quota = make_quota(cluster, 3, used=1)
     cluster.apply("half", workers=2)
     cluster.wait_pods("half", 2)
     for pod in cluster.pods("half").values():

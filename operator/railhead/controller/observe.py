@@ -86,8 +86,9 @@ def observe_pod(pod: Object) -> PodView:
     labels = _part(metadata, "labels")
     state = _container_state(status)
     container, ended = _end(state, status)
-    disruption = _disruption(status)
-    code = ended.get("exitCode")
+    disruption, running = _disruption(status), _part(state, "running")
+    code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
+    node = str(_part(pod, "spec").get("nodeName") or "")[:253]
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
         name=str(metadata.get("name")),
@@ -97,22 +98,22 @@ def observe_pod(pod: Object) -> PodView:
         slot=_number(labels.get(names.LABEL_SLOT), -1),
         round=_number(labels.get(names.LABEL_ROUND), 0),
         phase=str(status.get("phase") or "Pending"),
-        is_running=bool(state.get("running")) and status.get("phase") == "Running",
-        is_deleting=bool(metadata.get("deletionTimestamp")),
-        node=str(_part(pod, "spec").get("nodeName") or "")[:253],
+        is_running=bool(running) and status.get("phase") == "Running",
+        is_deleting=bool(deleted),
+        node=node,
         exit_code=code if isinstance(code, int) and abs(code) <= MOST_CODE else None,
         reason=_reason(status, ended, is_disrupted=disruption is not None),
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
-        started_at=_time(_part(state, "running").get("startedAt")),
+        started_at=_time(running.get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
         problem=_problem(status),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
-        deletion_timestamp=_time(metadata.get("deletionTimestamp")),
+        deletion_timestamp=_time(deleted),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
-        is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption),
-        avoids=_avoided_nodes(pod),
+        is_silent=bool(deleted) and _is_silent(status, state, disruption),
+        avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
         is_refused=_is_refused(status, disruption),
     )
 
@@ -179,11 +180,8 @@ def _is_silent(status: Object, state: Object, disruption: Disruption | None) -> 
     return is_marked and (is_tainted or known.get("ContainersReady") == "True")
 
 
-def _avoided_nodes(pod: Object) -> tuple[str, ...]:
-    """Of no interest once the pod has a node."""
-    if _part(pod, "spec").get("nodeName"):
-        return ()
-    text = str(_part(_part(pod, "metadata"), "annotations").get(names.AVOIDED_NODES) or "")
+def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
+    text = str(_part(metadata, "annotations").get(names.AVOIDED_NODES) or "")
     return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
