@@ -1,4 +1,5 @@
-"""What else acts on a cluster: a colleague's copy of a pod, a policy that protects one, a kubelet that refuses one."""
+"""What else acts on a cluster: a colleague's copy of a pod, a policy that protects one, a kubelet that refuses one, a
+disk that is full when an attempt begins."""
 
 from __future__ import annotations
 
@@ -9,8 +10,10 @@ import pytest
 
 from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.jobs import make_job, with_config
+from tests.full_disk import mount_full_disk
 
 POLICY = "railhead-tests-protected"
+TRIES = 9  # of the driver, with pauses of 0.5, 1, 2, ... s between them: two minutes
 # What a person who copies a pod's YAML removes.
 OF_THE_SERVER = ("ownerReferences", "uid", "resourceVersion", "creationTimestamp", "managedFields", "finalizers")
 
@@ -113,3 +116,28 @@ def test_a_pod_that_the_kubelet_refuses_spends_nothing(cluster: Cluster) -> None
         cluster.delete_job("refused")
     finally:
         cluster.kubectl("label", "namespace", cluster.namespace, f"{enforce}=restricted", "--overwrite")
+
+
+@pytest.mark.slow
+def test_an_attempt_that_finds_a_full_disk_waits_for_minutes_and_then_trains(cluster: Cluster) -> None:
+    if cluster.volume_folder is None:
+        pytest.skip("only root may mount a disk of its own; tests/ray fills one beside a real Ray")
+    with mount_full_disk(cluster.volume_folder / cluster.namespace / "full") as disk:
+        cluster.provide_claim("full")
+        run = {"storagePath": "/runs", "storageVolume": {"persistentVolumeClaim": {"claimName": "full"}}}
+        job = make_job("thirsty", cluster.image, run=run, backoffLimit=0, noProgressLimit=0)
+        job["spec"]["env"] = [{"name": "NOTES", "value": "/tmp/notes"}]
+        cluster.apply(with_config(job, epochs=3))
+        found = wait_until(
+            "StorageUnavailable", lambda: find_condition(cluster, "thirsty", "StorageUnavailable"), seconds=120
+        )
+        assert "No space left on device" in found["message"]
+        tries = lambda: cluster.log(cluster.head_pod("thirsty")).count("the attempt waits for it") >= TRIES  # noqa: E731
+        wait_until(f"{TRIES} tries", tries, seconds=240, tell=lambda: cluster.tell("thirsty"))
+        disk.make_room()
+        status = cluster.wait_end("thirsty")
+        assert status["phase"] == "Succeeded", cluster.tell("thirsty")
+        assert status["attempt"] == 1 and not any((status.get("restarts") or {}).values())
+        assert not find_condition(cluster, "thirsty", "StorageUnavailable")
+        cluster.delete_job("thirsty")
+        wait_until("no pod", lambda: not cluster.pods("thirsty"), seconds=60)
