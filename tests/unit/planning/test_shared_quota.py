@@ -112,6 +112,7 @@ def test_a_job_that_no_quota_fits_holds_nobody_up_and_says_so() -> None:
         made.run(300)
         failure = made.status("huge")["failure"]
         assert failure["reason"] == "ExceedsQuota" and "125 % of quota gpus" in failure["message"]
+        assert "suspend the job and lower spec.scaling.resourcesPerWorker" in failure["message"], "what can change"
         assert made.held["huge"] <= 60 * QUOTA
         made.quota = 64
         made.run(900)

@@ -62,7 +62,7 @@ def explain_death(error: RankError, death: Death, *, before: int) -> RankError:
         limit = f" of {death.limit / 2**30:.3g}Gi" if death.limit else ""
         text = (
             f"the kernel killed its process for the memory limit{limit} of pod {error.pod or 'of the rank'}; raise "
-            "scaling.resourcesPerWorker.memory"
+            "spec.scaling.resourcesPerWorker.memory, which can change while the job is suspended"
         )
         return replace(error, kind=failure.KILLED_FOR_MEMORY, text=text)
     if not death.words:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railhead.api.names import CONTAINER
+from railhead.api.names import CONTAINER, HEAD
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.times import format_time
@@ -40,8 +40,7 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
     if reported is not None:
         return reported
     if pod.reason == "OOMKilled":
-        message = f"Container {pod.container} of pod {pod.name} was OOM-killed; raise its memory limit"
-        return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", message)
+        return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", _describe_oom_kill(pod))
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
@@ -49,6 +48,14 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
         return Failure(FailureClass.APPLICATION, EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}")
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
+
+
+def _describe_oom_kill(pod: PodView) -> str:
+    field = "spec.head.resources.memory" if pod.role == HEAD else "spec.scaling.resourcesPerWorker.memory"
+    if pod.container != CONTAINER:
+        field = "its memory limit in podTemplate"
+    what = f"Container {pod.container} of pod {pod.name} was OOM-killed"
+    return f"{what}; raise {field}, which can change while the job is suspended"
 
 
 def describe_refusal(pod: PodView) -> str:

@@ -121,8 +121,9 @@ def explain_rejection(job: Job, problem: Problem) -> Problem:
     share = find_share(job, problem)
     if share is None or share.percent <= WHOLE:
         return problem
-    advice = f"the job needs {share.percent} % of quota {share.quota}; raise the quota or lower spec.scaling"
-    return Problem(EXCEEDS_QUOTA, f"{problem.message}; {advice}")
+    need = f"the job needs {share.percent} % of quota {share.quota}"
+    advice = "raise the quota, or suspend the job and lower spec.scaling.resourcesPerWorker"
+    return Problem(EXCEEDS_QUOTA, f"{problem.message}; {need}; {advice}")
 
 
 def exceeds_quota(job: Job) -> bool:

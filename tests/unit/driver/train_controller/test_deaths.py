@@ -30,7 +30,12 @@ WATCHDOG = (
         (Death(), ("Application", "TrainingProcessDied", "rank 3: its worker process has died")),
         (
             Death(oom_kills=1, limit=16 * 2**30),
-            ("OutOfMemory", "OutOfMemory", "memory limit of 16Gi of pod digits-w1-0; raise scaling.resourcesPerWorker"),
+            (
+                "OutOfMemory",
+                "OutOfMemory",
+                "memory limit of 16Gi of pod digits-w1-0; raise spec.scaling.resourcesPerWorker.memory, "
+                "which can change while the job is suspended",
+            ),
         ),
     ],
 )

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from railhead.planning.facts.failure_from_pod import classify_pod
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_worker
 
+CAN_CHANGE = ", which can change while the job is suspended"
 CHECKPOINT = {"uri": "/runs/c7", "index": 7, "time": "2026-01-01T00:00:00Z", "attempt": 1}
 
 
@@ -47,7 +49,19 @@ def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_as_ou
     assert counts == [1, 2]
     failure = fields_of(run(make_killed(2), losses))["failure"]
     assert failure["class"] == "OutOfMemory"
-    assert "raise its memory limit (3 times in a row without a new checkpoint)" in failure["message"]
+    assert failure["message"].endswith(f"{CAN_CHANGE} (3 times in a row without a new checkpoint)")
+
+
+@pytest.mark.parametrize(
+    ("pod", "field"),
+    [
+        (make_killed(0), "spec.scaling.resourcesPerWorker.memory"),
+        (make_head(reason="OOMKilled", exit_code=137), "spec.head.resources.memory"),
+        (replace(make_killed(0), container="proxy"), "its memory limit in podTemplate"),
+    ],
+)
+def test_an_oom_kill_names_what_to_raise_and_when_that_is_possible(pod: PodView, field: str) -> None:
+    assert classify_pod(pod).message.endswith(f"was OOM-killed; raise {field}{CAN_CHANGE}")
 
 
 @pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "ownFault": 1, "checkpoint": -1}, 20)])
