@@ -41,6 +41,7 @@ def test_arguments_come_from_values(chart: Chart) -> None:
     assert found["log_level"] == "DEBUG"
     assert found["report_writes_per_second"] == 25
     assert flags(chart.render({"replicas": 2}))["report_writes_per_second"] == 12.5, "25 for all replicas together"
+    assert flags(chart.render({"replicas": 0}))["report_writes_per_second"] == 25, "an operator that is stopped"
     assert found["watch_namespace"] == ["a", "$(POD_NAMESPACE)"]
     assert found["report_url"].endswith(".svc:443")
     assert flags(chart.render({"extraArgs": ["--log-level=ERROR"]}))["log_level"] == "ERROR"

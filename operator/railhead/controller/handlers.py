@@ -110,6 +110,7 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     settings.watching.chunk_size = limits.page_size
     settings.watching.inactivity_timeout = limits.inactivity_timeout_seconds
     settings.networking.request_timeout = limits.request_timeout_seconds
+    settings.networking.trust_env = True  # HTTPS_PROXY, NO_PROXY: as `kube.transport.find_proxy`
     if limits.retry_seconds is not None:
         settings.networking.error_backoffs = limits.retry_seconds
     settings.persistence.diffbase_storage = NoDiffs()

@@ -290,6 +290,11 @@ async def test_a_job_as_deep_as_the_api_server_stores_ends_no_watch(server: JobS
     assert record is not None and isinstance(record.read().spec, TrainJobSpec)
 
 
+def test_kopf_uses_the_proxy_that_the_environment_names() -> None:
+    """As the operator's own client does: HTTPS_PROXY, NO_PROXY."""
+    assert build_settings(WatchLimits()).networking.trust_env
+
+
 def test_the_limits_fit_the_api_servers_timeouts() -> None:
     settings = build_settings(WatchLimits())
     assert settings.watching.chunk_size == 500
