@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.architecture.counted_claims import CLAIMS, find_numbers
 
+from railhead.api.changes import ALWAYS, SUSPENDED
 from railhead.api.job import parse_spec
 from railhead.cli import operator
 from railhead.contract.failure import POLICIES
@@ -34,7 +36,12 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 TEST = re.compile(r"\b(tests/[\w/]+\.py)(?:::(\w+))?")
 MAKE = re.compile(r"(?:^|`|\$ )make (?:-\S+ )*([a-z][a-z0-9-]*(?:\.txt)?)", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 ROW = re.compile(r"^\| `((?:spec|status)\.[^`]+)` \| ([^|]*) \| ([^|]*) \|", re.MULTILINE)
+BOUNDS = re.compile(r"^\| `(spec\.[^`]+)` \| [^|]* \| [^|]* \| ([^|]*) \|", re.MULTILINE)
+STATUS = re.compile(r"^\| `(status\.[^`]+)` \| (?:list|map) \| (.*) \|$", re.MULTILINE)
+# Their bounds are other fields, or the names that they may have.
+BOUND_BY_OTHERS = {"spec.scaling.maxWorkers", "spec.scaling.desiredWorkers", "spec.scaling.gpuResourceName"}
 FLAG = re.compile(r"^\| `(--[a-z-]+)` \|", re.MULTILINE)
 
 per_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(PROJECT)))
@@ -45,6 +52,42 @@ def test_links_point_to_existing_files(path: Path) -> None:
     targets = (link.partition("#")[0] for link in LINK.findall(path.read_text()) if "://" not in link)
     missing = [target for target in targets if target and not (path.parent / target).exists()]
     assert not missing
+
+
+def find_anchors(path: Path) -> set[str]:
+    """What GitHub makes of a document's headings."""
+    anchors: set[str] = set()
+    for heading in HEADING.findall(FENCE.sub("", path.read_text())):
+        text = LINK.sub(lambda link: link[0].partition("]")[0], heading).lower()
+        anchor = re.sub(r"[^\w -]", "", text).replace(" ", "-")
+        same = sum(re.fullmatch(rf"{re.escape(anchor)}(?:-\d+)?", each) is not None for each in anchors)
+        anchors.add(f"{anchor}-{same}" if same else anchor)
+    return anchors
+
+
+@per_document
+def test_anchors_are_headings(path: Path) -> None:
+    dead = []
+    for link in LINK.findall(path.read_text()):
+        target, _, anchor = link.partition("#")
+        file = path.parent / target if target else path
+        if anchor and "://" not in link and file.suffix == ".md" and anchor not in find_anchors(file):
+            dead.append(link)
+    assert not dead
+
+
+@pytest.mark.parametrize(("claim", "number"), CLAIMS)
+def test_a_counted_claim_is_what_the_code_counts(claim: str, number: float | str) -> None:
+    texts = {path.name: path.read_text() for path in DOCUMENTS}
+    stated = {(name, found) for name, text in texts.items() for found in find_numbers(claim, text)}
+    assert stated, "no document makes this claim any more; remove it from counted_claims.py"
+    assert {(name, found) for name, found in stated if found != number} == set()
+
+
+@per_document
+def test_rows_of_tables_are_closed(path: Path) -> None:
+    rows = [line for line in FENCE.sub("", path.read_text()).splitlines() if line.startswith("| ")]
+    assert [row for row in rows if not row.rstrip().endswith("|")] == []
 
 
 @per_document
@@ -111,6 +154,45 @@ def test_the_reference_has_the_right_types_and_defaults() -> None:
             wrong.append(f"{path} is {describe_type(field)}")
         if path.startswith("spec.") and "default" in field and default.strip() not in describe_default(field):
             wrong.append(f"{path}: the default is {field['default']}")
+    assert not wrong
+
+
+def test_the_reference_lists_what_can_change_and_when() -> None:
+    text = REFERENCE.read_text()
+    for when, allowed in (("at any time", ALWAYS), ("in phase Suspended", SUSPENDED)):
+        [row] = re.findall(rf"^\| (`.*`.*) \| {when} \|$", text, re.MULTILINE)
+        named = set(re.findall(r"`([^`]+)`", row))
+        assert named == {f"{path}.{name}".removeprefix(".") for path, names in allowed.items() for name in names}
+
+
+def find_bounds(field: dict[str, Any]) -> list[str]:
+    """What the column Bounds must contain."""
+    if field.get("x-kubernetes-int-or-string"):
+        return []
+    if "enum" in field:
+        return [f"`{value}`" for value in field["enum"]]
+    bounds = [str(field[name]) for name in ("maxItems", "maxProperties", "maxLength") if name in field]
+    return [*bounds, f"{field['minimum']} to {field['maximum']}"] if {"minimum", "maximum"} <= set(field) else bounds
+
+
+def test_the_reference_has_the_right_bounds() -> None:
+    known = fields()
+    wrong = []
+    for path, stated in BOUNDS.findall(REFERENCE.read_text()):
+        for bound in find_bounds(known[path]) if path not in BOUND_BY_OTHERS else ():
+            if not re.search(rf"(?<!\d){re.escape(bound)}(?!\d)", stated):
+                wrong.append(f"{path}: {bound}")
+    assert not wrong
+
+
+def test_the_reference_has_the_right_sizes_of_lists_in_the_status() -> None:
+    known = fields()
+    wrong = []
+    for path, meaning in STATUS.findall(REFERENCE.read_text()):
+        most = known[path].get("maxItems", known[path].get("maxProperties"))
+        for pair in re.findall(r"\b(?:at most|first|last) (\d+)\b|\b(\d+) at most", meaning):
+            if "".join(pair) != str(most):
+                wrong.append(f"{path}: {''.join(pair)} is {most}")
     assert not wrong
 
 

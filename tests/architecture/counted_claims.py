@@ -1,0 +1,97 @@
+"""Numbers that the documents state and the code has. Each pattern has one group: the number, or a word for it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.architecture.test_sizes import FILE_LINES, FUNCTION_LINES
+from tests.chart.test_grid import GRID
+from tests.fuzz.seeds import CASES, QUICK
+from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
+
+from railhead.api.logs import MOST_FORWARDED
+from railhead.api.names import MAX_JOB_NAME
+from railhead.api.source import MAX_INLINE_BYTES
+from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRICS
+from railhead.contract.digest import CHARS
+from railhead.contract.failure import POLICIES
+from railhead.controller.report.gate import MOST_STRANGERS
+from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
+from railhead.driver.node.ray_features import OLDEST, write_version
+from railhead.driver.storage.call import LONGEST_WAIT
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION
+from railhead.local.control_plane.build import GO_VERSION
+from railhead.local.node.registration import MAX_PODS
+from railhead.planning.facts.missing_report import EXPECTED_SECONDS
+from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
+from railhead.planning.facts.start_line import TURN_SECONDS
+from railhead.planning.facts.worker_losses import ROUNDS_WITHOUT_CHECKPOINT
+from railhead.planning.observed import DENIED_LIMIT_SECONDS
+from railhead.planning.pod_view import SILENT_GRACE_SECONDS, STUCK_SECONDS, UNANSWERED_SECONDS
+from railhead.resources.sizes import HEAD_WORKERS
+
+PROJECT = Path(__file__).resolve().parents[2]
+MAKEFILE = (PROJECT / "Makefile").read_text()
+SCHEDULES = [int(number) for number in re.findall(r"RAILHEAD_SCHEDULES=(\d+)", MAKEFILE)]
+PYTHON = re.findall(r'requires-python = ">=([\d.]+)"', (PROJECT / "pyproject.toml").read_text())
+EXIT_CODES = [policy.exit_code for policy in POLICIES.values() if policy.exit_code]
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+NUMBER = rf"(\d[\d,]*|{'|'.join(WORDS)})"
+
+
+def minor(version: str) -> str:
+    return version.rpartition(".")[0]
+
+
+# `#` stands for a number; spaces also for the end of a line.
+CLAIMS: tuple[tuple[str, float | str], ...] = (
+    ("# sets of values", len(GRID)),
+    ("the first # numbers", MAX_METRICS),
+    ("# metrics, names of", MAX_METRICS),
+    ("metrics, names of #", MAX_METRIC_NAME),
+    ("# random schedules", 2 * SCHEDULES[0]),  # under one operator, and under two
+    ("# mutated jobs", CASES),
+    ("# of each in every run", QUICK),
+    ("in every run, # with the slow tests", CASES),
+    ("file of the package has at most # lines", FILE_LINES),
+    ("function has at most # lines", FUNCTION_LINES),
+    ("job's name has at most # characters", MAX_JOB_NAME),
+    ("# KiB in all", MAX_INLINE_BYTES / 1024),
+    ("The codes # to", min(EXIT_CODES)),
+    (r"The codes \d+ to #", max(EXIT_CODES)),
+    ("`?All`? up to # workers", MOST_FORWARDED),
+    ("each worker beyond # there", HEAD_WORKERS),
+    ("(?:more than|at most) # rounds", ROUNDS_WITHOUT_CHECKPOINT),
+    ("denied one (?:is tried again )?every # s", DENIED_LIMIT_SECONDS),
+    (r"(?:of which |\()at most # s(?:econds)?(?: count| of it)", SILENT_GRACE_SECONDS),
+    ("has not responded for # s(?:econds)? beyond", UNANSWERED_SECONDS),
+    ("next attempt begins # seconds after", UNANSWERED_SECONDS),
+    ("Terminating # minutes beyond", STUCK_SECONDS / 60),
+    ("(?:turns of at most|or for|creates pods, for at most|job's turn, for at most) # minutes", TURN_SECONDS / 60),
+    ("rejected the others for # seconds", HOLD_SECONDS),
+    (r"released after # min(?:utes)?\b", OUTAGE_SECONDS / 60),
+    ("heard of the attempt for # minutes", EXPECTED_SECONDS / 60),
+    ("reported within # minutes of its start", EXPECTED_SECONDS / 60),
+    (r"after 0\.5, 1, 2, (?:4, )?\.\.\. # s", LONGEST_WAIT),
+    ("one list of the jobs' metadata every # minutes", SWEEP_SECONDS / 60),
+    ("# strangers at a time", MOST_STRANGERS),
+    ("# bits of SHA-256", 4 * CHARS),
+    ("node runs up to # pods", MAX_PODS),
+    (r"Go (\d[\d.]*\d) or newer", ".".join(map(str, GO_VERSION))),
+    (r"Linux[^.|]* with Python (\d[\d.]*\d) or newer", PYTHON[0]),
+    (r"tested with Kubernetes (\d[\d.]*\d)", minor(KUBERNETES_VERSION)),
+    (r"also with the API server of (\d[\d.]*\d)", minor(OLDER_KUBERNETES)),
+    (r"works with Ray (\d[\d.]*\d)", write_version(OLDEST)),
+)
+
+
+def find_numbers(pattern: str, text: str) -> list[float | str]:
+    """What the text states where it makes this claim."""
+    return [_read(number) for number in re.findall(pattern.replace("#", NUMBER), " ".join(text.split()))]
+
+
+def _read(number: str) -> float | str:
+    if "." in number:
+        return number
+    return 1 + WORDS.index(number) if number in WORDS else float(number.replace(",", ""))
