@@ -1074,8 +1074,29 @@ DEFECTS = (
     Defect(
         "a checkpoint waits behind plain progress",
         "controller/report/schedule.py",
-        "heappush(self._due, (urgency, at, number, key))",
-        "heappush(self._due, (Urgency.STATE, at, number, key))",
+        "Urgency.PROGRESS: 600.0}",
+        "Urgency.PROGRESS: 0.0}",
+        ("tests/unit/controller/report/test_schedule.py",),
+    ),
+    Defect(
+        "changes of state starve checkpoints",
+        "controller/report/schedule.py",
+        "Urgency.CHECKPOINT: GAP_SECONDS[Urgency.STATE],",
+        "Urgency.CHECKPOINT: 600.0,",
+        ("tests/unit/controller/report/test_schedule.py",),
+    ),
+    Defect(
+        "checkpoints go before changes of state",
+        "controller/report/schedule.py",
+        "Urgency.CHECKPOINT: GAP_SECONDS[Urgency.STATE],",
+        "Urgency.CHECKPOINT: 0.0,",
+        ("tests/unit/controller/report/test_schedule.py",),
+    ),
+    Defect(
+        "a checkpoint loses its place when the state changes too",
+        "controller/report/schedule.py",
+        "or entry < self._wanted[key]:",
+        "or urgency is Urgency.STATE or entry < self._wanted[key]:",
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(

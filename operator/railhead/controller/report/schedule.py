@@ -1,7 +1,12 @@
 """Which job's report is written next: changes of state first, then checkpoints, then plain progress. Pure.
 
-All jobs share a budget of writes per second, because a write stores the whole TrainJob in etcd again. Within a class
-the job that has waited longest is first, so plain progress becomes rarer with more jobs, and checkpoints do not.
+All jobs share a budget of writes per second, because a write stores the whole TrainJob in etcd again. The job that has
+waited longest is first, and a class counts as a head start, so plain progress becomes rarer with more jobs, and
+checkpoints do not.
+
+Jobs that change their state all the time cannot starve a checkpoint: a change of state overtakes it during the first
+second only, and no job has two of those in that second. So once two seconds have passed since its job's last write, a
+checkpoint waits at most twice as long as one write of each job takes.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import count
+from typing import NamedTuple
 
 from railhead.api.job import JobKey
 from railhead.contract.report import SILENCE_SECONDS
@@ -31,6 +37,17 @@ class Urgency(IntEnum):
 # Between two writes for one job.
 GAP_SECONDS = {Urgency.STATE: 1.0, Urgency.CHECKPOINT: 2.0, Urgency.PROGRESS: 2.0}
 LONGEST_GAP_SECONDS = max(GAP_SECONDS.values())
+# How long a report can be overtaken by those that come later and are more urgent.
+PATIENCE_SECONDS = {Urgency.STATE: 0.0, Urgency.CHECKPOINT: GAP_SECONDS[Urgency.STATE], Urgency.PROGRESS: 600.0}
+
+
+class Entry(NamedTuple):
+    """A job that waits for a write: not before `at`, and then in the order of `turn`."""
+
+    turn: float
+    number: int
+    at: float
+    key: JobKey
 
 
 class WriteSchedule:
@@ -41,9 +58,9 @@ class WriteSchedule:
         self._monotonic = monotonic
         self._saved = self._burst = max(1.0, per_second * BURST_SECONDS)
         self._saved_at = monotonic()
-        self._wanted: dict[JobKey, tuple[Urgency, int]] = {}  # with the number of its valid entry in a heap
-        self._later: list[tuple[float, int, Urgency, JobKey]] = []
-        self._due: list[tuple[Urgency, float, int, JobKey]] = []
+        self._wanted: dict[JobKey, Entry] = {}  # the valid entry of each job
+        self._later: list[tuple[float, Entry]] = []  # by `at`
+        self._due: list[Entry] = []
         self._writing: set[JobKey] = set()
         self._written: dict[JobKey, float] = {}  # the oldest first
         self._heard: dict[JobKey, float] = {}  # the oldest first
@@ -66,10 +83,12 @@ class WriteSchedule:
 
     def want(self, key: JobKey, urgency: Urgency) -> None:
         """The job's newest report is to be written, even if one is being written now."""
-        if key not in self._wanted or urgency < self._wanted[key][0]:
-            number = next(self._numbers)
-            self._wanted[key] = (urgency, number)
-            self._enter(key, urgency, number)
+        now = self._monotonic()
+        at = max(now, self._written.get(key, now - LONGEST_GAP_SECONDS) + GAP_SECONDS[urgency])
+        entry = Entry(at + PATIENCE_SECONDS[urgency], next(self._numbers), at, key)
+        if key not in self._wanted or entry < self._wanted[key]:
+            self._wanted[key] = entry
+            self._enter(entry)
 
     def take(self) -> JobKey | None:
         """The job to write for now; its write begins. None: see `wait_seconds`."""
@@ -77,7 +96,7 @@ class WriteSchedule:
         self._sort(now)
         if not self._due or len(self._writing) >= WRITES_AT_A_TIME or self._missing_seconds(now) > 0:
             return None
-        key = heappop(self._due)[-1]
+        key = heappop(self._due).key
         self._saved -= 1
         del self._wanted[key]
         self._writing.add(key)
@@ -90,7 +109,7 @@ class WriteSchedule:
         """The write has ended."""
         self._writing.discard(key)
         if key in self._wanted:
-            self._enter(key, *self._wanted[key])
+            self._enter(self._wanted[key])
 
     def wait_seconds(self) -> float | None:
         """When to call `take` again; None: after the next `want` or `done`."""
@@ -104,27 +123,25 @@ class WriteSchedule:
 
     def drain(self) -> list[JobKey]:
         """The jobs whose report is not known to be written, the most urgent first. Nothing is scheduled any more."""
-        waiting = sorted(self._wanted, key=lambda key: self._wanted[key])
+        waiting = [entry.key for entry in sorted(self._wanted.values())]
         self._wanted.clear()
         return list(dict.fromkeys([*self._writing, *waiting]))
 
-    def _enter(self, key: JobKey, urgency: Urgency, number: int) -> None:
-        if key not in self._writing:
-            now = self._monotonic()
-            at = max(now, self._written.get(key, now - LONGEST_GAP_SECONDS) + GAP_SECONDS[urgency])
-            heappush(self._later, (at, number, urgency, key))
+    def _enter(self, entry: Entry) -> None:
+        if entry.key not in self._writing:
+            heappush(self._later, (entry.at, entry))
 
     def _sort(self, now: float) -> None:
         """Moves what is due; the earlier entry of a job that became more urgent is void."""
-        while self._later and (self._later[0][0] <= now or self._is_void(self._later[0][1], self._later[0][3])):
-            at, number, urgency, key = heappop(self._later)
-            if not self._is_void(number, key):
-                heappush(self._due, (urgency, at, number, key))
-        while self._due and self._is_void(self._due[0][2], self._due[0][3]):
+        while self._later and (self._later[0][0] <= now or self._is_void(self._later[0][1])):
+            _, entry = heappop(self._later)
+            if not self._is_void(entry):
+                heappush(self._due, entry)
+        while self._due and self._is_void(self._due[0]):
             heappop(self._due)
 
-    def _is_void(self, number: int, key: JobKey) -> bool:
-        return self._wanted.get(key, (None, -1))[1] != number
+    def _is_void(self, entry: Entry) -> bool:
+        return self._wanted.get(entry.key) is not entry
 
     def _missing_seconds(self, now: float) -> float:
         """Until the budget allows one more write; a timer rings at a time of limited precision."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+from itertools import groupby
+
 import pytest
 
 from railhead.api.job import JobKey
 from railhead.contract.report import SILENCE_SECONDS
-from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, WriteSchedule
+from railhead.controller.report.schedule import GAP_SECONDS, WRITES_AT_A_TIME, Urgency, WriteSchedule
 
 STATE, CHECKPOINT, PROGRESS = Urgency.STATE, Urgency.CHECKPOINT, Urgency.PROGRESS
 
@@ -129,6 +132,77 @@ def test_urgent_writes_do_not_wait_for_those_that_are_late() -> None:
     rig.schedule.want(A, CHECKPOINT)
     rig.schedule.want(B, STATE)
     assert [taken for _, taken in rig.play(0.3)][:2] == [B, A]
+
+
+def make_mix(rng: random.Random, jobs: int) -> list[tuple[float, JobKey, Urgency]]:
+    """What the reports of a minute change, in order: each job prefers one class, and some report all the time."""
+    mix = list[tuple[float, JobKey, Urgency]]()
+    for number in range(jobs):
+        weights = rng.choice([(1, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 8)])
+        period = rng.choice([0.5, 1.0, 3.0, 20.0])
+        at = rng.random() * period
+        while at < 60.0:
+            mix.append((round(at, 2), key(str(number)), rng.choices(list(Urgency), weights)[0]))
+            at += period * rng.uniform(0.8, 1.2)
+    return sorted(mix, key=lambda report: report[0])
+
+
+def find_waits(per_second: float, mix: list[tuple[float, JobKey, Urgency]]) -> list[float]:
+    """For how long checkpoints wait once two seconds have passed since their jobs' last writes."""
+    rig, since, last, waits = Rig(per_second), dict[JobKey, float](), dict[JobKey, float](), list[float]()
+
+    def play(seconds: float) -> None:
+        for at, job in rig.play(seconds):
+            if job in since:
+                waits.append(at - max(since.pop(job), last.get(job, 0.0) + GAP_SECONDS[CHECKPOINT]))
+            last[job] = at
+
+    for at, reports in groupby(mix, key=lambda report: report[0]):
+        play(at - rig.now)
+        for _, job, urgency in reports:
+            rig.schedule.want(job, urgency)
+            if urgency is CHECKPOINT:
+                since.setdefault(job, at)
+    play(600.0)
+    assert not since
+    return waits
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_in_any_mix_of_reports_each_checkpoint_is_written_within_twice_the_jobs_share(seed: int) -> None:
+    rng = random.Random(seed)
+    jobs, per_second = rng.randint(1, 120), rng.choice([5.0, 25.0, 50.0])
+    longest = max(find_waits(per_second, make_mix(rng, jobs)), default=0.0)
+    assert longest <= 2 * jobs / per_second + 0.01
+
+
+def test_jobs_that_change_state_all_the_time_do_not_hold_up_a_checkpoint() -> None:
+    """30 jobs want 30 writes per second, and there are 25."""
+    mix = [(half / 2, key(str(number)), STATE) for half in range(1200) for number in range(30)]
+    mix.insert(300, (5.0, A, CHECKPOINT))
+    [wait] = find_waits(25.0, mix)
+    assert wait <= 2 * 31 / 25.0
+
+
+def test_jobs_that_commit_all_the_time_do_not_hold_up_a_change_of_state() -> None:
+    rig = Rig(per_second=5.0)
+    for number in range(100):
+        rig.schedule.want(key(str(number)), CHECKPOINT)
+    rig.now += 0.5
+    rig.schedule.want(A, STATE)
+    assert A in [job for _, job in rig.play(1.0)][:6]
+
+
+def test_a_checkpoint_keeps_its_place_when_the_state_changes_too() -> None:
+    rig = Rig(per_second=1.0)
+    for number in range(20):
+        rig.schedule.want(key(str(number)), STATE)
+    rig.schedule.want(A, CHECKPOINT)
+    rig.play(5.0)
+    for number in range(20):
+        rig.schedule.want(key(f"later-{number}"), STATE)
+    rig.schedule.want(A, STATE)
+    assert A in [job for _, job in rig.play(20.0)][:16], "behind those that waited already"
 
 
 def test_drivers_hear_how_often_new_metrics_are_of_use() -> None:
