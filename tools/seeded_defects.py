@@ -29,6 +29,7 @@ WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 QUOTA = "tests/unit/planning/test_shared_quota.py"
+WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
 
 
@@ -1100,10 +1101,53 @@ DEFECTS = (
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(
+        "a watch is dead because the API server is away",
+        "controller/watch_guard.py",
+        "        except KubeError:\n            return False\n",
+        "        except KubeError:\n            return True\n",
+        (WATCH_GUARD,),
+    ),
+    Defect(
+        "an outage counts as silence before it ends",
+        "controller/watch_guard.py",
+        "looks + 1 if is_silent else 0)",
+        "looks + is_silent)",
+        (WATCH_GUARD,),
+    ),
+    Defect(
+        "a watch that the API server refuses is dead",
+        "controller/watch_guard.py",
+        " and not watch.is_refused\n",
+        "\n",
+        (WATCH_GUARD,),
+    ),
+    Defect(
+        "a watch that delivers after a silence stays dead",
+        "controller/watch_guard.py",
+        "if looks >= SILENT_LOOKS and since == watch.delivered_at",
+        "if looks >= SILENT_LOOKS",
+        (WATCH_GUARD,),
+    ),
+    Defect(
+        "bookmarks of the watch of jobs are not noted",
+        "controller/handlers.py",
+        "            _on_delivery.get()()\n",
+        '            if "BOOKMARK" not in str(event):\n                _on_delivery.get()()\n',
+        ("tests/unit/controller/test_handlers.py",),
+        raises=("TimeoutError",),
+    ),
+    Defect(
+        "the delay of a report begins again after a write that failed",
+        "controller/report/writer.py",
+        "known = unwritten or self._latest.get(key)",
+        "known = self._latest.get(key)",
+        ("tests/unit/controller/report/test_writer.py",),
+    ),
+    Defect(
         "a report that arrives before a write begins is lost",
         "controller/report/writer.py",
-        "        if urgency is not None:\n            self._latest",
-        "        if urgency is not None and key not in self._in_flight:\n            self._latest",
+        "        if urgency is None:\n            return\n",
+        "        if urgency is None or key in self._in_flight:\n            return\n",
         ("tests/unit/controller/report/test_writer.py",),
     ),
     Defect(

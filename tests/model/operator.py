@@ -15,7 +15,8 @@ from railhead.controller.executor import Executor
 from railhead.controller.loop import Loop
 from railhead.controller.observe import record_pod
 from railhead.controller.queue import KeyedQueue, Timer
-from railhead.controller.report.writer import ReportWriter
+from railhead.controller.report.schedule import Urgency
+from railhead.controller.report.writer import ReportWriter, Waiting
 from railhead.controller.store import Store
 from railhead.controller.sweep import sweep_once
 from railhead.kube.informer import Informer
@@ -158,5 +159,6 @@ class ModelOperator:
 
     async def report(self, report: Report) -> bool:
         """As the report endpoint accepts it; returns whether it need not be retried."""
-        await self.writer._write(JobKey(report.namespace, report.name), report)
-        return self.writer._latest.pop(JobKey(report.namespace, report.name), None) is None
+        key = JobKey(report.namespace, report.name)
+        await self.writer._write(key, Waiting(report, Urgency.STATE, 0.0))
+        return self.writer._latest.pop(key, None) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from railhead.controller.watch_guard import LATE_SECONDS
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl
 from railhead.local.ports import free_port
@@ -48,6 +49,11 @@ def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
         [code] = [code for v, r, code in asked if (v, r) == (verb, resource)]
         assert more("railhead_api_requests_total", code, resource, verb) == asked[verb, resource, code]
     assert more("railhead_pass_seconds_count", "done") >= 3
+    assert more("railhead_finished_jobs_total", "Succeeded") == 1
+    assert sum(more("railhead_report_delay_seconds_count", each) for each in ("state", "checkpoint", "progress")) > 0
+    assert {after["railhead_watch_age_seconds", "", each] < LATE_SECONDS for each in ("pods", "trainjobs")} == {True}
+    assert after["railhead_queue_oldest_seconds",] < 60
+    assert abs(after["railhead_clock_offset_seconds",]) < 5, "one machine"
     assert after["process_resident_memory_bytes",] > 0
 
 

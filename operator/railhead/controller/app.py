@@ -46,8 +46,10 @@ from railhead.controller.report.mounted import follow_folder, read_certificates
 from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
 from railhead.controller.report.writer import ReportWriter
+from railhead.controller.stalls import watch_stalls
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
+from railhead.controller.watch_guard import WatchGuard
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
 from railhead.kube.informer import Informer
@@ -120,25 +122,16 @@ class Parts:
     queue: KeyedQueue[JobKey]
     state: ClusterState
     job_watches: list[WatchState]
+    guard: WatchGuard
     leadership: Leadership
     metrics: Metrics
 
 
 def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     store = Store()
-    queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later)
+    queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later, time.monotonic)
     leadership = _leadership(config, client)
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
-    metrics = Metrics(
-        Sources(
-            store.count_phases,
-            lambda: queue.depth,
-            leadership.is_leading,
-            lambda: client.answers,
-            lambda: [*job_watches, *(informer.state for informer in state.informers)],
-            avoided_nodes=lambda: store.avoided_nodes,
-        )
-    )
 
     def on_change(old: JobStatus, new: JobStatus) -> None:
         if leadership.is_leading():  # otherwise each replica would count it
@@ -146,7 +139,21 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
 
     state = ClusterState(store, queue, on_change, config.job_selector)
     state.informers = _informers(client, state, config.watch_namespaces)
-    return Parts(client, store, queue, state, job_watches, leadership, metrics)
+    watches = [*job_watches, *(informer.state for informer in state.informers)]
+    metrics = Metrics(
+        Sources(
+            jobs=store.count_phases,
+            due=lambda: queue.depth,
+            is_leading=leadership.is_leading,
+            requests=lambda: client.answers,
+            watches=lambda: watches,
+            avoided_nodes=lambda: store.avoided_nodes,
+            oldest_due=lambda: queue.oldest_seconds,
+            clock_offset=lambda: client.clock.machine_offset.total_seconds(),
+        )
+    )
+    guard = WatchGuard(watches, client.ask_list)
+    return Parts(client, store, queue, state, job_watches, guard, leadership, metrics)
 
 
 def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates) -> Loop:
@@ -175,14 +182,16 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
     )
 
 
-def _build_writer(config: OperatorConfig, client: KubeClient, state: ClusterState) -> ReportWriter:
+def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
+    state = parts.state
     return ReportWriter(
-        client,
+        parts.client,
         lookup=lambda key: state.find_facts(key) if state.is_current(key.namespace) else None,
         record_job=state.record_job,
         per_second=config.report_writes,
         monotonic=time.monotonic,
         call_later=asyncio.get_running_loop().call_later,
+        count_delay=parts.metrics.count_delay,
     )
 
 
@@ -214,12 +223,13 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
         parts = _build_parts(config, client)
         state = parts.state
         open_metrics = parts.metrics.render if config.metrics_listen is None else None
-        async with serve_probes(config.probe_listen, lambda: state.are_synced, open_metrics):
+        find_problems = parts.guard.find_problems
+        async with serve_probes(config.probe_listen, lambda: state.are_synced, open_metrics, find_problems):
             await _wait_answer(partial(check_definition, client))
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)
-            writer = _build_writer(config, client, state)
+            writer = _build_writer(config, parts)
             reviews = TokenReviews(client, time.monotonic)
             gate = Gate(context)
             handler = ReportHandler(
@@ -254,6 +264,8 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
     try:
         await run_together(
             *(informer.run() for informer in parts.state.informers),
+            parts.guard.run(),
+            watch_stalls(parts.metrics.count_late, time.monotonic),
             run_sweep(parts.client, parts.store, config.watch_namespaces, selector=config.job_selector.text),
             _lead(config, parts, loop),
             *others,

@@ -9,6 +9,9 @@ kopf gives up after a minute of errors, and waits without end for a CRD that it 
 once the API server lists the namespace's jobs, and again after an answer that may be another one next time. It ends
 with any other error; then the operator ends, and Kubernetes restarts it.
 
+It passes on no bookmark, so a quiet watch looks like a dead one. `_hear` therefore wraps the one function through which
+everything comes that its watches deliver.
+
 It keeps no state in annotations or finalizers: `loop.py` reconciles. A deletion that it missed it
 never reports: see `sweep.py`.
 """
@@ -19,13 +22,16 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, cast
 
 import aiohttp
 import kopf
+from kopf._cogs.clients import watching
 
 from railhead.api import names
 from railhead.kube.errors import KubeError, is_refusal
@@ -82,6 +88,21 @@ class NoDiffs(kopf.DiffBaseStorage):
 
     def store(self, **_: Any) -> None:
         pass
+
+
+_on_delivery: ContextVar[Callable[[], None]] = ContextVar("on_delivery")  # kopf's tasks inherit it
+_deliver: Callable[..., Any] = watching.continuous_watch
+
+
+async def _hear(**arguments: Any) -> AsyncIterator[Any]:
+    """What kopf's watch delivers: listed objects, the end of a list, events and bookmarks."""
+    async with aclosing(_deliver(**arguments)) as delivered:
+        async for event in delivered:
+            _on_delivery.get()()
+            yield event
+
+
+watching.continuous_watch = _hear
 
 
 def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
@@ -151,7 +172,7 @@ async def _watch_scope(
     while True:
         await _wait_listed(state, ask)
         try:
-            return await _run_kopf(on_job, state.namespace, on_signal=on_signal, limits=limits)
+            return await _run_kopf(on_job, state, on_signal=on_signal, limits=limits)
         except Exception as error:
             if not _is_passing(error):
                 raise
@@ -187,22 +208,21 @@ def _is_passing(error: Exception) -> bool:
     return status in PASSING or status >= 500 or isinstance(error, aiohttp.ClientConnectionError | TimeoutError)
 
 
-async def _run_kopf(
-    on_job: OnJob, namespace: str | None, *, on_signal: Callable[[], None], limits: WatchLimits
-) -> None:
+async def _run_kopf(on_job: OnJob, state: WatchState, *, on_signal: Callable[[], None], limits: WatchLimits) -> None:
     """Runs kopf until it fails or is cancelled; it never returns otherwise.
 
     `kopf.run_tasks` is no option: on exit it cancels every task of the process that is younger than kopf. And kopf
     installs its own SIGTERM and SIGINT handlers; they are replaced, so that the operator shuts down in its own order.
     """
+    _on_delivery.set(state.deliver)
     tasks = await kopf.spawn_tasks(
         registry=build_registry(on_job),
         settings=build_settings(limits),
         standalone=True,
         # Unused without peering; but kopf would look up a user name, which a numeric user does not have.
         identity=cast(Any, "railhead"),
-        clusterwide=namespace is None,
-        namespaces=() if namespace is None else (namespace,),
+        clusterwide=state.namespace is None,
+        namespaces=() if state.namespace is None else (state.namespace,),
     )
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, on_signal)

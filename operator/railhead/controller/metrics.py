@@ -24,10 +24,13 @@ from prometheus_client.registry import Collector
 
 from railhead import __version__
 from railhead.api.status import JobStatus
+from railhead.contract.failure import FailureClass
+from railhead.controller.report.schedule import Urgency
 from railhead.kube.client import RequestLabels
 from railhead.kube.watch_state import WatchState
 
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+REPORT_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Sources:
         requests: the API server's responses, by request.
         watches: of TrainJobs and pods, per watched namespace.
         avoided_nodes: how many nodes jobs avoid, summed over the jobs.
+        oldest_due: for how many seconds the first key that is due has waited.
+        clock_offset: by how many seconds this machine's clock is ahead of the API server's.
     """
 
     jobs: Callable[[], Tally[str]]
@@ -49,6 +54,8 @@ class Sources:
     requests: Callable[[], Tally[RequestLabels]]
     watches: Callable[[], Iterable[WatchState]]
     avoided_nodes: Callable[[], int] = lambda: 0
+    oldest_due: Callable[[], float] = lambda: 0.0
+    clock_offset: Callable[[], float] = lambda: 0.0
 
 
 class States(Collector):
@@ -63,6 +70,16 @@ class States(Collector):
             jobs.add_metric([phase or "Pending"], number)
         yield jobs
         yield GaugeMetricFamily("railhead_queue_depth", "Jobs waiting for a pass.", value=self._sources.due())
+        yield GaugeMetricFamily(
+            "railhead_queue_oldest_seconds",
+            "How long the first of them has waited.",
+            value=self._sources.oldest_due(),
+        )
+        yield GaugeMetricFamily(
+            "railhead_clock_offset_seconds",
+            "By how much this machine's clock is ahead of the API server's.",
+            value=self._sources.clock_offset(),
+        )
         leading = float(self._sources.is_leading())
         yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
         avoided = float(self._sources.avoided_nodes())
@@ -73,15 +90,30 @@ class States(Collector):
         for request, number in self._sources.requests().items():
             requests.add_metric([request.verb, request.resource, str(request.code)], number)
         yield requests
+        yield from self._collect_watches()
+
+    def _collect_watches(self) -> Iterator[Metric]:
+        labels = ["resource", "namespace"]
         refused = GaugeMetricFamily(
-            "railhead_refused_watches",
-            "1 while the API server refuses this watch (403, 404).",
-            labels=["resource", "namespace"],
+            "railhead_refused_watches", "1 while the API server refuses this watch (403, 404).", labels=labels
+        )
+        age = GaugeMetricFamily(
+            "railhead_watch_age_seconds", "Since this watch delivered an event, a bookmark or a list.", labels=labels
         )
         for watch in self._sources.watches():
+            place = [watch.kind.plural, watch.namespace or ""]
+            age.add_metric(place, watch.age)
             if watch.is_refused:
-                refused.add_metric([watch.kind.plural, watch.namespace or ""], 1)
+                refused.add_metric(place, 1)
         yield refused
+        yield age
+
+
+def _find_end(status: JobStatus) -> str:
+    """Of a finished job: Succeeded, or the class of its failure."""
+    if status.has_condition("Complete"):
+        return "Succeeded"
+    return str(FailureClass.parse(status.failure.class_ if status.failure else ""))
 
 
 class Metrics:
@@ -104,12 +136,30 @@ class Metrics:
         self._restarts = Counter(
             "railhead_restarts", "Failures that jobs restarted from.", ["class"], registry=self.registry
         )
+        self._finished = Counter("railhead_finished_jobs", "Jobs that ended.", ["class"], registry=self.registry)
+        self._delays = Histogram(
+            "railhead_report_delay_seconds",
+            "From the arrival of a driver's report to its write in the status.",
+            ["urgency"],
+            buckets=REPORT_SECONDS,
+            registry=self.registry,
+        )
+        self._late = Counter(
+            "railhead_loop_late_seconds", "By how much the event loop was late, in all.", registry=self.registry
+        )
 
     def count_pass(self, result: str, seconds: float) -> None:
         self._passes.labels(result).observe(seconds)
 
     def count_report(self, code: int) -> None:
         self._reports.labels(str(code)).inc()
+
+    def count_delay(self, urgency: Urgency, seconds: float) -> None:
+        """A report was written so long after it had arrived."""
+        self._delays.labels(urgency.name.lower()).observe(seconds)
+
+    def count_late(self, seconds: float) -> None:
+        self._late.inc(seconds)
 
     def count_change(self, old: JobStatus, new: JobStatus) -> None:
         """Counts what changed from a job's old status to its new one."""
@@ -119,6 +169,8 @@ class Metrics:
         ):
             if after > before:
                 self._restarts.labels(name).inc(after - before)
+        if new.is_finished and not old.is_finished:
+            self._finished.labels(_find_end(new)).inc()
 
     def render(self) -> bytes:
         """The text format, which Prometheus accepts whatever formats it prefers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -25,10 +26,11 @@ class KeyedQueue(Generic[Key]):
     """Keys that are due. Adding a waiting key does nothing; one added while in progress, or in the pause after that, is
     processed again."""
 
-    def __init__(self, call_later: CallLater) -> None:
+    def __init__(self, call_later: CallLater, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._call_later = call_later
+        self._monotonic = monotonic
         self._due: asyncio.Queue[Key] = asyncio.Queue()
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, float] = {}  # since when; the oldest first
         self._working: set[Key] = set()
         self._pausing: set[Key] = set()
         self._again: set[Key] = set()
@@ -40,13 +42,18 @@ class KeyedQueue(Generic[Key]):
         if key in self._working or key in self._pausing:
             self._again.add(key)
         elif key not in self._waiting:
-            self._waiting.add(key)
+            self._waiting[key] = self._monotonic()
             self._due.put_nowait(key)
 
     @property
     def depth(self) -> int:
         """Keys that are due and not in progress."""
         return len(self._waiting)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For how long the first of them has waited; 0 if there is none."""
+        return self._monotonic() - next(iter(self._waiting.values()), self._monotonic())
 
     def wake(self, key: Key, seconds: float) -> None:
         """Makes the key due after `seconds`; a later call replaces an earlier one."""
@@ -56,7 +63,7 @@ class KeyedQueue(Generic[Key]):
     async def get(self) -> Key:
         """The next key; it is in progress until `done`."""
         key = await self._due.get()
-        self._waiting.discard(key)
+        del self._waiting[key]
         self._working.add(key)
         return key
 

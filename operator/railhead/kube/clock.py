@@ -61,6 +61,11 @@ class ServerClock:
             return self._wall()
         return self._zero + timedelta(seconds=self._monotonic())
 
+    @property
+    def machine_offset(self) -> timedelta:
+        """By how much this machine's clock is ahead of the API server's."""
+        return self._wall() - self.now()
+
 
 def _find_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
     """The most accurate of those that agree with the median. Of two medians the one nearer to `known` counts."""

@@ -200,14 +200,20 @@ class Informer(Generic[Record]):
         await self._sleep(delay)
 
     async def _list(self) -> str:
-        listed = await self._client.list_each(self._kind, self.view.read, **self._scope)
+        listed = await self._client.list_each(self._kind, self._read, **self._scope)
         self.view.replace(dict(listed.items), version=parse_version(listed.version))
         self.is_synced = True
         self._answered.set()
+        self.state.deliver()
         self.state.accept()
         return listed.version
 
+    def _read(self, obj: Object) -> tuple[Key, Entry[Record]]:
+        self.state.deliver()
+        return self.view.read(obj)
+
     def _take(self, event: Object) -> None:
+        self.state.deliver()
         kind, obj = event.get("type"), event["object"]
         if kind == "DELETED":
             self.view.drop(obj)

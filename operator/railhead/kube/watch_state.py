@@ -1,8 +1,9 @@
-"""How one watch stands: whether the API server refuses it."""
+"""How one watch stands: when it delivered something last, and whether the API server refuses it."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 from railhead.kube.errors import KubeError
@@ -15,18 +16,31 @@ class WatchState:
     """The watch of one kind, in one namespace or (None) in all.
 
     Attributes:
+        delivered_at: when an event, a bookmark or a part of a list arrived last, by the monotonic clock; at first, when
+            this watch was set up.
         on_return: called when the API server lists the objects again that it refused before.
     """
 
-    def __init__(self, kind: Kind, namespace: str | None) -> None:
+    def __init__(self, kind: Kind, namespace: str | None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.kind = kind
         self.namespace = namespace
         self.is_refused = False
         self.on_return: Callable[[], None] = lambda: None
+        self._monotonic = monotonic
+        self.delivered_at = monotonic()
 
     @property
     def place(self) -> str:
         return f"{self.kind.plural} in {'namespace ' + self.namespace if self.namespace else 'all namespaces'}"
+
+    @property
+    def age(self) -> float:
+        """Seconds since it delivered something. The API server sends a bookmark each minute."""
+        return self._monotonic() - self.delivered_at
+
+    def deliver(self) -> None:
+        """An event, a bookmark or a part of a list has arrived."""
+        self.delivered_at = self._monotonic()
 
     def refuse(self, error: KubeError) -> None:
         """The API server answered 403 or 404: the namespace or the right to watch it is gone."""

@@ -179,6 +179,32 @@ async def test_a_silent_watch_is_renewed_from_its_last_version(server: JobServer
     assert len(server.lists) == 3, "the jobs are not listed again"
 
 
+async def test_whatever_the_watch_delivers_is_noted_and_silence_is_not(server: JobServer) -> None:
+    """Its connecting again is no delivery either."""
+    operator, limits = Operator(), replace(LIMITS, inactivity_timeout_seconds=0.2)
+    async with operator.watching("default", "other", limits=limits) as task:
+        await until(lambda: len(server.watches) == 2, task)
+        default, other = operator.watches
+        server.is_silent = True
+        before, calls = (default.delivered_at, other.delivered_at), len(server.watches)
+        await until(lambda: len(server.watches) > calls + 3, task)
+        assert (default.delivered_at, other.delivered_at) == before
+        bookmark = {"metadata": {"resourceVersion": "106"}}
+        [*_, watch] = [call for call in server.watches if call.namespace == "default"]
+        watch.send("BOOKMARK", bookmark)
+        await until(lambda: default.delivered_at > before[0], task)
+        assert other.delivered_at == before[1]
+
+
+async def test_the_end_of_an_empty_list_is_a_delivery(server: JobServer) -> None:
+    operator = Operator()
+    async with operator.watching("empty") as task:
+        await until(lambda: operator.watches, task)
+        began = operator.watches[0].delivered_at
+        await until(lambda: server.watches, task)
+        assert operator.watches[0].delivered_at > began
+
+
 async def test_kopf_does_not_report_a_deletion_that_it_missed(server: JobServer) -> None:
     """The reason for the sweep: if this fails one day, remove the sweep."""
     operator = Operator()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.api.status import JobStatus, parse_status
+from railhead.contract.failure import FailureClass
 from railhead.controller.metrics import Metrics, Sources
+from railhead.controller.report.schedule import Urgency
 from railhead.kube.client import RequestLabels
 from railhead.kube.errors import Denied
 from railhead.kube.kinds import POD, TRAIN_JOB
@@ -17,6 +21,7 @@ from railhead.kube.watch_state import WatchState
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
+TRUE = {"status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
@@ -28,7 +33,11 @@ class Operator:
         self.due = 0
         self.is_leading = True
         self.requests = Counter({RequestLabels("create", "pods", 201): 3, RequestLabels("watch", "pods", 0): 1})
-        self.watches = [WatchState(POD, "a"), WatchState(POD, "b"), WatchState(TRAIN_JOB, None)]
+        self.now = 0.0
+        self.watches = [
+            WatchState(kind, namespace, monotonic=lambda: self.now)
+            for kind, namespace in ((POD, "a"), (POD, "b"), (TRAIN_JOB, None))
+        ]
         self.metrics = Metrics(
             Sources(
                 lambda: self.jobs,
@@ -37,6 +46,8 @@ class Operator:
                 lambda: self.requests,
                 lambda: self.watches,
                 avoided_nodes=lambda: 4,
+                oldest_due=lambda: 2.5,
+                clock_offset=lambda: -7.0,
             )
         )
 
@@ -57,6 +68,8 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert samples["railhead_jobs", ("Pending",)] == 1  # not reconciled yet
     assert samples["railhead_leader", ()] == 1
     assert samples["railhead_avoided_nodes", ()] == 4
+    assert samples["railhead_queue_oldest_seconds", ()] == 2.5
+    assert samples["railhead_clock_offset_seconds", ()] == -7
     assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
     assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
     operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False
@@ -88,6 +101,44 @@ def test_only_new_losses_count_as_restarts() -> None:
     assert ("railhead_restarts_total", ("application",)) not in samples
 
 
+@pytest.mark.parametrize(
+    ("end", "class_"),
+    [
+        ({"conditions": [{**TRUE, "type": "Complete"}], "failure": {"class": "Preemption"}}, "Succeeded"),
+        *(({"conditions": [{**TRUE, "type": "Failed"}], "failure": {"class": str(c)}}, str(c)) for c in FailureClass),
+        ({"conditions": [{**TRUE, "type": "Failed"}], "failure": {"class": "Novel"}}, "Infrastructure"),
+    ],
+)
+def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) -> None:
+    operator, ended = Operator(), parse_status(end)
+    operator.metrics.count_change(at(1), at(1))
+    operator.metrics.count_change(at(1), ended)
+    operator.metrics.count_change(ended, ended)
+    found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_finished_jobs_total"}
+    assert found == {("railhead_finished_jobs_total", (class_,)): 1}
+
+
+def test_the_delays_of_reports_are_counted_by_urgency() -> None:
+    operator = Operator()
+    operator.metrics.count_delay(Urgency.CHECKPOINT, 2.0)
+    operator.metrics.count_delay(Urgency.PROGRESS, 40.0)
+    samples = operator.samples()
+    assert samples["railhead_report_delay_seconds_bucket", ("3.0", "checkpoint")] == 1
+    assert samples["railhead_report_delay_seconds_bucket", ("30.0", "progress")] == 0
+    assert samples["railhead_report_delay_seconds_count", ("progress",)] == 1
+
+
+def test_the_age_of_each_watch_is_since_its_last_delivery() -> None:
+    operator = Operator()
+    operator.now = 100.0
+    operator.watches[0].deliver()
+    operator.now = 130.0
+    samples = operator.samples()
+    assert samples["railhead_watch_age_seconds", ("a", "pods")] == 30
+    assert samples["railhead_watch_age_seconds", ("b", "pods")] == 130
+    assert samples["railhead_watch_age_seconds", ("", "trainjobs")] == 130
+
+
 def test_only_refused_watches_are_named_until_they_are_accepted() -> None:
     operator = Operator()
     for watch in operator.watches[1:]:
@@ -105,6 +156,8 @@ def test_the_documentation_lists_every_metric_with_its_type_and_labels() -> None
     operator.metrics.count_pass("done", 0.1)
     operator.metrics.count_report(202)
     operator.metrics.count_change(at(), at(application=1))
+    operator.metrics.count_change(at(), parse_status({"conditions": [{**TRUE, "type": "Complete"}]}))
+    operator.metrics.count_delay(Urgency.STATE, 0.1)
     operator.watches[0].refuse(Denied(403, "Forbidden", "no right"))
     found = set()
     for family in text_string_to_metric_families(operator.metrics.render().decode()):

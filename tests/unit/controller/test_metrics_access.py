@@ -165,7 +165,7 @@ async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(review
     access = MetricsAccess(reviewer, clock)
     async with (
         serve_metrics(f"127.0.0.1:{secure}", context, access, lambda: b"a 1\n"),
-        serve_probes(f"127.0.0.1:{probes}", lambda: True, None),
+        serve_probes(f"127.0.0.1:{probes}", lambda: True, None, list),
         aiohttp.ClientSession() as session,
     ):
 

@@ -70,7 +70,7 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def queue(clock: FakeClock) -> KeyedQueue[str]:
-    return KeyedQueue(clock.call_later)
+    return KeyedQueue(clock.call_later, clock.monotonic)
 
 
 async def take_all(queue: KeyedQueue[Key]) -> list[Key]:
@@ -89,6 +89,20 @@ async def test_a_waiting_key_is_queued_once(queue: KeyedQueue[str]) -> None:
     for key in ("a", "b", "a", "a"):
         queue.add(key)
     assert await take_all(queue) == ["a", "b"]
+
+
+async def test_the_oldest_key_is_the_one_that_was_due_first(queue: KeyedQueue[str], clock: FakeClock) -> None:
+    assert queue.oldest_seconds == 0
+    queue.add("a")
+    clock.pass_seconds(3)
+    queue.add("b")
+    queue.add("a")
+    clock.pass_seconds(2)
+    assert queue.oldest_seconds == 5
+    assert await queue.get() == "a"
+    assert queue.oldest_seconds == 2
+    assert await queue.get() == "b"
+    assert queue.oldest_seconds == 0
 
 
 async def test_a_key_added_while_in_work_is_due_once_afterwards(queue: KeyedQueue[str]) -> None:

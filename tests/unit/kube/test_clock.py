@@ -37,6 +37,15 @@ def test_after_the_first_response_the_machines_clock_is_not_used() -> None:
     assert machine.clock.now() == server + timedelta(seconds=10)
 
 
+def test_the_offset_is_by_how_much_the_machines_clock_is_ahead() -> None:
+    machine = Machine()
+    assert machine.clock.machine_offset == timedelta(0), "before the first response"
+    machine.answer(NOON - timedelta(seconds=90))
+    assert machine.clock.machine_offset == timedelta(seconds=90)
+    machine.seconds += 60
+    assert machine.clock.machine_offset == timedelta(seconds=30), "the machine's clock stood still"
+
+
 def test_dates_are_truncated_to_seconds_so_the_latest_is_the_best() -> None:
     machine = Machine()
     machine.answer(NOON)  # sent at 12:00:00.9

@@ -231,6 +231,22 @@ async def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(caplog: pytes
     assert last == "watching pods in namespace team again"
 
 
+@pytest.mark.parametrize(
+    ("script", "deliveries"),
+    [
+        ([make_list(5)], 1),
+        ([make_list(5, make_object("a", "uid-a", 3)), [added("b", 6), bookmark(7)]], 4),
+        ([NO_ANSWER, EXPIRED, FORBIDDEN], 0),
+        ([make_list(5), [], [NO_ANSWER], [EXPIRED]], 1),
+    ],
+)
+async def test_lists_events_and_bookmarks_are_deliveries_and_errors_are_not(script: list[Any], deliveries: int) -> None:
+    result, seen = Run(ScriptedClient(*script)), list[bool]()
+    result.informer.state.deliver = lambda: seen.append(True)  # type: ignore[method-assign]
+    await result.until_silent()
+    assert len(seen) == deliveries
+
+
 async def test_a_recorded_write_is_cached_before_its_watch_event() -> None:
     result = Run(ScriptedClient(make_list(5), [added("a", 6), added("b", 7)]))
     result.informer.record_write(make_object("b", "uid-b", 7))

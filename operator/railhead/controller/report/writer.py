@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus, ProgressStatus
@@ -67,6 +67,14 @@ def is_for_nobody(error: KubeError) -> bool:
     return isinstance(error, Denied) and error.status not in (401, 403)
 
 
+class Waiting(NamedTuple):
+    """A job's newest report, and the most urgent of what it and those before it change, with its arrival."""
+
+    report: Report
+    urgency: Urgency
+    since: float
+
+
 class ReportWriter:
     """Writes the newest report of each job, in the order of `schedule.py`."""
 
@@ -79,15 +87,18 @@ class ReportWriter:
         per_second: float,
         monotonic: Callable[[], float],
         call_later: CallLater,
+        count_delay: Callable[[Urgency, float], None] = lambda urgency, seconds: None,
     ) -> None:
-        """`per_second`: writes for all jobs together."""
+        """`per_second`: writes for all jobs together. `count_delay`: how long each report waited."""
         self._client = client
         self._lookup = lookup
         self._record_job = record_job
         self._call_later = call_later
+        self._count_delay = count_delay
+        self._monotonic = monotonic
         self._schedule = WriteSchedule(per_second, monotonic)
-        self._latest: dict[JobKey, Report] = {}  # of exactly the jobs that the schedule has
-        self._in_flight: dict[JobKey, Report] = {}
+        self._latest: dict[JobKey, Waiting] = {}  # of exactly the jobs that the schedule has
+        self._in_flight: dict[JobKey, Waiting] = {}
         self._refused: set[JobKey] = set()  # a failed test and an admission that fails once look the same: try again
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: Timer | asyncio.TimerHandle | None = None
@@ -96,7 +107,7 @@ class ReportWriter:
     def put(self, report: Report) -> float:
         """Accepts the report; never blocks. Returns the seconds until the next one of plain progress is of use."""
         key = JobKey(report.namespace, report.name)
-        self._want(key, report)
+        self._want(key, report, since=self._monotonic())
         self._write_due()
         return self._schedule.hear(key)
 
@@ -122,14 +133,20 @@ class ReportWriter:
         except TimeoutError:
             log.warning("reports of %d jobs were not written in time", len(list(left)) + WRITES_AT_A_TIME)
 
-    def _want(self, key: JobKey, report: Report) -> None:
+    def _want(self, key: JobKey, report: Report, *, since: float, unwritten: Waiting | None = None) -> None:
+        """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
         facts = self._find_facts(key, report)
         urgency = find_urgency(report, facts.status) if facts else None
         if urgency is None and self._schedule.is_busy(key):
             urgency = Urgency.PROGRESS  # what is being written may be older than the report
-        if urgency is not None:
-            self._latest[key] = report
-            self._schedule.want(key, urgency)
+        if urgency is None:
+            return
+        known = unwritten or self._latest.get(key)
+        if known is not None and known.urgency <= urgency:
+            self._latest[key] = known._replace(report=report)
+        else:
+            self._latest[key] = Waiting(report, urgency, since)
+        self._schedule.want(key, urgency)
 
     def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
         """The job, unless the report is not for its status."""
@@ -160,13 +177,14 @@ class ReportWriter:
         self._schedule.done(key)
         self._write_due()
 
-    async def _write_safely(self, key: JobKey, report: Report) -> None:
+    async def _write_safely(self, key: JobKey, waiting: Waiting) -> None:
         try:
-            await self._write(key, report)
+            await self._write(key, waiting)
         except Exception as error:  # one job's error must not affect the others
             log.error("%s/%s: a report was not written: %s: %s", key.namespace, key.name, type(error).__name__, error)
 
-    async def _write(self, key: JobKey, report: Report) -> None:
+    async def _write(self, key: JobKey, waiting: Waiting) -> None:
+        report = waiting.report
         facts = self._find_facts(key, report)
         fields = status_fields(report, facts.status) if facts else {}
         if not fields:
@@ -193,9 +211,11 @@ class ReportWriter:
                 log.info("%s/%s: dropped a report: %s", key.namespace, key.name, error)
                 return
             log.warning("%s/%s: %s; retrying the report", key.namespace, key.name, error)
-            self._want(key, self._latest.get(key, report))
+            newest = self._latest.get(key, waiting)
+            self._want(key, newest.report, since=newest.since, unwritten=waiting)
             if isinstance(error, Denied) and key in self._latest:
                 self._refused.add(key)
         else:
             self._refused.discard(key)
             self._record_job(answer)
+            self._count_delay(waiting.urgency, self._monotonic() - waiting.since)

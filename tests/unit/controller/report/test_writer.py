@@ -41,6 +41,7 @@ class Harness:
         self.add("digits", progress=STARTED)
         self.recorded: list[dict[str, Any]] = []
         self.clock = FakeClock(now=100.0)
+        self.delays: list[tuple[Urgency, float]] = []
         self.writer = ReportWriter(
             self.client,
             lookup=self.jobs.get,
@@ -48,6 +49,7 @@ class Harness:
             per_second=per_second,
             monotonic=self.clock.monotonic,
             call_later=self.clock.call_later,
+            count_delay=lambda urgency, seconds: self.delays.append((urgency, seconds)),
         )
 
     def record(self, raw: dict[str, Any]) -> None:
@@ -163,6 +165,38 @@ async def test_the_newest_report_of_each_job_is_always_written(seed: int) -> Non
     await harness.writer.close()
     found = {raw["metadata"]["name"]: raw["status"]["progress"]["reports"] for raw in harness.recorded}
     assert found == newest
+
+
+async def test_a_delay_is_from_the_first_report_that_was_not_written(harness: Harness) -> None:
+    harness.writer.put(make_report(reports=1))
+    await harness.settle()
+    for number in (2, 3):
+        await harness.pass_seconds(0.5)
+        harness.writer.put(make_report(reports=number))
+    await harness.pass_seconds(10.0)
+    assert harness.written == [1, 3]
+    assert harness.delays == [(Urgency.STATE, 0.0), (Urgency.PROGRESS, 1.5)]
+
+
+async def test_a_delay_includes_writes_that_failed(harness: Harness) -> None:
+    """Also if a newer report arrived during such a write."""
+    harness.fail(NO_ANSWER, NO_ANSWER)
+    harness.writer.put(make_report())
+    await asyncio.sleep(0)
+    harness.clock.now += 0.5
+    harness.writer.put(make_report(reports=5))
+    await harness.pass_seconds(10.0)
+    assert harness.delays == [(Urgency.STATE, 2.0)]
+
+
+async def test_a_checkpoint_has_not_waited_for_as_long_as_the_progress_before_it(harness: Harness) -> None:
+    harness.writer.put(make_report(reports=1))
+    await harness.pass_seconds(0.5)
+    harness.writer.put(make_report(reports=2))
+    await harness.pass_seconds(1.0)
+    harness.writer.put(make_report(reports=3, checkpoint=COMMIT))
+    await harness.pass_seconds(10.0)
+    assert harness.delays == [(Urgency.STATE, 0.0), (Urgency.CHECKPOINT, 0.5)]
 
 
 async def test_a_report_after_a_quiet_period_is_written_at_once(harness: Harness) -> None:
