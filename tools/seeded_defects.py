@@ -30,6 +30,7 @@ OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 QUOTA = "tests/unit/planning/test_shared_quota.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
+ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
 
 
@@ -50,6 +51,48 @@ class Defect:
 
 
 DEFECTS = (
+    Defect(
+        "the list of attempts is worth a write",
+        "planning/amendments/attempts.py",
+        "    if change is None or change.is_guard or not changes_anything(job, change):\n",
+        "    if change is None or change.is_guard:\n",
+        (ATTEMPTS, WHOLE),
+    ),
+    Defect(
+        "the oldest attempts stay in the list, not the latest",
+        "planning/amendments/attempts.py",
+        "[-MAX_ATTEMPTS:]",
+        "[:MAX_ATTEMPTS]",
+        (ATTEMPTS,),
+    ),
+    Defect(
+        "an attempt ends when its suspension begins",
+        "planning/amendments/attempts.py",
+        '    if status.phase == "Suspended":\n        since',
+        '    if status.phase == "Suspended" or job.spec.suspend:\n        since',
+        (ATTEMPTS, WHOLE),
+    ),
+    Defect(
+        "an ended attempt is described again by the status of now",
+        "planning/amendments/attempts.py",
+        "current if current.completion_time else _describe(job, current, status)",
+        "_describe(job, current, status)",
+        (ATTEMPTS,),
+    ),
+    Defect(
+        "the list has a gap where an operator without it ran",
+        "planning/amendments/attempts.py",
+        "known[-1].number == attempt.number - 1 and ",
+        "",
+        (ATTEMPTS,),
+    ),
+    Defect(
+        "the reason of an attempt holds whatever a pod reports",
+        "planning/amendments/attempts.py",
+        '"reason": _keep_plain(reason)[:MAX_REASON],',
+        '"reason": reason,',
+        (ATTEMPTS,),
+    ),
     Defect(
         "jobs that share a quota create their pods at once",
         "planning/amendments/start_line.py",

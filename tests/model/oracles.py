@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from railhead.api import names
 from railhead.api.status import parse_status
@@ -198,6 +200,31 @@ def check_counters(world: World) -> None:
         assert in_place == (0 if started else known[0].get("number", 0) - known[1].get("number", 0)), (old, new)
         spent = _spent(new) - _spent(old)
         assert spent <= counted + in_place, "a restart counts once, as a failure or as a disruption"
+
+
+def check_attempts(log: list[Entry]) -> None:
+    """`attempts` has the last ten, each with its end as soon as the status shows it; an ended one stays as it is."""
+    known: dict[tuple[str, int], Object] = {}
+    for _, job in changes_of(log, "trainjobs"):
+        status, number = job["status"], job["status"].get("attempt", 0)
+        found = status.get("attempts") or []
+        assert [each["number"] for each in found] == list(range(max(1, number - 9), number + 1)), status
+        for each in found:
+            times = [each[key] for key in ("startTime", "runningTime", "completionTime") if key in each]
+            assert times[0] == each["startTime"] and times == sorted(times), each
+            assert ("completionTime" in each) == bool(each["class"]) == (each["number"] < number or _is_over(status))
+            assert 0 < each["generation"] <= job["metadata"]["generation"], each
+            if each["class"]:
+                assert known.setdefault((job["metadata"]["uid"], each["number"]), each) == each
+        assert all(one["completionTime"] <= other["startTime"] for one, other in pairwise(found)), found
+        assert not found or found[-1]["rounds"] == status["round"], status
+        assert len(json.dumps(found, separators=(",", ":"))) <= 4096
+
+
+def _is_over(status: Object) -> bool:
+    """The current attempt has ended."""
+    is_lost = (status.get("failure") or {}).get("attempt") == status["attempt"]
+    return is_lost or status["phase"] in ("Suspended", "Succeeded", "Failed")
 
 
 def _desired(status: Object) -> int:

@@ -14,6 +14,7 @@ from tests.model.operator import JOBS, PODS, ModelOperator
 from tests.model.oracles import (
     Holding,
     Watchman,
+    check_attempts,
     check_counters,
     check_drivers,
     check_end,
@@ -143,6 +144,7 @@ async def play(scenario: Scenario, faults: Faults | None = None) -> World:
     check_counters(world)
     check_drivers(world)
     check_images(world)
+    check_attempts(world.api.log)
     assert scenario.starts in (None, len(world.starts)), world.starts
     assert scenario.is_fenced == bool(world.fenced), f"the fence held {world.fenced} times"
     watchman.check()

@@ -13,7 +13,15 @@ from railhead.api import names
 from railhead.kube.errors import KubeError
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Crash, Fault, Faults
 from tests.model.operator import JOBS, PODS, ModelOperator
-from tests.model.oracles import Watchman, check_counters, check_drivers, check_end, check_images, check_stuck_pods
+from tests.model.oracles import (
+    Watchman,
+    check_attempts,
+    check_counters,
+    check_drivers,
+    check_end,
+    check_images,
+    check_stuck_pods,
+)
 from tests.model.play import TURNS
 from tests.model.world import NODE, World, is_live, name_of
 
@@ -278,6 +286,7 @@ class Schedule:
         check_counters(self.world)
         check_drivers(self.world)
         check_images(self.world)
+        check_attempts(self.world.api.log)
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)

@@ -122,6 +122,12 @@ def make_absent(since: str) -> list[dict[str, Any]]:
     return [{"type": type_, "reason": f"Not{type_}", **common} for type_ in conditions.ALWAYS_PRESENT]
 
 
+def make_attempt(**changes: Any) -> dict[str, Any]:
+    """An entry of status.attempts: the first attempt, which trains."""
+    times = {"startTime": "2026-01-01T11:00:00Z", "runningTime": "2026-01-01T11:01:00Z"}
+    return {"number": 1, "generation": 1, **times, "class": "", "reason": "", "node": "", "rounds": 0, **changes}
+
+
 RUNNING_STATUS: dict[str, Any] = {
     "observedGeneration": 1,
     "phase": "Running",
@@ -142,6 +148,7 @@ RUNNING_STATUS: dict[str, Any] = {
         },
         *make_absent("2026-01-01T11:00:00Z"),
     ],
+    "attempts": [make_attempt()],
 }
 
 

@@ -31,9 +31,9 @@ def time_limit(description: str, *, least: int = 1, default: int | None = None) 
     return Field(default=default, ge=least, le=31_536_000, description=text)
 
 
-def time_field(description: str) -> Any:
+def time_field(description: str, *, limit: int = 64) -> Any:
     """A time of the status, in RFC 3339. The API server rejects any other text, even an empty one; absent is None."""
-    return Field(default=None, max_length=64, description=description, json_schema_extra={"format": "date-time"})
+    return Field(default=None, max_length=limit, description=description, json_schema_extra={"format": "date-time"})
 
 
 def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from railhead.api.attempts import MAX_ATTEMPTS, Attempt
 from railhead.api.base import StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
@@ -336,6 +337,9 @@ class JobStatus(StatusModel):
         default=None, description="What spec.resumeFrom resolved to when the job started; the same for all attempts."
     )
     failure: FailureStatus | None = Field(default=None, description="The last failure.")
+    attempts: list[Attempt] | None = Field(
+        default=None, max_length=MAX_ATTEMPTS, description=f"The last {MAX_ATTEMPTS} attempts, the oldest first."
+    )
     stuck_pods: list[StuckPod] | None = Field(
         default=None,
         max_length=MAX_STUCK_PODS,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.names import MANAGER
+from railhead.planning.amendments.attempts import list_attempts
 from railhead.planning.amendments.avoided_nodes import list_avoided_nodes
 from railhead.planning.amendments.commit_events import announce_commit
 from railhead.planning.amendments.create_backoff import hold_back_creates
@@ -88,6 +89,7 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     list_stuck_pods,  # joins a status change, or adds its own
     report_obstacles,  # joins a status change, or adds its own
     acknowledge_generation,  # after the warning: may add a change just for the generation
+    list_attempts,  # joins a status change, whichever added it
     announce_commit,  # for the checkpoint that the status will have
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Final
 
+from railhead.api.attempts import Attempt
 from railhead.api.conditions import Condition
 from railhead.api.status import (
     AvoidedNode,
@@ -87,6 +88,7 @@ class StatusChange:
     resumed_from: ResumedFromStatus | Unset = UNSET
     initial_checkpoint: InitialCheckpoint | Unset = UNSET
     failure: FailureStatus | Unset = UNSET
+    attempts: list[Attempt] | Unset | None = UNSET
     stuck_pods: list[StuckPod] | Unset | None = UNSET
     avoided_nodes: list[AvoidedNode] | Unset | None = UNSET
     formerly_avoided_nodes: list[AvoidedNode] | Unset | None = UNSET

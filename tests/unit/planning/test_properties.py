@@ -16,6 +16,7 @@ from railhead.contract.times import format_time
 from railhead.planning.observed import Observed
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
+from tests.model.oracles import check_attempts
 from tests.unit.builders import NOW, UID, ended, is_empty, make_head, make_observed, make_spec, make_worker, to_job
 from tests.unit.planning.simulation import Simulation
 
@@ -206,6 +207,7 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
         if sim.live_heads and sim.status.get("resize"):  # a smaller group waits for a commit
             sim.report(checkpoint=(sim.status.get("checkpoint") or {}).get("index", -1) + 1)
     assert is_empty(plan(sim.observe())), "without a change the plan is empty"
+    check_attempts(sim.api.log)
     restarts = sim.status.get("restarts") or {"application": 0, "infrastructure": 0}
     assert restarts["application"] <= 3
     lost = restarts["application"] + restarts["infrastructure"]

@@ -17,6 +17,7 @@ from tests.unit.builders import (
     UID,
     ended,
     make_absent,
+    make_attempt,
     make_head,
     make_job,
     make_observed,
@@ -81,6 +82,18 @@ def failure(pod: PodView, kind: str, *, exit_code: int) -> dict[str, Any]:
     }
 
 
+def begun(number: int) -> dict[str, Any]:
+    """An attempt that begins now."""
+    attempt = make_attempt(number=number, startTime=TIME)
+    del attempt["runningTime"]
+    return attempt
+
+
+def end_of(kind: str) -> dict[str, Any]:
+    """Fields of an attempt whose head has failed."""
+    return {"class": kind, "reason": kind, "node": "node-1"}
+
+
 def test_the_first_attempt() -> None:
     wanted, creates = decide()
     message = "Attempt 1: starting 1 head pod and 2 worker pods"
@@ -96,6 +109,7 @@ def test_the_first_attempt() -> None:
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": False},
                 "startTime": TIME,
+                "attempts": [begun(1)],
                 "conditions": all_of(
                     condition("Reconciling", "True", "Pending", message),
                     condition("Running", "False", "Pending", message),
@@ -118,6 +132,7 @@ def test_a_lost_head() -> None:
                 fields={
                     "phase": "Restarting",
                     "failure": failure(head, "Infrastructure", exit_code=66),
+                    "attempts": [make_attempt(completionTime=TIME, **end_of("Infrastructure"))],
                     "conditions": all_of(
                         condition("Reconciling", "True", "Restarting", message),
                         condition("Running", "False", "Infrastructure", message),
@@ -145,6 +160,7 @@ def test_a_loss_that_ends_the_job_leaves_its_pods_to_the_next_pass() -> None:
                 "completionTime": TIME,
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "failure": failure(head, "Configuration", exit_code=65),
+                "attempts": [make_attempt(completionTime=TIME, **end_of("Configuration"))],
                 "conditions": all_of(
                     condition("Stalled", "True", "Configuration", message),
                     condition("Running", "False", "Failed", message),
@@ -174,6 +190,7 @@ def test_success_leaves_the_workers_to_the_next_pass() -> None:
                 "phase": "Succeeded",
                 "completionTime": "2026-01-01T11:59:59Z",
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
+                "attempts": [make_attempt(completionTime="2026-01-01T11:59:59Z", **{"class": "Succeeded"})],
                 "progress": {
                     "attempt": 1,
                     "state": "FINISHED",
@@ -220,6 +237,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                     },
                     "workers": {"desired": 2, "ready": 1, "joined": 1},
                     "waiting": {"since": TIME, "again": True},
+                    "attempts": [make_attempt(rounds=1)],
                     "conditions": all_of(
                         condition("Reconciling", "True", "WorkerLost", message),
                         condition("Running", "False", "WorkerLost", message),
@@ -239,6 +257,7 @@ def test_the_next_attempt() -> None:
     known = {**failure(lost, "Application", exit_code=64), "time": "2026-01-01T11:59:00Z"}
     status = {**RUNNING_STATUS, "phase": "Restarting", "failure": known, "checkpoint": {"uri": "/c", "index": 7}}
     status["workerLosses"] = {"rounds": 1}
+    status["attempts"] = [make_attempt(completionTime=known["time"], **end_of("Application"))]
     message = "Attempt 2: starting 1 head pod and 2 worker pods"
     wanted, creates = decide(lost, status=status)
     assert wanted == Plan(
@@ -254,6 +273,7 @@ def test_the_next_attempt() -> None:
                 "budget": {"failures": 1, "runningSeconds": 0, "checkpoint": 7},
                 "workers": {"desired": 2, "ready": 0, "joined": 0},
                 "waiting": {"since": TIME, "again": True},
+                "attempts": [*status["attempts"], begun(2)],
                 "conditions": all_of(
                     condition("Reconciling", "True", "Restarting", message),
                     condition("Running", "False", "Restarting", message),

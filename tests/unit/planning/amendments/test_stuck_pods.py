@@ -14,7 +14,7 @@ from railhead.contract.times import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
-from tests.unit.builders import NOW, RUNNING_STATUS, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, make_attempt, make_head, make_observed, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 
 REASON = "PodStuckTerminating"
@@ -35,7 +35,8 @@ def describe(pod: PodView) -> dict[str, Any]:
 def decide(*stuck: PodView, listed: list[dict[str, Any]] | None = None) -> Plan:
     """For a job that trains despite them."""
     live = (make_head(), make_worker(0, round_=1), make_worker(1, round_=1))
-    return plan(make_observed(*live, *stuck, status={**RUNNING_STATUS, "round": 1, "stuckPods": listed}))
+    status = {**RUNNING_STATUS, "round": 1, "attempts": [make_attempt(rounds=1)], "stuckPods": listed}
+    return plan(make_observed(*live, *stuck, status=status))
 
 
 def events_of(wanted: Plan) -> list[str]:
@@ -152,6 +153,7 @@ def test_it_joins_the_write_of_a_decision() -> None:
 
 def test_a_guard_that_becomes_the_write_still_guards() -> None:
     status = {**RUNNING_STATUS, "phase": "Pending", "attempt": 2, "head": {}, "workers": {}, "progress": {}}
+    status["attempts"] = [make_attempt(number=2, runningTime=None)]
     wanted = plan(make_observed(make_head(2), make_stuck(0), status=status))
     assert len([create for create in wanted.creates if create.kind == "Pod"]) == 2
     assert wanted.status is not None and wanted.status.fields.keys() == {"stuckPods"}

@@ -8,14 +8,15 @@ from typing import Any
 from railhead.contract.times import format_time
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
-from tests.unit.builders import NOW, make_head, make_observed, make_spec, make_worker
+from tests.unit.builders import NOW, make_attempt, make_head, make_observed, make_spec, make_worker
 
 
 def pending(since: float, ready: int = 0, *, workers: int) -> dict[str, Any]:
     """The status of an attempt that started that many seconds ago."""
     waiting = {"since": format_time(NOW - timedelta(seconds=since)), "again": False}
     counts = {"desired": workers, "ready": ready}
-    return {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "workers": counts, "waiting": waiting}
+    status = {"observedGeneration": 1, "phase": "Pending", "attempt": 1, "workers": counts, "waiting": waiting}
+    return {**status, "attempts": [make_attempt(runningTime=None)]}
 
 
 def run(status: dict[str, Any], *, up: int, workers: int) -> Plan:

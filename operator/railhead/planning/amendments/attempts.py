@@ -1,0 +1,90 @@
+"""status.attempts: the last attempts and how each ended, joined to status writes that happen anyway.
+
+The list follows from the status as the write leaves it. So a list that lacks something, since another version of the
+operator wrote the status or a user edited it, is completed by the next write, or starts with the current attempt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from railhead.api import conditions as types
+from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
+from railhead.api.status import JobStatus
+from railhead.contract.failure import FailureClass
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision
+from railhead.planning.status_change import STATUS_FIELDS, UNSET
+from railhead.planning.status_write import changes_anything
+
+
+def list_attempts(job: Job, decision: Decision) -> Decision:
+    """Brings the list up to date if the decision writes the status."""
+    change, old = decision.status, job.status
+    if change is None or change.is_guard or not changes_anything(job, change):
+        return decision
+    values = {name: getattr(change, name) for name in STATUS_FIELDS}
+    new = old.model_copy(update={name: value for name, value in values.items() if value is not UNSET})
+    attempts = _update(job, new) if new.attempt == old.attempt else _begin(job, new.attempt, _update(job, old))
+    return replace(decision, status=replace(change, attempts=attempts or None))
+
+
+def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
+    begun = Attempt(number=number, generation=job.generation, start_time=format_time(job.now))
+    return _append(begun, known)
+
+
+def _update(job: Job, status: JobStatus) -> list[Attempt]:
+    """The list with the current attempt as this status shows it."""
+    known = list(job.status.attempts or ())
+    if status.attempt < 1:
+        return []
+    is_listed = bool(known) and known[-1].number == status.attempt
+    current = known.pop() if is_listed else Attempt(number=status.attempt)
+    return _append(current if current.completion_time else _describe(job, current, status), known)
+
+
+def _append(attempt: Attempt, known: Sequence[Attempt]) -> list[Attempt]:
+    """After the attempt before it, if that is the last one and has ended; else first of a new list."""
+    is_next = bool(known) and known[-1].number == attempt.number - 1 and known[-1].completion_time is not None
+    return [*(known if is_next else ()), attempt][-MAX_ATTEMPTS:]
+
+
+def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
+    """An attempt that had not ended."""
+    running = attempt.running_time
+    if running is None and "Running" in (job.status.phase, status.phase):
+        running = format_time(job.status.true_since(types.RUNNING) or job.now)
+    attempt = attempt.model_copy(update={"running_time": running, "rounds": max(status.round, 0)})
+    failure = status.failure
+    if failure is not None and failure.attempt == attempt.number:
+        kind = FailureClass.parse(failure.class_).value
+        return _end(
+            job, attempt, kind, at=failure.time, reason=failure.reason, node=failure.suspect_node or failure.node
+        )
+    if status.phase == "Succeeded":
+        return _end(job, attempt, status.phase, at=status.completion_time)
+    if status.phase == "Suspended":
+        since = job.status.true_since(types.SUSPENDED)
+        return _end(job, attempt, status.phase, at=since and format_time(since))
+    return attempt
+
+
+def _end(job: Job, attempt: Attempt, class_: str, *, at: str | None, reason: str = "", node: str = "") -> Attempt:
+    """Not before it began: `at` may be by the clock of the head's node."""
+    end = format_time(parse_time(at) or job.now)
+    return attempt.model_copy(
+        update={
+            "completion_time": max(end, attempt.start_time or "", attempt.running_time or ""),
+            "class_": class_,
+            "reason": _keep_plain(reason)[:MAX_REASON],
+            "node": _keep_plain(node)[:MAX_NODE],
+        }
+    )
+
+
+def _keep_plain(text: str) -> str:
+    return re.sub(f"[^{PLAIN}]", "", text)
