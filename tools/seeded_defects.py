@@ -59,21 +59,21 @@ DEFECTS = (
         (ATTEMPTS, WHOLE),
     ),
     Defect(
-        "the oldest attempts stay in the list, not the latest",
+        "the list of attempts keeps the oldest, not the latest",
         "planning/amendments/attempts.py",
         "[-MAX_ATTEMPTS:]",
         "[:MAX_ATTEMPTS]",
         (ATTEMPTS,),
     ),
     Defect(
-        "an attempt ends when its suspension begins",
+        "the list ends an attempt when its suspension begins",
         "planning/amendments/attempts.py",
         '    if status.phase == "Suspended":\n        since',
         '    if status.phase == "Suspended" or job.spec.suspend:\n        since',
         (ATTEMPTS, WHOLE),
     ),
     Defect(
-        "an ended attempt is described again by the status of now",
+        "the list describes an ended attempt again",
         "planning/amendments/attempts.py",
         "current if current.completion_time else _describe(job, current, status)",
         "_describe(job, current, status)",
@@ -87,11 +87,12 @@ DEFECTS = (
         (ATTEMPTS,),
     ),
     Defect(
-        "the reason of an attempt holds whatever a pod reports",
+        "the list of attempts takes any reason",
         "planning/amendments/attempts.py",
         '"reason": _keep_plain(reason)[:MAX_REASON],',
         '"reason": reason,',
         (ATTEMPTS,),
+        ("ValidationError",),
     ),
     Defect(
         "jobs that share a quota create their pods at once",

@@ -69,7 +69,7 @@ def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
         return _end(job, attempt, status.phase, at=status.completion_time)
     if status.phase == "Suspended":
         since = job.status.true_since(types.SUSPENDED)
-        return _end(job, attempt, status.phase, at=since and format_time(since))
+        return _end(job, attempt, status.phase, at=format_time(since) if since else None)
     return attempt
 
 
