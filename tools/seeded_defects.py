@@ -23,6 +23,7 @@ STALE_PODS = "tests/unit/planning/decisions/test_stale_pods.py"
 AVOIDED = "tests/unit/planning/test_avoided_nodes.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
+CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
@@ -1378,6 +1379,69 @@ DEFECTS = (
         "if plan.last is not None and not denied:",
         "if plan.last is not None:",
         (OBSTACLES,),
+    ),
+    Defect(
+        "a head that is cut off keeps its attempt",
+        "planning/decisions/loss.py",
+        "    if cut_off is not None:\n",
+        "    if False:\n",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "half of the workers count as most of them",
+        "planning/facts/cut_off_head.py",
+        "len(missed) > reached + silent or",
+        "len(missed) >= reached + silent or",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "only the workers that a report has room for count",
+        "planning/facts/cut_off_head.py",
+        " or len(missed) >= MAX_LOST_PODS",
+        "",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "the head is suspected for nodes that Kubernetes has given up",
+        "planning/facts/cut_off_head.py",
+        "if pod.is_live and not pod.is_silent]",
+        "if pod.is_live]",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "the head is suspected at the loss of one node",
+        "planning/facts/cut_off_head.py",
+        "(is_again or len({pod.node for pod in missed}) > 1)",
+        "missed",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "the workers of one node are replaced again and again",
+        "planning/facts/cut_off_head.py",
+        "(is_again or len({pod.node for pod in missed}) > 1)",
+        "len({pod.node for pod in missed}) > 1",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "a worker beside the head hides that it is cut off",
+        "planning/facts/cut_off_head.py",
+        " and pod.node != head.node for",
+        " for",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "a head that is cut off counts against noProgressLimit",
+        "planning/facts/disruptions.py",
+        "SECRET_GONE, HEAD_CUT_OFF}",
+        "SECRET_GONE}",
+        (CUT_OFF,),
+    ),
+    Defect(
+        "a pod is silent only once it is deleted",
+        "controller/observe.py",
+        "is_silent=_is_silent(status, state, disruption)",
+        'is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption)',
+        (CUT_OFF,),
     ),
     Defect(
         "a worker with another device sees all GPUs",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from railhead.api import names
+from railhead.planning.facts.disruptions import HEAD_CUT_OFF
 from railhead.planning.facts.partial_gang import OUTAGE_SECONDS
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS
 from tests.model.api_server import Entry, Object, Place
@@ -91,7 +92,11 @@ def find_head(world: World, job: Object | None) -> Object | None:
 
 class HealthyPodsStay(Oracle):
     """A pod that runs and that no actor has touched keeps its uid as long as its attempt lasts. The attempt of such a
-    head ends only if the API server rejects pods that it needs."""
+    head ends only if the API server rejects pods that it needs, or if it seems to be cut off."""
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._judged: set[tuple[str, int]] = set()
 
     def on_request(self, method: str, place: Place) -> None:
         if method != "DELETE" or place[0] != "pods":
@@ -112,13 +117,24 @@ class HealthyPodsStay(Oracle):
         if entry.plural != "trainjobs" or entry.type != "MODIFIED" or not is_lost(entry.object):
             return
         job, failure = entry.object, entry.object["status"]["failure"]
+        attempt = (job["metadata"]["uid"], failure["attempt"])
+        if attempt in self._judged:
+            return  # what happens to its head after it was lost is of no interest
+        self._judged.add(attempt)
         if failure["reason"] in REJECTIONS or job["spec"].get("suspend"):
             return
         head = find_head(self.world, job)
         if head is None or job["status"]["phase"] in FINISHED:
             return
         losses = (job["status"].get("workerLosses") or {}).get("rounds", 0)
+        if failure["reason"] == HEAD_CUT_OFF and self._looks_cut_off(job, is_again=losses > 0):
+            return
         assert losses >= 20 or not self._is_healthy(head), f"{name_of(head)} was healthy: {failure}"
+
+    def _looks_cut_off(self, job: Object, *, is_again: bool) -> bool:
+        """The driver misses workers of several nodes at once, or of one after others were lost."""
+        missed = [pod for pod in self.pods_of(job) if name_of(pod) in self.world.unreachable]
+        return len({pod["spec"]["nodeName"] for pod in missed}) > (0 if is_again else 1)
 
     def _is_healthy(self, pod: Object) -> bool:
         world, metadata = self.world, pod["metadata"]
@@ -175,6 +191,10 @@ class OnlyLossesCount(Oracle):
 
     def after_pass(self) -> None:
         self._cut |= self.world.cut | self.world.deaf.keys()
+        unheard = {self._owners.get(uid) for uid in self.world.cut}
+        for job in self.jobs():
+            if job["metadata"]["uid"] in unheard:
+                self._cut |= {pod["metadata"]["uid"] for pod in self.pods_of(job)}
         lost = Counter(self._owners.get(uid, "") for uid in self.world.disturbed | self._cut)
         for job in self.jobs():
             status, uid = job["status"], job["metadata"]["uid"]

@@ -193,7 +193,7 @@ class ProgressStatus(StatusModel):
     lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
         default=None,
         max_length=MAX_LOST_PODS,
-        description="Worker pods that do not answer the driver, of the last loss; they are replaced at once.",
+        description="Worker pods that do not answer the driver, of the last loss; they, or the head, are replaced.",
     )
     restart: RestartStatus | None = Field(
         default=None, description="The last restart of the worker group in the same pods, after a failure of its own."

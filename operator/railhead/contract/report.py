@@ -41,6 +41,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
     "SnapshotUnreadable",
 )
 RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
+ACCELERATOR_NOT_THERE = "AcceleratorNotThere"  # reason of a warning that lost_pods have the wrong type of GPU
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
 STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")

@@ -112,7 +112,7 @@ def observe_pod(pod: Object) -> PodView:
         created_at=_time(metadata.get("creationTimestamp")),
         deletion_timestamp=_time(deleted),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
-        is_silent=bool(deleted) and _is_silent(status, state, disruption),
+        is_silent=_is_silent(status, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
         is_refused=_is_refused(status, disruption),
     )

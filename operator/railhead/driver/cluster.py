@@ -8,7 +8,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure
 from railhead.contract.job_input import JobInput
-from railhead.contract.report import RunWarning
+from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.accelerators import find_wrong_nodes, refuse, warn
 from railhead.driver.node.hosts import is_listening
@@ -90,13 +90,14 @@ class AcceleratorCheck:
         self._has_run = self._has_run or len(wrong) < len(nodes)
         if not self._has_run:
             if len(nodes) >= max(self._wanted, 1):
-                raise JobRefused("AcceleratorNotThere", refuse(self._job, wrong[0]))
+                raise JobRefused(ACCELERATOR_NOT_THERE, refuse(self._job, wrong[0]))
             return
         new = [node for node in wrong if node["NodeID"] not in self._known]
         if new:
             self._known.update(node["NodeID"] for node in new)
+            # First the warning: it tells the operator that these pods are not out of the driver's reach.
+            spool.write_warning(RunWarning(ACCELERATOR_NOT_THERE, warn(self._job, new[0])))
             spool.write_lost_pods((*(str(node["NodeManagerHostname"]) for node in new), *spool.read_lost_pods()))
-            spool.write_warning(RunWarning("AcceleratorNotThere", warn(self._job, new[0])))
             for node in new:
                 log(warn(self._job, node))
 

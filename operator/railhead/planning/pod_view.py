@@ -66,7 +66,7 @@ class PodView:
     events_read_at: datetime | None = None  # when its events were last read
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
     grace_seconds: int = 0  # of a pod being deleted
-    is_silent: bool = False  # being deleted, and its node does not respond
+    is_silent: bool = False  # by Kubernetes' word its node does not respond
     avoids: tuple[str, ...] = ()  # nodes that it may not run on, because the job avoided them when it was created
     is_refused: bool = False  # by the kubelet of its node: it has failed, and none of its containers ever ran
 

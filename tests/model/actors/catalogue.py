@@ -47,7 +47,7 @@ CATALOGUE: dict[str, Entry] = {
     "a quota that jobs share": Entry(SharedQuota),
     "a flapper of desiredWorkers": Entry(Flapper),
     "a namespace that is deleted": Entry(NamespaceDeletion),
-    "a head that is cut off": Entry(CutOffHead, waits_for="N10"),
+    "a head that is cut off": Entry(CutOffHead),
     "a head that new connections do not reach": Entry(DeafHead),
     "a foreign finalizer on pods": Entry(ForeignFinalizer),
     "a foreign finalizer on the job": Entry(FinalizerOnJob),

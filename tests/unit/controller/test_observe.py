@@ -252,6 +252,17 @@ def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ready", "containers", "is_silent"),
+    [("False", "True", True), ("False", "False", False), ("True", "True", False)],
+)
+def test_a_pod_is_silent_before_anything_deletes_it(ready: str, containers: str, is_silent: bool) -> None:
+    conditions = [{"type": "Ready", "status": ready}, {"type": "ContainersReady", "status": containers}]
+    running = make_container(running={"startedAt": "x"})
+    view = observe_pod(make_pod(status={"phase": "Running", "conditions": conditions, "containerStatuses": [running]}))
+    assert (view.is_silent, view.gone_by) == (is_silent, None)
+
+
+@pytest.mark.parametrize(
     "odd",
     [
         {"metadata": {"name": "w", "labels": {names.LABEL_ATTEMPT: "²", names.LABEL_SLOT: "9" * 5000}}},

@@ -19,7 +19,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import parse_status
 from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.outcome import Outcome
-from railhead.contract.report import Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning, State
+from railhead.contract.report import Report, ReportedOutcome, ResumedFrom, RunWarning, State
 from railhead.contract.times import format_time
 from railhead.controller.executor import Executor
 from railhead.controller.observe import observe_pod
@@ -204,9 +204,9 @@ class Simulation:
         resumed_from: str = "",
         warning: RunWarning | None = None,
         outcome: ReportedOutcome | None = None,
-        restart: RestartInPlace | None = None,
+        **fields: Any,
     ) -> None:
-        """The driver reports to the report endpoint."""
+        """The driver reports to the report endpoint. `fields`: others of the report, by name."""
         self._see()
         index, at = checkpoint, format_time(self.now)
         report = Report(
@@ -222,7 +222,7 @@ class Simulation:
             resumed_from=ResumedFrom(resumed_from) if resumed_from else None,
             warning=warning,
             outcome=outcome,
-            restart=restart,
+            **fields,
         )
         _loop.run_until_complete(self.operator.report(report))
 

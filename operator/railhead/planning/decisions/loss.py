@@ -10,6 +10,7 @@ from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
 from railhead.planning.facts.budgets import IN_A_ROW, is_disruption_limit_reached
+from railhead.planning.facts.cut_off_head import find_cut_off
 from railhead.planning.facts.disruptions import DRIVER_GONE, INPUT_GONE, SECRET_GONE
 from railhead.planning.facts.failure_from_pod import (
     blame_application,
@@ -88,6 +89,9 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     slots = find_lost_slots(job)
     if not slots:
         return None
+    cut_off = find_cut_off(job)
+    if cut_off is not None:
+        return explain_decision(job, cut_off)
     losses, faulty = add_loss(job), find_own_fault(job)
     if faulty is not None and losses.own_fault >= IN_A_ROW:
         return blame_application(explain_loss(job, faulty), times=losses.own_fault)

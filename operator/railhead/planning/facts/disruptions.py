@@ -9,12 +9,13 @@ TERMINATION_BY_KUBELET, DELETION_BY_TAINT = "TerminationByKubelet", "DeletionByT
 OF_NODES = frozenset({DELETION_BY_TAINT, "DeletionByPodGC", TERMINATION_BY_KUBELET})
 POD_DELETED, POD_GONE = "PodDeleted", "PodGone"
 DRIVER_GONE, INPUT_GONE, SECRET_GONE = "DriverGone", "InputGone", "SecretGone"
+HEAD_CUT_OFF = "HeadCutOff"
 # Reasons in a pod's status that the kubelet sets, in some versions without the condition.
 NODE_LOST = "NodeLost"
 NODE_SHUTDOWN = "Terminated"
 OF_KUBELETS = frozenset({NODE_LOST, "NodeShutdown", "Shutdown", NODE_SHUTDOWN, "Preempting"})
 EVICTED = "Evicted"
-REASONS = OF_NODES | OF_KUBELETS | {POD_DELETED, POD_GONE, DRIVER_GONE, INPUT_GONE, SECRET_GONE}
+REASONS = OF_NODES | OF_KUBELETS | {POD_DELETED, POD_GONE, DRIVER_GONE, INPUT_GONE, SECRET_GONE, HEAD_CUT_OFF}
 
 
 def classify_target(reason: str) -> FailureClass:

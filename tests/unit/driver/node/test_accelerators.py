@@ -67,6 +67,14 @@ def test_a_job_none_of_whose_nodes_has_the_type_is_refused(spool: Spool) -> None
     assert "worker.podTemplate.spec.nodeSelector" in failure.message
 
 
+def test_no_report_has_wrong_nodes_without_the_warning(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator would take the head for cut off."""
+    known = []
+    monkeypatch.setattr(spool, "write_lost_pods", lambda names: known.append(spool.read_warning()))
+    Looks(spool).look(make_node(1, "H100"), make_node(2))
+    assert [warning and warning.reason for warning in known] == ["AcceleratorNotThere"]
+
+
 def test_a_single_wrong_node_is_reported_and_its_pod_replaced_once(spool: Spool) -> None:
     looks = Looks(spool)
     assert looks.look(make_node(1, "H100"), make_node(2)) == ("job-w2-0",)
