@@ -23,6 +23,7 @@ STALE_PODS = "tests/unit/planning/decisions/test_stale_pods.py"
 AVOIDED = "tests/unit/planning/test_avoided_nodes.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
+CPU_LIMITS = "tests/unit/planning/amendments/test_cpu_limits.py"
 CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
@@ -1442,6 +1443,34 @@ DEFECTS = (
         "is_silent=_is_silent(status, state, disruption)",
         'is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption)',
         (CUT_OFF,),
+    ),
+    Defect(
+        "no CPU limit is shown",
+        "planning/amendments/obstacles.py",
+        "    if not added:\n",
+        "    if True:\n",
+        (CPU_LIMITS,),
+    ),
+    Defect(
+        "a CPU limit that the job asked for is shown",
+        "planning/amendments/obstacles.py",
+        " if not has_cpu_limit(spec, role)]",
+        "]",
+        (CPU_LIMITS,),
+    ),
+    Defect(
+        "the limit of a sidecar counts as Ray's",
+        "controller/observe.py",
+        '        if container.get("name") == names.CONTAINER:\n            return str(',
+        '        if container.get("name") != names.CONTAINER:\n            return str(',
+        (CPU_LIMITS,),
+    ),
+    Defect(
+        "the head's template counts for workers",
+        "resources/pod.py",
+        "spec.head.pod_template if role == names.HEAD else spec.worker.pod_template",
+        "spec.head.pod_template",
+        (CPU_LIMITS,),
     ),
     Defect(
         "a worker with another device sees all GPUs",

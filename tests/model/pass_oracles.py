@@ -344,6 +344,20 @@ class DeletesAreTried(Oracle):
             assert not kept, f"a job that is {status['phase']} keeps {kept}"
 
 
+class CPULimitsAreShown(Oracle):
+    """A CPU limit that the job did not ask for is in a condition as long as a pod of the job has it."""
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            metadata, conditions = job["metadata"], job["status"].get("conditions") or []
+            if "deletionTimestamp" in metadata:
+                continue
+            containers = [each for pod in self.pods_of(job) for each in pod["spec"].get("containers") or []]
+            limits = [each["resources"]["limits"] for each in containers if each["name"] == names.CONTAINER]
+            is_shown = any(each["type"] == "CPULimited" for each in conditions)
+            assert is_shown == any("cpu" in each for each in limits), f"{metadata['name']}: {limits}, {conditions}"
+
+
 class NothingLoops(Oracle):
     """While nothing but the operator acts and no time passes, it ends within a few passes."""
 
@@ -393,6 +407,7 @@ ORACLES: tuple[type[Oracle], ...] = (
     AQuotaIsUsed,
     OnePodCommits,
     DeletesAreTried,
+    CPULimitsAreShown,
     NothingLoops,
     OthersAreNotDelayed,
 )

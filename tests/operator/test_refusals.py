@@ -126,6 +126,41 @@ def test_a_rejection_by_admission_is_reported_with_its_message(
         cluster.wait_pods("refused", 2)
 
 
+def limit_cpus(cluster: Cluster, default: str) -> str:
+    limit = {"type": "Container", "default": {"cpu": default}, "defaultRequest": {"cpu": "100m"}}
+    path = make(cluster, "LimitRange", "limitranges", "defaults", spec={"limits": [limit]})
+    probe = {"metadata": {"name": "probe"}, "spec": {"containers": [{"name": "a", "image": "b"}]}}
+    pods = f"/api/v1/namespaces/{cluster.namespace}/pods?dryRun=All"
+
+    def is_active() -> bool:
+        body = cluster.server.request("POST", pods, probe).body
+        return bool(body["spec"]["containers"][0]["resources"].get("limits"))
+
+    wait_until("the LimitRange is in force", is_active)
+    return path
+
+
+def test_a_cpu_limit_of_a_limit_range_is_shown_with_what_to_do(cluster: Cluster) -> None:
+    limit_cpus(cluster, "7")
+    cluster.apply("throttled", workers=1)
+    pods = cluster.wait_pods("throttled", 2)
+    assert {pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] for pod in pods.values()} == {"7"}
+    wait_until("it is an event", lambda: any(e["reason"] == "CPULimitAdded" for e in cluster.events("throttled")))
+    [found] = [c for c in cluster.status("throttled")["conditions"] if c["type"] == "CPULimited"]
+    assert "7 on container ray of head pods, 7 on container ray of worker pods" in found["message"]
+    assert f"LimitRange in namespace {cluster.namespace}" in found["message"]
+
+
+def test_a_cpu_limit_below_the_request_is_reported_in_the_servers_words(cluster: Cluster) -> None:
+    limits = limit_cpus(cluster, "500m")
+    cluster.apply("limited", workers=1)
+    message = wait_reason(cluster, "limited", "PodInvalid")
+    assert "must be less than or equal to cpu limit of 500m" in message and cluster.pods("limited") == {}
+    cluster.server.request("DELETE", limits)
+    cluster.wait_pods("limited", 2)
+    assert "restarts" not in cluster.status("limited")
+
+
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 MATCHED = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 

@@ -114,6 +114,7 @@ def observe_pod(pod: Object) -> PodView:
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(status, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
+        cpu_limit=_cpu_limit(pod),
         is_refused=_is_refused(status, disruption),
     )
 
@@ -183,6 +184,13 @@ def _is_silent(status: Object, state: Object, disruption: Disruption | None) -> 
 def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
     text = str(_part(metadata, "annotations").get(names.AVOIDED_NODES) or "")
     return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
+
+
+def _cpu_limit(pod: Object) -> str:
+    for container in _parts(_part(pod, "spec"), "containers"):
+        if container.get("name") == names.CONTAINER:
+            return str(_part(_part(container, "resources"), "limits").get("cpu") or "")[:32]
+    return ""
 
 
 def _is_refused(status: Object, disruption: Disruption | None) -> bool:

@@ -68,6 +68,7 @@ class PodView:
     grace_seconds: int = 0  # of a pod being deleted
     is_silent: bool = False  # by Kubernetes' word its node does not respond
     avoids: tuple[str, ...] = ()  # nodes that it may not run on, because the job avoided them when it was created
+    cpu_limit: str = ""  # of the ray container
     is_refused: bool = False  # by the kubelet of its node: it has failed, and none of its containers ever ran
 
     @property

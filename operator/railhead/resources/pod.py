@@ -68,8 +68,7 @@ def build_pod(
     parts: RoleParts,
 ) -> dict[str, Any]:
     """A pod of the job, as Kubernetes JSON."""
-    role_template = spec.head.pod_template if place.role == names.HEAD else spec.worker.pod_template
-    template = merge(spec.pod_template or {}, role_template or {})
+    template = _find_template(spec, place.role)
     defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, size)}
     merged = merge(
         defaults, {key: template[key] for key in ("metadata", "spec") if isinstance(template.get(key), dict)}
@@ -99,6 +98,19 @@ def build_pod(
     metadata["labels"] = {**(given.get("labels") or {}), **metadata["labels"]}
     metadata["annotations"] = dict(given.get("annotations") or {})
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
+
+
+def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
+    """Whether a template limits the CPUs of the ray container; by default nothing does."""
+    containers = _find_template(spec, role).get("spec", {}).get("containers") or []
+    resources = [each.get("resources") or {} for each in containers if each.get("name") == names.CONTAINER]
+    return any("cpu" in (each.get("limits") or {}) for each in resources)
+
+
+def _find_template(spec: TrainJobSpec, role: str) -> dict[str, Any]:
+    role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
+    merged: dict[str, Any] = merge(spec.pod_template or {}, role_template or {})
+    return merged
 
 
 # Consolidation by an autoscaler would cost the job its progress since the last checkpoint.

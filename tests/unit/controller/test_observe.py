@@ -262,6 +262,14 @@ def test_a_pod_is_silent_before_anything_deletes_it(ready: str, containers: str,
     assert (view.is_silent, view.gone_by) == (is_silent, None)
 
 
+def test_only_the_cpu_limit_of_our_own_container_is_kept() -> None:
+    proxy = {"name": "proxy", "resources": {"limits": {"cpu": "1"}}}
+    for limits, kept in (({"cpu": "2"}, "2"), ({"memory": "1Gi"}, ""), (None, "")):
+        raw = make_pod()
+        raw["spec"] = {"containers": [proxy, {"name": names.CONTAINER, "resources": {"limits": limits}}]}
+        assert observe_pod(raw).cpu_limit == kept
+
+
 @pytest.mark.parametrize(
     "odd",
     [
