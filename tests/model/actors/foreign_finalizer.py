@@ -66,7 +66,8 @@ class FinalizerOnJob(ForeignFinalizer):
         job = self.world.api.objects.get(place)
         if job is not None:
             self.keep(place, job)
-        if job is not None and self.world.now >= self.delete_at and not self.spec:
+        # With the finalizer, a job that another actor has deleted is gone.
+        if job is not None and place in self.world.api.objects and self.world.now >= self.delete_at and not self.spec:
             self.spec = job["spec"]
             policy = self.random.choice(("Background", "Foreground"))
             self.world.api.delete(place, {"propagationPolicy": policy})
