@@ -82,13 +82,12 @@ def has_own_name(view: PodView, job: str, uid: str) -> bool:
 
 def observe_pod(pod: Object) -> PodView:
     """The view of one of our pods: its identity from the labels, its state from the status."""
-    metadata, status = _part(pod, "metadata"), _part(pod, "status")
-    labels = _part(metadata, "labels")
+    metadata, spec, status = _part(pod, "metadata"), _part(pod, "spec"), _part(pod, "status")
+    labels, node = _part(metadata, "labels"), str(spec.get("nodeName") or "")[:253]
     state = _container_state(status)
     container, ended = _end(state, status)
     disruption, running = _disruption(status), _part(state, "running")
     code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
-    node = str(_part(pod, "spec").get("nodeName") or "")[:253]
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
         name=str(metadata.get("name")),
@@ -114,7 +113,7 @@ def observe_pod(pod: Object) -> PodView:
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(status, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
-        cpu_limit=_cpu_limit(pod),
+        cpu_limit=_cpu_limit(spec),
         is_refused=_is_refused(status, disruption),
     )
 
@@ -186,8 +185,8 @@ def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
     return tuple(name[:253] for name in text.split(",")[:MAX_AVOIDED_NODES] if name)
 
 
-def _cpu_limit(pod: Object) -> str:
-    for container in _parts(_part(pod, "spec"), "containers"):
+def _cpu_limit(spec: Object) -> str:
+    for container in _parts(spec, "containers"):
         if container.get("name") == names.CONTAINER:
             return str(_part(_part(container, "resources"), "limits").get("cpu") or "")[:32]
     return ""
