@@ -24,11 +24,13 @@ from railhead.planning.status_write import changes_anything
 def list_attempts(job: Job, decision: Decision) -> Decision:
     """Brings the list up to date if the decision writes the status."""
     change, old = decision.status, job.status
-    if change is None or change.is_guard or not changes_anything(job, change):
+    if change is None or change.is_guard:
         return decision
     values = {name: getattr(change, name) for name in STATUS_FIELDS}
     new = old.model_copy(update={name: value for name, value in values.items() if value is not UNSET})
     attempts = _update(job, new) if new.attempt == old.attempt else _begin(job, new.attempt, _update(job, old))
+    if (attempts or None) == old.attempts or not changes_anything(job, change):
+        return decision
     return replace(decision, status=replace(change, attempts=attempts or None))
 
 

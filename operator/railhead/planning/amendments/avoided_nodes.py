@@ -28,11 +28,13 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
         return decision
     listed, wanted = Avoidance.listed(job), find_avoidance(job)
     decision = decision.waking(next_avoidance_change(job))
+    if wanted == listed:
+        return decision
     known, names = {node.name for node in listed.nodes}, {node.name for node in wanted.nodes}
     begun = [node for node in wanted.nodes if node.name not in known]
     ended = [node for node in listed.nodes if node.name not in names]
     is_written = decision.status is not None and changes_anything(job, decision.status)
-    if wanted == listed or (begun and not ended and not is_written):
+    if begun and not ended and not is_written:
         return decision
     status = replace(
         decision.status or StatusChange(),
