@@ -56,8 +56,8 @@ DEFECTS = (
     Defect(
         "the list of attempts is worth a write",
         "planning/amendments/attempts.py",
-        "    if change is None or change.is_guard or not changes_anything(job, change):\n",
-        "    if change is None or change.is_guard:\n",
+        " or not changes_anything(job, change):",
+        ":",
         (ATTEMPTS, WHOLE),
     ),
     Defect(
@@ -1666,7 +1666,7 @@ DEFECTS = (
     Defect(
         "avoiding a node takes a status write of its own",
         "planning/amendments/avoided_nodes.py",
-        " or (begun and not ended and not is_written)",
+        "    if begun and not ended and not is_written:\n        return decision\n",
         "",
         (AVOIDED,),
     ),

@@ -20,7 +20,7 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.planning.amendments.warning import TYPES
 from tests.operator.cluster import Cluster, Object
-from tests.operator.test_refusals import admission, protection
+from tests.operator.test_refusals import admission, limit_cpus, protection
 from tests.waiting import wait_until
 
 SAVED = Path(__file__).resolve().parents[1] / "unit" / "gitops" / "states.yaml"
@@ -41,6 +41,7 @@ def test_the_saved_states_are_those_of_real_runs(cluster: Cluster) -> None:
         warned(cluster),
         is_deleted(cluster),
         hindered(cluster),
+        throttled(cluster),
     )
     states = [simplify(name, job) for scenario in scenarios for name, job in scenario]
     if os.environ.get("RAILHEAD_SAVE_STATES"):
@@ -58,6 +59,7 @@ def simplify(name: str, job: Object) -> Object:
     for condition in status.get("conditions", []):
         condition["lastTransitionTime"] = TIME
         condition["message"] = condition["message"].replace(names.tag(metadata["uid"]), "3f2a9c")
+        condition["message"] = condition["message"].replace(f"namespace {metadata['namespace']}", "namespace team")
         condition["message"] = re.sub(r"'railhead-\S*'|'[a-z-]+[0-9a-f]+'", "'policy'", condition["message"])
     is_deleted = {"deletionTimestamp": TIME} if "deletionTimestamp" in metadata else {}
     return {"name": name, "generation": metadata["generation"], **is_deleted, "status": status}
@@ -181,6 +183,14 @@ def hindered(cluster: Cluster) -> States:
     wait_until(
         "the deletion of the worker", lambda: "deletionTimestamp" in cluster.pods("hindered")[worker]["metadata"]
     )
+
+
+def throttled(cluster: Cluster) -> States:
+    """By a LimitRange, which is in force for all that come later."""
+    limit_cpus(cluster, "7")
+    cluster.apply("throttled", workers=1)
+    train(cluster, "throttled")
+    yield "running with a CPU limit from a LimitRange", wait_condition(cluster, "throttled", "CPULimited")
 
 
 def has_warning(cluster: Cluster, job: str) -> bool:

@@ -39,6 +39,7 @@ EXPECTED = {
     "failed": ("Failed", "Failed", "Degraded"),
     "refused by the operator": ("Failed", "Failed", "Degraded"),
     "running beside a foreign pod": ("Current", "InProgress", "Progressing"),
+    "running with a CPU limit from a LimitRange": ("Current", "InProgress", "Progressing"),
     "succeeded, with a pod that a policy protects": ("Current", "Current", "Healthy"),
     "being deleted": ("Terminating", "InProgress", "Progressing"),
 }
