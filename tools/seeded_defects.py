@@ -34,6 +34,7 @@ QUOTA = "tests/unit/planning/test_shared_quota.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
+PARTIAL_START = "tests/unit/planning/test_partial_start.py"
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,76 @@ DEFECTS = (
         '    if entry is None or not entry.released or phase == "Running":\n',
         "    if entry is None or not entry.released:\n",
         (PARTIAL,),
+    ),
+    Defect(
+        "an incomplete gang holds its nodes for ever",
+        "planning/planner.py",
+        "    decide_partial_start,  #",
+        "    #",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "a pod that gets a node is no progress of its gang",
+        "planning/facts/partial_start.py",
+        "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
+        "(pod.created_at, pod.node_added_at)",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "a gang that lost a pod is as late as its first pod",
+        "planning/facts/partial_start.py",
+        "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
+        "(pod.scheduled_at, pod.node_added_at)",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "a node that is being added is no progress of a gang",
+        "planning/facts/partial_start.py",
+        "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
+        "(pod.created_at, pod.scheduled_at)",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "no deadline of partial starts means at once",
+        "planning/facts/partial_start.py",
+        "    if not limit or waiting is None",
+        "    if waiting is None",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "an elastic job that can train releases its pods",
+        "planning/facts/partial_start.py",
+        "> workers >= job.least_workers\n",
+        "> workers >= job.desired_workers\n",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "pods without any node are released",
+        "planning/facts/partial_start.py",
+        "    if not placed or _can_train",
+        "    if _can_train",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "a job that released pods holds nodes beyond its turn",
+        "planning/facts/partial_start.py",
+        "    return min(due, turn) if turn is not None else due\n",
+        "    return due\n",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "jobs that released pods create them at once",
+        "planning/decisions/partial_start.py",
+        "start_line=release_nodes(job))",
+        "start_line=job.status.start_line)",
+        (PARTIAL_START,),
+    ),
+    Defect(
+        "a job whose turn has ended is still the first of the line",
+        "planning/facts/start_line.py",
+        "entry.since is not None and entry.turn_time is None and",
+        "entry.since is not None and",
+        (PARTIAL_START,),
     ),
     Defect(
         "a delete without its uid",

@@ -105,6 +105,8 @@ TOP = [
     _one("spec.activeDeadlineSeconds", 0, "greater than or equal to 1"),
     _one("spec.startDeadlineSeconds", 31536001, "less than or equal to 31536000"),
     _one("spec.restartDeadlineSeconds", "1h", "must be of type integer"),
+    _one("spec.partialStartDeadlineSeconds", -1, "greater than or equal to 0"),
+    _one("spec.partialStartDeadlineSeconds", 31536001, "less than or equal to 31536000"),
     _one("spec.keepPodsSeconds", -1, "greater than or equal to 0"),
     _one("spec.ttlSecondsAfterFinished", -1, "greater than or equal to 0"),
     _one("spec.progressDeadlineSeconds", 0, "greater than or equal to 1"),

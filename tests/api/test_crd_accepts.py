@@ -122,6 +122,7 @@ VALID: dict[str, dict[str, Any]] = {
         "spec.activeDeadlineSeconds": 86400,
         "spec.startDeadlineSeconds": 600,
         "spec.restartDeadlineSeconds": 600,
+        "spec.partialStartDeadlineSeconds": 0,
         "spec.progressDeadlineSeconds": 1800,
         "spec.keepPodsSeconds": 0,
         "spec.ttlSecondsAfterFinished": 0,

@@ -226,6 +226,7 @@ def test_a_job_may_be_suspended_and_resumed_at_any_time(api_server: ApiServer, s
         "activeDeadlineSeconds",
         "startDeadlineSeconds",
         "restartDeadlineSeconds",
+        "partialStartDeadlineSeconds",
         "progressDeadlineSeconds",
         "keepPodsSeconds",
         "ttlSecondsAfterFinished",

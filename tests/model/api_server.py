@@ -266,11 +266,16 @@ class ModelApiServer:
         return self._store(place, {**obj, "metadata": {**obj["metadata"], **stamp}}, "MODIFIED")
 
     def bind(self, name: str, node: str, *, namespace: str) -> Object:
-        """The scheduler binds the pod to a node."""
+        """The scheduler binds the pod to a node. pkg/registry/core/pod/storage/storage.go: assignPod."""
         place = ("pods", namespace, name)
         obj = self.objects[place]
-        stamped = {**obj, "metadata": dict(obj["metadata"]), "spec": {**obj["spec"], "nodeName": node}}
-        return self._store(place, stamped, "MODIFIED")
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": format_time(self.now())}
+        others = [each for each in obj["status"].get("conditions") or [] if each["type"] != "PodScheduled"]
+        status = {**obj["status"], "conditions": [*others, scheduled]}
+        spec = {**obj["spec"], "nodeName": node}
+        return self._store(
+            place, {**obj, "metadata": dict(obj["metadata"]), "spec": spec, "status": status}, "MODIFIED"
+        )
 
     def remove(self, place: Place) -> Object:
         """Gone at once, a pod in two steps; what it owns follows by `collect`."""

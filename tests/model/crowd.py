@@ -55,6 +55,7 @@ class Crowd:
 
     Attributes:
         held: GPU-seconds (pod-seconds) of incomplete gangs, by job.
+        idle: the same of the pods that have a node.
         complete_at: when each job first had all its pods, in seconds since the beginning.
         seconds: how long a complete gang trains; None = forever.
         room: how many pods the nodes take; the others stay unscheduled.
@@ -69,6 +70,7 @@ class Crowd:
     ending: tuple[float, float] = (1, 30)  # seconds that a pod takes to terminate
     complete_at: dict[str, float] = field(default_factory=dict)
     held: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    idle: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     sizes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -134,6 +136,9 @@ class Crowd:
         found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == PODS]
         return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == job]
 
+    def count_placed(self, job: str) -> int:
+        return sum(bool(pod["spec"].get("nodeName")) for pod in self.pods_of(job))
+
     def status(self, job: str) -> Object:
         found: Object = self.api.objects[JOBS, NAMESPACE, job]["status"]
         return found
@@ -188,7 +193,7 @@ class Crowd:
         self.api.bind(name, "node-1", namespace=NAMESPACE)
         state = {"running": {"startedAt": format_time(self.now())}}
         containers = [{"name": names.CONTAINER, "state": state}]
-        self._set(name, {"phase": "Running", "conditions": None, "containerStatuses": containers})
+        self._set(name, {"phase": "Running", "containerStatuses": containers})
         self._train(pod["metadata"]["labels"][names.LABEL_JOB_NAME])
 
     def _set(self, name: str, status: Object) -> None:
@@ -233,3 +238,4 @@ class Crowd:
         for job in self.sizes:
             if not self._is_complete(job) and self.status(job).get("phase") not in ("Succeeded", "Failed"):
                 self.held[job] += seconds * len(self.pods_of(job))
+                self.idle[job] += seconds * self.count_placed(job)

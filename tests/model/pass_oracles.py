@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from railhead.api import names
 from railhead.planning.facts.disruptions import HEAD_CUT_OFF
 from railhead.planning.facts.partial_gang import OUTAGE_SECONDS
-from railhead.planning.facts.reasons import QUOTA_EXCEEDED, REJECTIONS
+from railhead.planning.facts.reasons import PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS
 from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, is_inert, is_live, name_of, role_of
 
@@ -92,7 +92,8 @@ def find_head(world: World, job: Object | None) -> Object | None:
 
 class HealthyPodsStay(Oracle):
     """A pod that runs and that no actor has touched keeps its uid as long as its attempt lasts. The attempt of such a
-    head ends only if the API server rejects pods that it needs, or if it seems to be cut off."""
+    head ends only if the API server rejects pods that it needs, if they find no nodes, or if it seems to be cut
+    off."""
 
     def __init__(self, now: Circumstances) -> None:
         super().__init__(now)
@@ -121,7 +122,7 @@ class HealthyPodsStay(Oracle):
         if attempt in self._judged:
             return  # what happens to its head after it was lost is of no interest
         self._judged.add(attempt)
-        if failure["reason"] in REJECTIONS or job["spec"].get("suspend"):
+        if failure["reason"] in REJECTIONS | {PARTIAL_START} or job["spec"].get("suspend"):
             return
         head = find_head(self.world, job)
         if head is None or job["status"]["phase"] in FINISHED:
@@ -283,6 +284,47 @@ class GangsHoldLittle(Oracle):
             assert held <= HELD, f"{len(live)} pods were held for {held} for others that are rejected: {reasons}"
 
 
+class NodesAreGivenBack(Oracle):
+    """A gang of which too few pods have a node keeps them for partialStartDeadlineSeconds after the last of its pods
+    was created or got a node; one that can train keeps them."""
+
+    LATE = timedelta(seconds=60)
+
+    def __init__(self, now: Circumstances) -> None:
+        super().__init__(now)
+        self._since: dict[str, tuple[object, datetime]] = {}  # the last change, without the operator's absences
+
+    def on_change(self, entry: Entry) -> None:
+        if entry.plural != "trainjobs" or entry.type != "MODIFIED" or not is_lost(entry.object):
+            return
+        is_released = entry.object["status"]["failure"]["reason"] == PARTIAL_START
+        assert not (is_released and self._can_train(entry.object)), "a job that can train released its pods"
+
+    def at_rest(self) -> None:
+        for job in self.jobs():
+            uid, pods = job["metadata"]["uid"], self._live_pods(job)
+            limit = job["spec"].get("partialStartDeadlineSeconds", 1800)
+            is_waiting = 0 < len(self._find_placed(job)) < len(pods) and not self._can_train(job)
+            if not is_waiting or not limit or is_lost(job) or job["status"].get("phase") in AT_REST:
+                self._since.pop(uid, None)
+                continue
+            seen, now = {(name_of(pod), pod["spec"].get("nodeName")) for pod in pods}, self.world.now - self.now.away
+            if self._since.get(uid, ({}, now))[0] != seen:
+                self._since[uid] = (seen, now)
+            held = now - self._since[uid][1]
+            assert held <= timedelta(seconds=limit) + self.LATE, f"an incomplete gang has held nodes for {held}"
+
+    def _live_pods(self, job: Object) -> list[Object]:
+        return [pod for pod in self.pods_of(job) if is_live(pod) and "deletionTimestamp" not in pod["metadata"]]
+
+    def _find_placed(self, job: Object) -> list[Object]:
+        return [pod for pod in self._live_pods(job) if pod["spec"].get("nodeName")]
+
+    def _can_train(self, job: Object) -> bool:
+        roles, scaling = Counter(role_of(pod) for pod in self._find_placed(job)), job["spec"]["scaling"]
+        return roles[names.HEAD] > 0 and roles[names.WORKER] >= (scaling.get("minWorkers") or scaling["numWorkers"])
+
+
 class AQuotaIsUsed(Oracle):
     """Of jobs that a quota keeps from starting, the first has all its pods within two minutes, and another one within
     the longest delay after it has finished."""
@@ -404,6 +446,7 @@ ORACLES: tuple[type[Oracle], ...] = (
     FewPodsAreRefused,
     LostHeadsAreFollowed,
     GangsHoldLittle,
+    NodesAreGivenBack,
     AQuotaIsUsed,
     OnePodCommits,
     DeletesAreTried,

@@ -391,7 +391,8 @@ class World:
 
     def _find_no_room(self, pod: Object) -> bool:
         """The scheduler's condition, set once."""
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        condition["message"] = "0/8 nodes are available: 8 Insufficient nvidia.com/gpu."
         status = {"phase": "Pending", "conditions": [condition]}
         before = self.api.version
         self.api.patch(place_of(pod), {"status": status}, subresource="status")

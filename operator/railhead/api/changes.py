@@ -27,6 +27,7 @@ ALWAYS: dict[str, frozenset[str]] = {
             "activeDeadlineSeconds",
             "startDeadlineSeconds",
             "restartDeadlineSeconds",
+            "partialStartDeadlineSeconds",
             "progressDeadlineSeconds",
             "keepPodsSeconds",
             "ttlSecondsAfterFinished",

@@ -147,6 +147,13 @@ class TrainJobSpec(Model):
     restart_deadline_seconds: int | None = time_limit(
         "Limit from a loss until training runs again. After it all pods are released and the next attempt backs off."
     )
+    partial_start_deadline_seconds: int = time_limit(
+        "How long pods that are too few to train keep their nodes while no further pod gets one, at a start or after a "
+        "loss. After it all pods are released, which counts in no budget, and the next attempt follows with a "
+        "growing delay. 0: they keep them.",
+        least=0,
+        default=1800,
+    )
     progress_deadline_seconds: int | None = time_limit(
         "Limit while training runs: from one report of all ranks to the next, or from the start of the worker group "
         "to the first. After it the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer "

@@ -142,11 +142,11 @@ class Waiting(StatusModel):
 
 
 class StartLine(StatusModel):
-    """Jobs of a namespace whose pods a quota rejected, or that released their pods, create pods one at a time."""
+    """Jobs of a namespace that a quota rejected, or that released pods for lack of nodes, create one at a time."""
 
     since: str | None = time_field("The job's place: the earliest is first. Absent once all its pods have a node.")
     turn_time: str | None = time_field("Since when it is the job's turn, for at most 5 minutes.")
-    quota: str = _text("ResourceQuota that rejected a pod.", 253)
+    quota: str = _text("ResourceQuota that rejected a pod; empty if nodes were missing.", 253)
     percent: int = Field(
         default=0, description="What the job needs of that quota by itself, in percent of its limit; 0 = not known."
     )

@@ -19,7 +19,7 @@ from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
-from railhead.controller.pod_events import find_problem
+from railhead.controller.pod_events import find_node_added, find_problem
 from railhead.controller.recent import RecentChildren
 from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.controller.slow_start import run_all
@@ -30,7 +30,7 @@ from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
 from railhead.planning.plan import CopyConfigMap, Create, Delete, DeleteJob, Plan, Remove, StatusWrite
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.planning.status_write import build_operations
 from railhead.resources.owner import build_owner
 
@@ -133,14 +133,15 @@ class Executor:
         self.cache.record_deletion(uid, name)
         return False
 
-    async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
-        """Why the pod does not start, according to its Events."""
+    async def look_up_events(self, key: JobKey, pod: PodView) -> PodEvents:
+        """What the Events about the pod say."""
         about = f"involvedObject.uid={pod.uid}"
         try:
             page = await self.client.list(EVENT, namespace=key.namespace, field_selector=about)
         except Denied:
-            return None  # a ClusterRole cut down by its admin; everything else works without Events
-        return find_problem(page.get("items") or [])
+            page = {}  # a ClusterRole cut down by its admin; everything else works without Events
+        events = page.get("items") or []
+        return PodEvents(find_problem(events), self.client.clock.now(), find_node_added(events))
 
     async def _record_events(self, key: JobKey, uid: str, plan: Plan) -> None:
         for event in plan.events:

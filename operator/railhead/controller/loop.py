@@ -134,7 +134,7 @@ class Loop:
             await self.executor.execute(key, observed.uid, wanted)
             pod = wanted.look_up_events_of
             wait = self.look_ups.take(key) if pod else 0.0
-            problem = await self.executor.look_up_events(key, pod) if pod and not wait else None
+            events = await self.executor.look_up_events(key, pod) if pod and not wait else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
             self.queue.fail(key)
@@ -155,8 +155,8 @@ class Loop:
             return "error"
         if wanted.announced is not None:
             self.store.note_announced(observed.uid, wanted.announced, at=self.now())
-        if pod is not None and not wait:
-            self.store.note_pod_events(pod, problem, at=self.now())
+        if pod is not None and events is not None:
+            self.store.note_pod_events(pod, events)
             self.queue.add(key)  # the next pass reports it, with the time of the next look-up
         if wanted.creates:
             self.store.forget_rejection(observed.uid)

@@ -109,6 +109,7 @@ def observe_pod(pod: Object) -> PodView:
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
+        scheduled_at=_scheduled_at(status),
         deletion_timestamp=_time(deleted),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(status, state, disruption),
@@ -210,6 +211,15 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     if reason in OUTCOME_OF_NO_INTEREST:
         return of_pod
     return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason
+
+
+def _scheduled_at(status: Object) -> datetime | None:
+    """By the API server's clock: it adds the condition when the scheduler binds the pod (pkg/registry/core/pod/storage:
+    assignPod), and the kubelet keeps its time."""
+    for condition in _parts(status, "conditions"):
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "True"):
+            return _time(condition.get("lastTransitionTime"))
+    return None
 
 
 def _problem(status: Object) -> Problem | None:

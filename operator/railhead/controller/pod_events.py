@@ -1,15 +1,20 @@
-"""Why a pod does not start, from the Events about it."""
+"""Why a pod does not start, and whether a node is being added for it, from the Events about it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
+from railhead.contract.times import parse_time
 from railhead.planning.facts.reasons import POD_EVENTS
 from railhead.planning.pod_view import Problem
 
 # From the kubelet, after all volumes are mounted and the pod has its network.
 MOUNTED = frozenset({"Pulling", "Pulled", "Created", "Started"})
+# From the cluster autoscaler (processors/status/eventing_scale_up_processor.go) and from Karpenter
+# (pkg/controllers/provisioning/scheduling/events.go: NominatePodEvent).
+NODE_ADDED = frozenset({"TriggeredScaleUp", "Nominated"})
 
 
 def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
@@ -19,6 +24,11 @@ def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
     if newest is None or newest["reason"] in MOUNTED:
         return None
     return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"]))
+
+
+def find_node_added(events: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """When an autoscaler last said so."""
+    return parse_time(max((_time(event) for event in events if event.get("reason") in NODE_ADDED), default=""))
 
 
 def _time(event: Mapping[str, Any]) -> str:

@@ -157,9 +157,9 @@ class Store:
             return ()
         return tuple(other.place for other in self.lines.others(record.key) if other.place is not None)
 
-    def note_pod_events(self, pod: PodView, problem: Problem | None, *, at: datetime) -> None:
+    def note_pod_events(self, pod: PodView, events: PodEvents) -> None:
         """Remembers what the Events about a pod say."""
-        self._pod_events[pod.uid] = PodEvents(problem, at)
+        self._pod_events[pod.uid] = events
 
     def note_denial(self, uid: str, kind: str, name: str, message: str, *, at: datetime) -> None:
         """The API server denied to delete this object of a known job."""

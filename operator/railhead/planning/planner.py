@@ -33,6 +33,7 @@ from railhead.planning.decisions.loss import decide_loss
 from railhead.planning.decisions.next_attempt import decide_next_attempt
 from railhead.planning.decisions.outdated_pods import decide_outdated_pods
 from railhead.planning.decisions.partial_gang import decide_partial_gang
+from railhead.planning.decisions.partial_start import decide_partial_start
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
@@ -70,7 +71,8 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_resize,  # the number of workers must be decided before missing ones are counted
     decide_replacement,  # a lost pod is counted, and its name is not reused
     decide_outdated_pods,  # raises the round, which the names of missing pods contain
-    decide_uncreated_pods,  # missing pods have no progress to show
+    decide_uncreated_pods,  # a pod that does not exist yet has not waited for a node
+    decide_partial_start,  # an attempt that is given up has no progress to show
     show_progress,
 )
 

@@ -34,10 +34,17 @@ class Disruption:
 
 @dataclass(frozen=True)
 class PodEvents:
-    """What a pod's events report; the problem is None if they name none."""
+    """What a pod's events report.
+
+    Attributes:
+        problem: why it does not start; None if they name nothing.
+        at: when they were read.
+        node_added_at: when an autoscaler last began to add a node for it.
+    """
 
     problem: Problem | None
     at: datetime
+    node_added_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +70,9 @@ class PodView:
     disruption: Disruption | None = None
     container: str = names.CONTAINER  # the one that the exit code and message belong to
     created_at: datetime | None = None
+    scheduled_at: datetime | None = None
     events_read_at: datetime | None = None  # when its events were last read
+    node_added_at: datetime | None = None  # by its events: when an autoscaler last began to add a node for it
     deletion_timestamp: datetime | None = None  # of a pod being deleted: the end of its grace period
     grace_seconds: int = 0  # of a pod being deleted
     is_silent: bool = False  # by Kubernetes' word its node does not respond
@@ -86,7 +95,7 @@ class PodView:
         if events is None:
             return self
         problem = self.problem or (None if self.is_running else events.problem)
-        return replace(self, events_read_at=events.at, problem=problem)
+        return replace(self, events_read_at=events.at, problem=problem, node_added_at=events.node_added_at)
 
     @property
     def place(self) -> str:

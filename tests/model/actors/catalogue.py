@@ -13,6 +13,7 @@ from tests.model.actors.device_plugin import DevicePlugin
 from tests.model.actors.eviction import Eviction
 from tests.model.actors.flapper import Flapper
 from tests.model.actors.foreign_finalizer import FinalizerOnJob, ForeignFinalizer
+from tests.model.actors.full_cluster import FullCluster
 from tests.model.actors.limit_range import LimitRange
 from tests.model.actors.lost_node import DrainedNode, NodeDeleted, NodeDeletedWithoutPodGC, OutOfServiceTaint
 from tests.model.actors.mutating_webhook import MutatingWebhook
@@ -45,6 +46,7 @@ CATALOGUE: dict[str, Entry] = {
     "a node that is drained and switched off": Entry(DrainedNode),
     "a LimitRange": Entry(LimitRange),
     "a quota that jobs share": Entry(SharedQuota),
+    "a full cluster": Entry(FullCluster),
     "a flapper of desiredWorkers": Entry(Flapper),
     "a namespace that is deleted": Entry(NamespaceDeletion),
     "a head that is cut off": Entry(CutOffHead),

@@ -90,6 +90,7 @@ FULL: dict[str, Any] = {
     "activeDeadlineSeconds": 86400,
     "startDeadlineSeconds": 600,
     "restartDeadlineSeconds": 600,
+    "partialStartDeadlineSeconds": 0,
     "progressDeadlineSeconds": 1800,
     "keepPodsSeconds": 0,
     "ttlSecondsAfterFinished": 0,

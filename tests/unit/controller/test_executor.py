@@ -415,14 +415,15 @@ async def test_a_pods_events_are_listed_by_its_uid(client: ModelClient, executor
     client.api.put(make_event("e1", "uid-head", 'secret "keys" not found'))
     client.api.put(make_event("e2", "uid-other", "of another pod"))
     client.api.put(make_event("e3", "uid-head", "assigned to node-1", reason="Scheduled"))
-    assert await executor.look_up_events(KEY, SILENT) == Problem("FailedMount", 'secret "keys" not found')
+    found = await executor.look_up_events(KEY, SILENT)
+    assert found.problem == Problem("FailedMount", 'secret "keys" not found')
     [request] = client.asked
     assert "fieldSelector=involvedObject.uid%3Duid-head&" in request.path, "Normal ones show that it was mounted since"
 
 
 async def test_an_operator_without_access_to_events_works_without_them(client: ModelClient, executor: Executor) -> None:
     client.faults.script["list", "events"] = [Denied(403, "Forbidden", "cannot list"), RetryAfter(503, "", "away")]
-    assert await executor.look_up_events(KEY, SILENT) is None
+    assert (await executor.look_up_events(KEY, SILENT)).problem is None
     with pytest.raises(RetryAfter):
         await executor.look_up_events(KEY, SILENT)
 

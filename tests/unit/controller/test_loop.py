@@ -28,7 +28,7 @@ from railhead.controller.store import Store
 from railhead.kube.errors import Denied, RetryAfter
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Plan
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import PodEvents, PodView, Problem
 from tests.model.client import make_client
 from tests.unit.builders import NOW, SETTINGS
 from tests.unit.controller.raws import make_job, make_pod
@@ -69,9 +69,9 @@ class ScriptedExecutor(Executor):
         if errors := self.script.get(key):
             raise errors.pop(0)
 
-    async def look_up_events(self, key: JobKey, pod: PodView) -> Problem | None:
+    async def look_up_events(self, key: JobKey, pod: PodView) -> PodEvents:
         self.looked_up.append(pod.name)
-        return self.pod_problems.pop(0)
+        return PodEvents(self.pod_problems.pop(0), NOW)
 
 
 class Harness:

@@ -183,6 +183,8 @@ def test_a_termination_without_a_time_has_none(text: Any) -> None:
 
 
 def test_an_unschedulable_pod_has_the_schedulers_message() -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    assert observe_status(conditions=[scheduled]).scheduled_at == NOW
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
     assert observe_status(conditions=[unscheduled]).problem == Problem("Unschedulable", "0/3 nodes")
     gated = observe_status(

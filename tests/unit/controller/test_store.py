@@ -16,7 +16,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.controller.observe import Owner, record_pod
 from railhead.controller.store import Store
 from railhead.planning.observed import AnnouncedCommit
-from railhead.planning.pod_view import Problem
+from railhead.planning.pod_view import PodEvents, Problem
 from tests.unit.builders import NOW, SETTINGS, SPEC, UID
 from tests.unit.controller.raws import Object, make_job, make_pod
 
@@ -75,7 +75,7 @@ def test_notes_on_children_from_an_earlier_lead_are_forgotten() -> None:
     pod = make_pod(head_name("digits", UID, 1))
     change_pod(store, None, pod)
     store.note_rejection(UID, PROBLEM, at=NOW)
-    store.note_pod_events(store.pods(OWNER)[0], PROBLEM, at=NOW)
+    store.note_pod_events(store.pods(OWNER)[0], PodEvents(PROBLEM, NOW))
     before = store.observe(KEY, now=NOW, settings=SETTINGS)
     store.begin_lead(at=NOW)
     after = store.observe(KEY, now=NOW, settings=SETTINGS)

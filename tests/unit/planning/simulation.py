@@ -235,7 +235,7 @@ class Simulation:
         if not self.pods[name].node:
             self.api.bind(name, NODE, namespace=KEY.namespace)
         if not self.pods[name].is_running:
-            self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running", conditions=None)
+            self._set(name, {"running": {"startedAt": format_time(self.now)}}, phase="Running")
 
     def cannot_schedule(self, name: str, message: str) -> None:
         """As reported by the scheduler."""

@@ -18,6 +18,7 @@ from railhead.planning.decisions.loss import decide_loss
 from railhead.planning.decisions.next_attempt import decide_next_attempt
 from railhead.planning.decisions.outdated_pods import decide_outdated_pods
 from railhead.planning.decisions.partial_gang import decide_partial_gang
+from railhead.planning.decisions.partial_start import decide_partial_start
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
@@ -59,6 +60,7 @@ OUTDATED = replace(
     problem=Problem("Unschedulable", "no node fits"),
     avoids=("node-9",),
 )
+NO_NODE = replace(OUTDATED, avoids=(), events_read_at=NOW)
 QUOTA = Rejection(
     Problem("QuotaExceeded", "no room"), attempt=1, tries=1, at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
 )
@@ -133,7 +135,14 @@ CASES = (
         decide_outdated_pods,
         job(HEAD, OUTDATED, status=PENDING),
     ),
-    Case(decide_uncreated_pods, job(HEAD, WORKERS[0], status=PENDING)),
+    Case(
+        decide_uncreated_pods,
+        job(HEAD, NO_NODE, status=PENDING),
+    ),
+    Case(
+        decide_partial_start,
+        job(OLD_HEAD, *WORKERS[:1], replace(NO_NODE, slot=1, name=WORKERS[1].name), status=PENDING),
+    ),
     Case(show_progress, job(HEAD, *WORKERS, status=RUNNING_STATUS)),
 )
 

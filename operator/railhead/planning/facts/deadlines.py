@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from railhead.api import conditions as types
 from railhead.contract.times import parse_time
 from railhead.planning.facts.missing_report import is_report_missing
+from railhead.planning.facts.partial_start import release_due
 from railhead.planning.job import Job
 
 REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
@@ -62,7 +63,8 @@ def _after_end(job: Job, limit: int | None) -> datetime | None:
 def next_due(job: Job) -> datetime | None:
     """When the next limit expires."""
     finished = job.status.is_finished
-    dues = (clean_up_due(job), deletion_due(job)) if finished else (active_due(job), startup_due(job))
+    running = (active_due, startup_due, release_due)
+    dues = (due(job) for due in ((clean_up_due, deletion_due) if finished else running))
     return min((due for due in dues if due is not None and due > job.now), default=None)
 
 

@@ -54,4 +54,4 @@ def _refused_since(job: Job) -> datetime | None:
     if job.rejection is not None:
         return job.rejection.since
     place = find_place(job.name, job.uid, job.status)
-    return place.since if place is not None and find_turn(job) is not None else None
+    return place.since if place is not None and place.quota and find_turn(job) is not None else None

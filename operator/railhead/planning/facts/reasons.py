@@ -36,5 +36,6 @@ REJECTIONS = frozenset(
 # From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 FAILED_MOUNT = "FailedMount"
 POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
-RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA})  # of attempts whose next one waits for its turn
+PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node
+RELEASED = frozenset({QUOTA_EXCEEDED, EXCEEDS_QUOTA, PARTIAL_START})  # of attempts whose next one waits for its turn
 THAT_PASS = frozenset({UNSCHEDULABLE, SCHEDULING_GATED, EXCEEDS_QUOTA, WAITING_FOR_TURN, *REJECTIONS, *POD_EVENTS})

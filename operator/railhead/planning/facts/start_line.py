@@ -1,7 +1,8 @@
-"""Who may create pods, of the jobs of a namespace that a quota rejected or that released their pods.
+"""Who may create pods, of the jobs of a namespace that a quota rejected or that released pods for lack of nodes.
 
 One at a time: the earliest, until all its pods have a node, for at most 5 minutes; then it goes to the end. Jobs that
-fit into the same quota beside it create too. The line is what the jobs' statuses say, so that every leader finds it.
+fit into the same quota beside it create too. Each quota has its line, and so have the jobs that lack nodes: of these
+it is not known what fits beside what. The line is what the jobs' statuses say, so that every leader finds it.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _percent(needed: Decimal, limit: Decimal) -> int:
 
 
 def find_line(job: Job) -> tuple[Place, ...]:
-    """The places of this job and of the others that the same quota holds up; empty if this one has none."""
+    """The places of this job and of the others that the same quota, or a lack of nodes, holds up; empty if this one has
+    none."""
     own = find_place(job.name, job.uid, job.status)
     return (own, *(each for each in job.line if each.quota == own.quota)) if own is not None else ()
 
@@ -146,11 +148,20 @@ def join(job: Job) -> StartLine | None:
 def release(job: Job) -> StartLine | None:
     """The place after the job has released its pods: at the end if it was its turn, otherwise the same."""
     entry = join(job)
-    if entry is None:
-        return None
+    return _release(job, entry) if entry is not None else None
+
+
+def release_nodes(job: Job) -> StartLine:
+    """The same for pods that found no nodes: in the line without a quota."""
+    entry = job.status.start_line or StartLine()
+    return _release(job, entry.model_copy(update={"quota": "", "percent": 0}))
+
+
+def _release(job: Job, entry: StartLine) -> StartLine:
     times = entry.released + 1
     moved = entry.model_copy(update={"released": times, "turn_time": None})
-    if entry.since is not None and find_turn(job) is not None and not exceeds_quota(job):
+    is_waiting = entry.since is not None and entry.turn_time is None and find_turn(job) is not None
+    if is_waiting and not exceeds_quota(job):
         return moved
     after = timedelta(seconds=released_delay_seconds(job, times))
     return moved.model_copy(update={"since": format_time(job.now + after)})
