@@ -168,7 +168,7 @@ DEFECTS = (
         (PARTIAL,),
     ),
     Defect(
-        "an incomplete gang holds its nodes for ever",
+        "an incomplete gang holds its nodes forever",
         "planning/planner.py",
         "    decide_partial_start,  #",
         "    #",

@@ -51,7 +51,7 @@ class FullCluster(Actor):
             return
         self.number += 1
         name = f"tenant-{self.number}"
-        body = {"metadata": {"name": name}, "spec": GPU_POD}
+        body = {"metadata": {"name": name, "namespace": TENANTS}, "spec": GPU_POD}
         self.world.api.create(("pods", TENANTS, name), body)
         self.world.api.bind(name, node, namespace=TENANTS)
         self.made.append(name)

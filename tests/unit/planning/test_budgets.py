@@ -57,7 +57,7 @@ def test_a_checkpoint_alone_does_not_refill_the_budget() -> None:
 
 def test_training_time_adds_up_and_waiting_does_not_count() -> None:
     """Daily losses of nodes: no single stretch is long enough."""
-    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
+    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR, partialStartDeadlineSeconds=0)
     train(sim, hours=1, checkpoint=0)
     fail(sim)
     for stretch in (1, 2):

@@ -1,4 +1,4 @@
-"""An attempt of which some pods have a node and the others find none: it must not hold its GPUs for ever.
+"""An attempt of which some pods have a node and the others find none: it must not hold its GPUs forever.
 
 All its pods are released, so that of two jobs that each hold half of the nodes, one gets everything it needs: they
 take turns, as jobs that share a quota do.
