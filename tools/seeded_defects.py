@@ -142,7 +142,7 @@ DEFECTS = (
     Defect(
         "pods that wait for a turn are held after a change of leader",
         "planning/facts/partial_gang.py",
-        "    return place.since if place is not None and find_turn(job) is not None else None\n",
+        "    return place.since if place is not None and place.quota and find_turn(job) is not None else None\n",
         "    return None\n",
         (QUOTA,),
     ),

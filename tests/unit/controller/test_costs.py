@@ -56,8 +56,8 @@ class Cluster:
         labels = {names.LABEL_ROLE: role, names.LABEL_ATTEMPT: "1", names.LABEL_SLOT: str(slot)}
         labels[names.LABEL_ROUND] = "0"
         status = {"phase": "Running", "containerStatuses": [make_container(running={"startedAt": "t"})]}
-        name = f"job-{number}-{number:06}-1-{role}{slot}"
         owner = f"{number:06}-uid"
+        name = names.pod_name(f"job-{number}", owner, role, 1, slot, 0)
         pod = make_pod(name, owner=owner, status=status, labels=labels, resourceVersion=str(version))
         self.pods.record_write(pod)
 

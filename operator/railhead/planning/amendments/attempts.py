@@ -17,8 +17,10 @@ from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
-from railhead.planning.status_change import STATUS_FIELDS, UNSET
+from railhead.planning.status_change import UNSET
 from railhead.planning.status_write import changes_anything
+
+USED = ("phase", "attempt", "round", "failure", "completion_time")  # what the list follows from
 
 
 def list_attempts(job: Job, decision: Decision) -> Decision:
@@ -26,7 +28,7 @@ def list_attempts(job: Job, decision: Decision) -> Decision:
     change, old = decision.status, job.status
     if change is None or change.is_guard:
         return decision
-    values = {name: getattr(change, name) for name in STATUS_FIELDS}
+    values = {name: getattr(change, name) for name in USED}
     new = old.model_copy(update={name: value for name, value in values.items() if value is not UNSET})
     attempts = _update(job, new) if new.attempt == old.attempt else _begin(job, new.attempt, _update(job, old))
     if (attempts or None) == old.attempts or not changes_anything(job, change):
