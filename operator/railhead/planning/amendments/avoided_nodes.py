@@ -27,7 +27,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     if job.status.is_finished:
         return decision
     listed, wanted = Avoidance.listed(job), find_avoidance(job)
-    decision = decision.waking(next_avoidance_change(job))
+    decision = decision.waking(next_avoidance_change(job, wanted.nodes))
     if wanted == listed:
         return decision
     known, names = {node.name for node in listed.nodes}, {node.name for node in wanted.nodes}

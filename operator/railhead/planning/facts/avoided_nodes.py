@@ -90,9 +90,8 @@ def find_outdated(job: Job) -> list[PodView]:
     return [pod for pod in unplaced if not avoided.issuperset(pod.avoids)]
 
 
-def next_avoidance_change(job: Job) -> datetime | None:
-    """When the next node is avoided no more, or the next pod is out of date."""
-    nodes = find_avoidance(job).nodes
+def next_avoidance_change(job: Job, nodes: Sequence[AvoidedNode]) -> datetime | None:
+    """When the next of these nodes is avoided no more, or the next pod is out of date."""
     waiting = [due for _, due in _list_waiting(job, nodes)]
     started = [pod.created_at for pod in _list_unplaced(job) if pod.created_at is not None]
     outdated = [at + timedelta(seconds=PATIENCE_SECONDS) for at in started]
