@@ -210,9 +210,9 @@ DEFECTS = (
         (PARTIAL_START,),
     ),
     Defect(
-        "pods without any node are released",
+        "a head that waits for its workers is released",
         "planning/facts/partial_start.py",
-        "    if not placed or _can_train",
+        "    if all(pod.role == names.HEAD for pod in placed) or _can_train",
         "    if _can_train",
         (PARTIAL_START,),
     ),

@@ -286,7 +286,7 @@ class Schedule:
         check_counters(self.world)
         check_drivers(self.world)
         check_images(self.world)
-        check_attempts(self.world.api.log)
+        check_attempts(self.world.api.log, operators=self.operators)
         self._watchman.check()
         restarts = self.world.status().get("restarts") or {}
         counted = restarts.get("application", 0)

@@ -80,7 +80,7 @@ def test_a_job_that_no_quota_fits_holds_no_pods_and_says_what_to_do(cluster: Clu
     failure = wait_until("the failure", lambda: cluster.status("huge").get("failure"))
     wait_until("all are released", lambda: not cluster.pods("huge"))
     assert (failure["class"], failure["reason"]) == ("Startup", "ExceedsQuota")
-    assert "150 % of quota few; raise the quota or lower spec.scaling" in failure["message"]
+    assert "150 % of quota few; raise the quota, or suspend the job" in failure["message"]
     raise_quota(cluster, quota, 3)
     cluster.wait_pods("huge", 3)
 

@@ -137,7 +137,13 @@ CASES = (
     ),
     Case(
         decide_uncreated_pods,
-        job(HEAD, NO_NODE, status=PENDING),
+        job(
+            HEAD,
+            WORKERS[0],
+            replace(NO_NODE, slot=1, name=WORKERS[1].name),
+            status={**PENDING, "workers": {"desired": 3}},
+            scaling={"numWorkers": 3},
+        ),
     ),
     Case(
         decide_partial_start,

@@ -199,9 +199,10 @@ def test_each_pod_that_gets_a_node_begins_the_time_again() -> None:
     assert has_released(sim)
 
 
-def test_pods_that_hold_no_node_have_nothing_to_release() -> None:
+@pytest.mark.parametrize("placed", [(), ("head",)])
+def test_a_job_that_holds_no_gpu_has_nothing_to_release(placed: tuple[str, ...]) -> None:
     sim = simulate()
-    place(sim)
+    place(sim, *placed)
     run(sim, 10 * LIMIT)
     assert sim.status["attempt"] == 1 and len(sim.pods) == 3
 
@@ -252,8 +253,8 @@ def test_an_elastic_job_that_can_train_releases_nothing(starts: bool) -> None:
 
 
 def test_an_elastic_job_that_falls_below_its_minimum_has_the_whole_time() -> None:
-    sim = simulate(scaling=ELASTIC)
-    place(sim, "head", "0")
+    sim = simulate(scaling={**ELASTIC, "minWorkers": 2})
+    place(sim, "head", "0", "1")
     run(sim, 2 * LIMIT)
     sim.lose(next(name for name, pod in sim.pods.items() if pod.slot == 0))
     settle(sim)

@@ -21,6 +21,7 @@ from railhead.planning.status_change import UNSET
 from railhead.planning.status_write import changes_anything
 
 USED = ("phase", "attempt", "round", "failure", "completion_time")  # what the list follows from
+MOST = 2**31 - 1  # the CRD's integers are int32
 
 
 def list_attempts(job: Job, decision: Decision) -> Decision:
@@ -44,7 +45,7 @@ def _begin(job: Job, number: int, known: Sequence[Attempt]) -> list[Attempt]:
 def _update(job: Job, status: JobStatus) -> list[Attempt]:
     """The list with the current attempt as this status shows it."""
     known = list(job.status.attempts or ())
-    if status.attempt < 1:
+    if not 1 <= status.attempt <= MOST:
         return []
     is_listed = bool(known) and known[-1].number == status.attempt
     current = known.pop() if is_listed else Attempt(number=status.attempt)
@@ -62,7 +63,7 @@ def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
     running = attempt.running_time
     if running is None and "Running" in (job.status.phase, status.phase):
         running = format_time(job.status.true_since(types.RUNNING) or job.now)
-    attempt = attempt.model_copy(update={"running_time": running, "rounds": max(status.round, 0)})
+    attempt = attempt.model_copy(update={"running_time": running, "rounds": min(max(status.round, 0), MOST)})
     failure = status.failure
     if failure is not None and failure.attempt == attempt.number:
         kind = FailureClass.parse(failure.class_).value

@@ -28,7 +28,7 @@ def find_waiting(job: Job) -> PodView | None:
 
 
 def release_due(job: Job) -> datetime | None:
-    """When the pods are released; None for a job that can train, or that holds no node."""
+    """When the pods are released; None for a job that can train, or that holds a node for no worker."""
     due = _deadline(job)
     if due is None:
         return None
@@ -57,8 +57,8 @@ def _deadline(job: Job) -> datetime | None:
     if not limit or waiting is None or job.is_attempt_lost:
         return None
     placed = find_placed(job)
-    if not placed or _can_train(job, placed):
-        return None
+    if all(pod.role == names.HEAD for pod in placed) or _can_train(job, placed):
+        return None  # a head alone holds no GPU
     moved = [at for pod in _live_pods(job) for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
     since = max([parse_time(waiting.since) or job.now, *moved])
     return min(since, job.now) + timedelta(seconds=limit)
