@@ -664,6 +664,13 @@ DEFECTS = (
         (SUSPEND,),
     ),
     Defect(
+        "an outdated spec may start an attempt",
+        "planning/attempt_begin.py",
+        ").requiring(Requirement.SAME_SPEC)  # an outdated spec",
+        ")  # an outdated spec",
+        ("tests/unit/planning/test_changes.py",),
+    ),
+    Defect(
         "an outdated spec may suspend",
         "planning/decisions/suspend.py",
         "status = add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))\n",

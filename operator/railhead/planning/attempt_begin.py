@@ -36,7 +36,7 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         waiting=Waiting(since=format_time(job.now), again=again),
         start_time=job.status.start_time or format_time(job.now),
         initial_checkpoint=find_initial_checkpoint(job) or UNSET,
-    )
+    ).requiring(Requirement.SAME_SPEC)  # an outdated spec must not start anything
     creates = (
         *prerequisites(job, attempt=attempt),
         head_pod(job, attempt=attempt, workers=workers),

@@ -137,3 +137,15 @@ def test_a_change_while_an_operator_resumes_the_job_is_in_all_pods_or_in_none() 
     with pytest.raises(KubeError):
         change(sim, image="example/train:3")
     assert {body["spec"]["containers"][0]["image"] for body in sim.bodies.values()} == {"example/train:2"}
+
+
+def test_an_operator_that_has_not_seen_the_change_starts_no_first_attempt() -> None:
+    """It saw the job as it was created; another one suspended it before it ever ran."""
+    sim = Simulation()
+    stale = plan(sim.observe())
+    assert stale.creates and stale.status is not None and stale.status.fields["attempt"] == 1
+    suspend(sim)
+    change(sim, image="example/train:2")
+    with pytest.raises(LostCompare):
+        asyncio.run(sim.execute(stale))
+    assert not sim.pods and sim.status["phase"] == "Suspended"

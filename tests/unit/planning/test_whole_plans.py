@@ -116,7 +116,7 @@ def test_the_first_attempt() -> None:
                     since=TIME,
                 ),
             },
-            tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0},
+            tests={"/metadata/uid": UID, "/status/attempt": 0, "/status/round": 0, "/metadata/generation": 1},
         ),
     )
     workers = [worker_name("digits", UID, attempt=1, slot=slot, round_=0) for slot in (0, 1)]
@@ -279,7 +279,7 @@ def test_the_next_attempt() -> None:
                     condition("Running", "False", "Restarting", message),
                 ),
             },
-            tests={**FRESH, "/status/phase": "Restarting"},
+            tests={**FRESH, "/status/phase": "Restarting", "/metadata/generation": 1},
             pods=frozenset({lost.uid}),
         ),
         deletes=delete(lost),

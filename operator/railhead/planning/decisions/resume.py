@@ -8,7 +8,7 @@ from railhead.planning.attempt_begin import begin_next_attempt
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, delete_all
-from railhead.planning.status_change import UNSET, Requirement
+from railhead.planning.status_change import UNSET
 
 
 def decide_resume(job: Job) -> Decision | None:
@@ -21,6 +21,4 @@ def decide_resume(job: Job) -> Decision | None:
     decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
     if decision.status is None:
         return decision
-    # An outdated spec must not start anything.
-    status = replace(decision.status, suspended_seconds=count_suspended(job) or UNSET)
-    return replace(decision, status=status.requiring(Requirement.SAME_SPEC))
+    return replace(decision, status=replace(decision.status, suspended_seconds=count_suspended(job) or UNSET))
