@@ -131,6 +131,7 @@ DEFECTS = (
         "<= min(room, first):",
         "<= room:",
         (QUOTA,),
+        raises=("KeyError",),
     ),
     Defect(
         "a job releases its pods although others release theirs for it",
@@ -152,6 +153,7 @@ DEFECTS = (
         "        if before is not None and self._find_place(key) != before:\n",
         "        if False:\n",
         (QUOTA,),
+        raises=("ValueError",),
     ),
     Defect(
         "the delays of attempts that released pods have no jitter",
@@ -243,6 +245,7 @@ DEFECTS = (
         ", uid=delete.uid)",
         ")",
         ("tests/unit/controller/test_executor.py",),
+        raises=("KeyError",),
     ),
     Defect(
         "pods are created before the status write",
@@ -279,6 +282,7 @@ DEFECTS = (
         "PASSING = (403, 404, EXPIRED, 429)",
         "PASSING = (404, EXPIRED, 429)",
         ("tests/unit/controller/test_handlers.py",),
+        raises=("APIForbiddenError",),
     ),
     Defect(
         "a namespace that is refused at the start never counts as answered",
@@ -286,6 +290,7 @@ DEFECTS = (
         "                    self._answered.set()\n",
         "",
         ("tests/unit/kube/test_informer.py",),
+        raises=("TimeoutError",),
     ),
     Defect(
         "a refused namespace's view counts as current",

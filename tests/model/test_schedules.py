@@ -7,26 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 
 import pytest
 
 from tests.model.schedule import Schedule
+from tests.model.seeds import SCHEDULES, find_batches
 from tests.tried import Tried
 
-SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000"))
-BATCH = 100  # per test; the tests share the processors
 
-
-def find_seeds() -> list[range]:
-    only = os.environ.get("RAILHEAD_SEED")
-    if only:
-        return [range(int(only), int(only) + 1)]
-    return [range(first, min(first + BATCH, SCHEDULES)) for first in range(0, SCHEDULES, BATCH)]
-
-
-@pytest.mark.parametrize("seeds", find_seeds(), ids=lambda seeds: f"from {seeds.start}")
+@pytest.mark.parametrize("seeds", find_batches(SCHEDULES, size=100), ids=lambda seeds: f"from {seeds.start}")
 @pytest.mark.parametrize("operators", [1, 2])
 def test_every_schedule_reaches_its_documented_end(
     operators: int, seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture

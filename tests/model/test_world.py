@@ -7,27 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 
 import pytest
 
 from tests.model.actors.catalogue import CATALOGUE, ENABLED
+from tests.model.seeds import SCHEDULES, find_batches
 from tests.model.world_schedule import WorldSchedule
 from tests.tried import Tried
 
-SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000")) // 10
-BATCH = 25  # per test; the tests share the processors
 
-
-def find_seeds() -> list[range]:
-    only = os.environ.get("RAILHEAD_SEED")
-    if only:
-        return [range(int(only), int(only) + 1)]
-    return [range(first, min(first + BATCH, SCHEDULES)) for first in range(0, SCHEDULES, BATCH)]
-
-
-@pytest.mark.parametrize("seeds", find_seeds(), ids=lambda seeds: f"from {seeds.start}")
+@pytest.mark.parametrize("seeds", find_batches(SCHEDULES // 10, size=25), ids=lambda seeds: f"from {seeds.start}")
 def test_no_actor_of_a_cluster_breaks_a_rule_or_keeps_a_job_from_succeeding(
     seeds: range, tried: Tried, caplog: pytest.LogCaptureFixture
 ) -> None:

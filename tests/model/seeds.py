@@ -1,0 +1,15 @@
+"""Which random schedules a test run plays: RAILHEAD_SCHEDULES says how many, RAILHEAD_SEED replays one."""
+
+from __future__ import annotations
+
+import os
+
+SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "1000"))
+
+
+def find_batches(schedules: int, *, size: int) -> list[range]:
+    """The seeds of each test; the tests share the processors."""
+    only = os.environ.get("RAILHEAD_SEED")
+    if only:
+        return [range(int(only), int(only) + 1)]
+    return [range(first, min(first + size, schedules)) for first in range(0, schedules, size)]
