@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 Record = TypeVar("Record")
 OnChange = Callable[[Record | None, Record | None], None]
 Key = tuple[str, str]  # namespace and name
-MAX_BACKOFF_SECONDS = 15.0
+MAX_BACKOFF_SECONDS = 5.0  # kopf's pauses for the other watch are about as short
 
 
 def version_of(obj: Object) -> int:
