@@ -1018,6 +1018,13 @@ DEFECTS = (
         (WHOLE,),
     ),
     Defect(
+        "a stale operator sets the counters to what they were",
+        "planning/status_write.py",
+        " or change.restarts is not UNSET",
+        "",
+        ("tests/unit/planning/test_stale_views.py",),
+    ),
+    Defect(
         "conditions of other controllers are erased",
         "planning/status_write.py",
         "merge_conditions(status.conditions, change",
@@ -1523,8 +1530,8 @@ DEFECTS = (
     Defect(
         "a pod is silent only once it is deleted",
         "controller/observe.py",
-        "is_silent=_is_silent(status, state, disruption)",
-        'is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(status, state, disruption)',
+        "is_silent=_is_silent(conditions, state, disruption)",
+        'is_silent=bool(metadata.get("deletionTimestamp")) and _is_silent(conditions, state, disruption)',
         (CUT_OFF,),
     ),
     Defect(
@@ -1679,14 +1686,14 @@ DEFECTS = (
     Defect(
         "an evicted head whose node is gone gets its whole grace period",
         "controller/observe.py",
-        'is_marked and (is_tainted or known.get("ContainersReady") == "True")',
+        'is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")',
         "is_marked and is_tainted",
         (NODE_SHUTDOWNS, "tests/unit/controller/test_observe.py"),
     ),
     Defect(
         "a driver loses its grace period when a sidecar has ended",
         "controller/observe.py",
-        'is_marked and (is_tainted or known.get("ContainersReady") == "True")',
+        'is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")',
         "is_marked",
         ("tests/unit/controller/test_observe.py",),
     ),

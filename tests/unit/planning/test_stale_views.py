@@ -23,6 +23,19 @@ def test_the_older_of_two_pods_in_one_slot_is_deleted() -> None:
     assert [delete.name for delete in wanted.deletes] == [pods[1].name]
 
 
+def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
+    """Otherwise an operator that does not know of a restart in place would set the counters to what they were."""
+    progress = {**RUNNING_STATUS["progress"], "restart": {"number": 1, "charged": 1, "class": "Application"}}
+    in_place = plan(
+        make_observed(make_head(), make_worker(0), make_worker(1), status={**RUNNING_STATUS, "progress": progress})
+    )
+    lost = make_worker(1, phase="Failed", is_running=False, exit_code=66)
+    replaced = plan(make_observed(make_head(), make_worker(0), lost, status=RUNNING_STATUS))
+    for wanted in (in_place, replaced):
+        assert wanted.status is not None and "restarts" in wanted.status.fields
+        assert wanted.status.tests["/metadata/resourceVersion"] == "0"
+
+
 def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None:
     status = {**RUNNING_STATUS, "head": {}, "workers": {}, "progress": {}, "phase": "Pending"}
     wanted = plan(make_observed(make_worker(0), status=status))

@@ -243,7 +243,7 @@ def test_a_replacement_deletes_the_ended_worker_pods_and_creates_what_the_new_on
                         condition("Running", "False", "WorkerLost", message),
                     ),
                 },
-                tests=GUARDED,
+                tests=FRESH,
             ),
             deletes=delete(lost),
             events=(Event("Warning", "WorkerReplaced", message),),
