@@ -14,8 +14,8 @@ PLAIN = "A-Za-z0-9._/-"  # one byte each in JSON
 _TIME = len("2026-01-01T00:00:00Z")
 
 
-def _word(description: str, limit: int) -> Any:
-    return Field(default="", max_length=limit, pattern=f"^[{PLAIN}]*$", description=description)
+def _word(description: str, limit: int, alias: str | None = None) -> Any:
+    return Field(default="", alias=alias, max_length=limit, pattern=f"^[{PLAIN}]*$", description=description)
 
 
 class Attempt(StatusModel):
@@ -31,12 +31,8 @@ class Attempt(StatusModel):
     start_time: str | None = time_field("When it was decided.", limit=_TIME)
     running_time: str | None = time_field("When training first ran in it; absent if it never did.", limit=_TIME)
     completion_time: str | None = time_field("When it ended; absent while it lasts.", limit=_TIME)
-    class_: str = Field(
-        default="",
-        alias="class",
-        max_length=24,
-        pattern=f"^[{PLAIN}]*$",
-        description="How it ended: Succeeded, Suspended, or a class of status.failure; empty while it lasts.",
+    class_: str = _word(
+        "How it ended: Succeeded, Suspended, or a class of status.failure; empty while it lasts.", 24, alias="class"
     )
     reason: str = _word(f"Reason of its failure, at most {MAX_REASON} characters of it.", MAX_REASON)
     node: str = _word(

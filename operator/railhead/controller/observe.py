@@ -32,9 +32,8 @@ STUCK = frozenset(
     }
 )
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
+POD_SCHEDULED = "PodScheduled"
 UNKNOWN_END = "ContainerStatusUnknown"  # the kubelet no longer finds the container
-
-
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
 MOST_CODE = 2**31 - 1
 
@@ -86,7 +85,8 @@ def observe_pod(pod: Object) -> PodView:
     labels, node = _part(metadata, "labels"), str(spec.get("nodeName") or "")[:253]
     state = _container_state(status)
     container, ended = _end(state, status)
-    disruption, running = _disruption(status), _part(state, "running")
+    conditions = {str(each.get("type")): each for each in _parts(status, "conditions")}
+    disruption, running = _disruption(conditions), _part(state, "running")
     code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
@@ -105,14 +105,14 @@ def observe_pod(pod: Object) -> PodView:
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
-        problem=_problem(status),
+        problem=_problem(status, _part(conditions, POD_SCHEDULED)),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
-        scheduled_at=_scheduled_at(status),
+        scheduled_at=_scheduled_at(_part(conditions, POD_SCHEDULED)),
         deletion_timestamp=_time(deleted),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
-        is_silent=_is_silent(status, state, disruption),
+        is_silent=_is_silent(conditions, state, disruption),
         avoids=() if node else _avoided_nodes(metadata),  # of no interest once the pod has a node
         cpu_limit=_cpu_limit(spec),
         is_refused=_is_refused(status, disruption),
@@ -164,21 +164,20 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
     return names.CONTAINER, {}
 
 
-def _disruption(status: Object) -> Disruption | None:
-    for condition in _parts(status, "conditions"):
-        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return Disruption(str(condition.get("reason") or ""), str(condition.get("message") or ""))
-    return None
+def _disruption(conditions: Object) -> Disruption | None:
+    target = _part(conditions, "DisruptionTarget")
+    if target.get("status") != "True":
+        return None
+    return Disruption(str(target.get("reason") or ""), str(target.get("message") or ""))
 
 
-def _is_silent(status: Object, state: Object, disruption: Disruption | None) -> bool:
+def _is_silent(conditions: Object, state: Object, disruption: Disruption | None) -> bool:
     """Kubernetes has marked the pod because its node does not respond: not ready, although its container runs. Of a
     pod that someone else deleted, all containers must be ready: only the node lifecycle controller
     (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
-    known = {each.get("type"): each.get("status") for each in _parts(status, "conditions")}
-    is_marked = bool(state.get("running")) and known.get("Ready") == "False"
+    is_marked = bool(state.get("running")) and _part(conditions, "Ready").get("status") == "False"
     is_tainted = disruption is not None and disruption.reason == DELETION_BY_TAINT
-    return is_marked and (is_tainted or known.get("ContainersReady") == "True")
+    return is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")
 
 
 def _avoided_nodes(metadata: Object) -> tuple[str, ...]:
@@ -213,29 +212,23 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
     return of_pod or reason if is_disrupted or reason == UNKNOWN_END else reason
 
 
-def _scheduled_at(status: Object) -> datetime | None:
+def _scheduled_at(scheduled: Object) -> datetime | None:
     """By the API server's clock: it adds the condition when the scheduler binds the pod (pkg/registry/core/pod/storage:
     assignPod), and the kubelet keeps its time."""
-    for condition in _parts(status, "conditions"):
-        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "True"):
-            return _time(condition.get("lastTransitionTime"))
-    return None
+    return _time(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None
 
 
-def _problem(status: Object) -> Problem | None:
-    for condition in _parts(status, "conditions"):
-        if (condition.get("type"), condition.get("status")) != ("PodScheduled", "False"):
-            continue
-        if condition.get("reason") == UNSCHEDULABLE:
-            return Problem(UNSCHEDULABLE, str(condition.get("message") or "no node fits"))
-        if condition.get("reason") == SCHEDULING_GATED:
-            message = "the pod has scheduling gates, which a queue or another controller has to remove"
-            return Problem(SCHEDULING_GATED, message)
+def _problem(status: Object, scheduled: Object) -> Problem | None:
+    reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
+    if reason == UNSCHEDULABLE:
+        return Problem(UNSCHEDULABLE, str(scheduled.get("message") or "no node fits"))
+    if reason == SCHEDULING_GATED:
+        message = "the pod has scheduling gates, which a queue or another controller has to remove"
+        return Problem(SCHEDULING_GATED, message)
     for container in [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]:
         waiting = _part(_part(container, "state"), "waiting")
-        reason = str(waiting.get("reason") or "")
-        if reason in STUCK:
-            return Problem(reason, f"container {container.get('name')}: {waiting.get('message') or reason}")
+        if (stuck := str(waiting.get("reason") or "")) in STUCK:
+            return Problem(stuck, f"container {container.get('name')}: {waiting.get('message') or stuck}")
     return None
 
 
