@@ -286,7 +286,7 @@ class GangsHoldLittle(Oracle):
 
 class NodesAreGivenBack(Oracle):
     """A gang of which too few pods have a node keeps them for partialStartDeadlineSeconds after the last of its pods
-    was created or got a node; one that can train keeps them."""
+    was created or got a node; one that can train keeps them, and so does a head without workers: it holds no GPU."""
 
     LATE = timedelta(seconds=60)
 
@@ -304,7 +304,9 @@ class NodesAreGivenBack(Oracle):
         for job in self.jobs():
             uid, pods = job["metadata"]["uid"], self._live_pods(job)
             limit = job["spec"].get("partialStartDeadlineSeconds", 1800)
-            is_waiting = 0 < len(self._find_placed(job)) < len(pods) and not self._can_train(job)
+            placed = self._find_placed(job)
+            holds_a_worker = any(role_of(pod) == names.WORKER for pod in placed)
+            is_waiting = holds_a_worker and len(placed) < len(pods) and not self._can_train(job)
             if not is_waiting or not limit or is_lost(job) or job["status"].get("phase") in AT_REST:
                 self._since.pop(uid, None)
                 continue
