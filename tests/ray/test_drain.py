@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tests.ray.pods import RAY_VERSION, Pods, make_job
 TRAINING = """
 import os, tempfile, time
 import ray.train
+from railhead.training import attempt, end_notice
 from ray.train import Checkpoint
 
 def save(step):
@@ -43,6 +45,10 @@ def train_func(config):
         if info is not None and not is_saved:
             left = info.deadline_ms / 1000 - time.time()
             print(f"rank {rank} saves step {step}, ranks {info.preempted_ranks} leave, {left:.0f} s left", flush=True)
+            notice = end_notice() if rank == 0 else None  # what rank 0 knows, the barrier has told to all ranks
+            if notice:
+                left = notice.deadline - time.time()
+                print(f"attempt {attempt()}: ranks {notice.ranks} end in {left:.0f} s", flush=True)
             is_end = len(info.preempted_ranks) == ray.train.get_context().get_world_size()
             time.sleep(4 if is_end else 0)  # a large checkpoint: Ray gives a process that receives SIGTERM 3 s
             metrics = {"step": step, "leaving": len(info.preempted_ranks), "left": left}
@@ -87,6 +93,8 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
     assert f"rank 0 begins with step {saved + 1}" in log, "max_failures is 0: a node that leaves costs nothing"
     assert "received SIGTERM: training continues for up to 20 s (worker.drainSeconds)" in worker
     assert "Infrastructure: " in log and "restarting the worker group" in log
+    assert re.search(r"attempt 1: ranks \(1,\) end in 1?[0-9] s", log), "railhead.training.end_notice"
+    assert re.search(r"attempt 1: ranks \(0, 1\) end in [3-6][0-9] s", log)
     outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Preemption", "Terminated"), "it returned, because the run ends"
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 1

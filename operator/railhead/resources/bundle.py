@@ -1,4 +1,4 @@
-"""The driver bundle: `contract/` and `driver/` as one zipapp, so that an image needs no part of Railhead.
+"""The driver bundle: `contract/`, `driver/` and `training/` as one zipapp, so that an image needs no part of Railhead.
 
 The build is reproducible, and the ConfigMap's name carries the bundle's hash: two versions of
 the operator can run side by side in one namespace.
@@ -21,7 +21,7 @@ from railhead.resources.owner import build_shared_metadata
 from railhead.resources.settings import OperatorSettings
 
 BUNDLE_FILE = "railhead.pyz"
-PACKAGES = ("contract", "driver")
+PACKAGES = ("contract", "driver", "training")
 # Python imports it at the start of each Ray process, because the bundle is on their PYTHONPATH.
 SITECUSTOMIZE = "from railhead.driver.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"

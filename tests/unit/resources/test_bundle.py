@@ -31,8 +31,9 @@ INSIDE_RAY = {
 IMPORT_ALL = """
 import pkgutil, sys
 sys.path.insert(0, sys.argv[1])
-import railhead, railhead.contract, railhead.driver
-for package in (railhead.contract, railhead.driver):
+import railhead, railhead.contract, railhead.driver, railhead.training
+assert (railhead.training.attempt(), railhead.training.end_notice()) == (1, None)
+for package in (railhead.contract, railhead.driver, railhead.training):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if not module.name.endswith("__main__"):
             try:
@@ -90,9 +91,9 @@ def test_a_pod_starts_without_installed_packages(bundle: Path) -> None:
     assert {"railhead.driver.head", "railhead.driver.worker", "railhead.contract.job_input"} <= found.keys()
 
 
-def test_contains_only_contract_and_driver() -> None:
+def test_contains_only_contract_driver_and_training() -> None:
     files = read_files()
-    inside = {name for name in files if name.startswith(("railhead/contract/", "railhead/driver/"))}
+    inside = {n for n in files if n.startswith(("railhead/contract/", "railhead/driver/", "railhead/training/"))}
     assert set(files) - inside == {"__main__.py", "sitecustomize.py", "railhead/__init__.py"}
     package = Path(railhead.driver.__file__).parent
     assert {n.removeprefix("railhead/driver/") for n in inside if n.startswith("railhead/driver/")} == {

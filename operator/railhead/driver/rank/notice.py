@@ -1,7 +1,8 @@
-"""Whether the function has learned, from `ray.train.get_preemption_info()`, that the run or a node ends.
+"""Whether the function has learned, from Ray's function or from ours, that the run or a node ends.
 
 A function that returns after that may have stopped early: `train_controller.returns` does not take it for
-a success while the run ends. Reaches into Ray: its public function calls this method, however it was imported.
+a success while the run ends. Reaches into Ray: its public function `ray.train.get_preemption_info` calls this method,
+however it was imported, and the context has what reached this rank.
 """
 
 from __future__ import annotations
@@ -33,10 +34,21 @@ def watch_notices() -> None:
         return
 
     @functools.wraps(original)
-    def read_notice(self: Any) -> Any:
+    def note_and_return(self: Any) -> Any:
         found = original(self)
         NOTICES.was_read |= found is not None
         return found
 
-    setattr(Utils, METHOD, read_notice)
+    setattr(Utils, METHOD, note_and_return)
     NOTICES.are_watched = True
+
+
+def read_notice() -> Any:
+    """Ray's PreemptionInfo as it has reached this rank, or None. Asks no other rank."""
+    if not NOTICES.are_watched:
+        return None
+    from ray.train.v2._internal.execution.context import get_train_context
+
+    found = get_train_context().preemption_context.preemption_info
+    NOTICES.was_read |= found is not None
+    return found

@@ -1,0 +1,49 @@
+"""What training code may ask Railhead on any rank: which attempt this is, and whether the run or its node ends.
+
+Every pod of a job has this package, whatever its image contains. It runs on Python 3.9, needs the standard library
+only, and does nothing outside of a TrainJob: the same code runs on a laptop.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Optional, Tuple
+
+from railhead.contract import environment as e
+
+__all__ = ["EndNotice", "attempt", "end_notice"]
+
+
+@dataclass(frozen=True)
+class EndNotice:
+    """The run, or the node of some of its ranks, is about to end.
+
+    Attributes:
+        deadline: when, in seconds of the epoch (`time.time()`); None if the platform has not said.
+        ranks: the world ranks that end then, in order; all of them before the run ends.
+    """
+
+    deadline: Optional[float]
+    ranks: Tuple[int, ...]
+
+
+def attempt() -> int:
+    """The number of the job's attempt that this process belongs to, from 1; 1 outside of a TrainJob."""
+    return int(os.environ.get(e.ATTEMPT) or 1)
+
+
+def end_notice() -> Optional[EndNotice]:
+    """The notice that has reached this rank, or None; always None outside of a TrainJob and before Ray 2.58.
+
+    It asks no other rank, so that a call costs about a microsecond, and `ray.train.get_preemption_info()` a barrier of
+    all ranks. But the notice reaches the ranks up to two seconds apart: let them agree, such as by an all_reduce of
+    one byte, before they save a checkpoint together.
+    """
+    from railhead.driver.rank.notice import read_notice
+
+    found = read_notice()
+    if found is None:
+        return None
+    deadline = found.deadline_ms / 1000 if found.deadline_ms else None
+    return EndNotice(deadline, tuple(found.preempted_ranks))
