@@ -7,7 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, RAY_NOT_TESTED, STORAGE_TROUBLES
+from railhead.contract.report import (
+    CHECKPOINT_NAME_REPEATED,
+    END_NOT_ANNOUNCED,
+    LOSSES,
+    RAY_NOT_TESTED,
+    STORAGE_TROUBLES,
+)
 from railhead.controller.observe import STUCK
 from railhead.planning.decisions import resume_source, suspend
 from railhead.planning.facts import reasons
@@ -22,7 +28,7 @@ PASSED_ON = {
     *LOSSES,
     *STORAGE_TROUBLES,
     *(resume_source.NOT_FOUND, resume_source.RUNS, resume_source.NOTHING),
-    *("RunNameDiffers", "StoragePathDiffers", END_NOT_ANNOUNCED, RAY_NOT_TESTED),
+    *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}
 

@@ -393,6 +393,8 @@ def test_the_checkpoint_manager_commits_and_deletes_with_the_fenced_methods() ->
     used_by = "driver/train_controller/fence.py"
     module = "ray.train.v2._internal.execution.checkpoint.checkpoint_manager"
     commit = find(module, "CheckpointManager._save_state_and_delete_old_checkpoints", used_by=used_by)
+    register = find(module, "CheckpointManager.register_checkpoint", used_by=used_by)
+    assert commit.__name__ in register.__code__.co_names, f"{used_by}: it drops repeated names before that"
     want_parameters(find(module, "delete_fs_path", used_by=used_by), "fs", "fs_path", used_by=used_by)
     names = commit.__code__.co_names
     assert {"_write_state_to_storage", "delete_fs_path"} <= set(names), (

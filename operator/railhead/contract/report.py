@@ -42,6 +42,7 @@ CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
 )
 RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 ACCELERATOR_NOT_THERE = "AcceleratorNotThere"  # reason of a warning that lost_pods have the wrong type of GPU
+CHECKPOINT_NAME_REPEATED = "CheckpointNameRepeated"  # reason of a warning that an upload overwrites a kept checkpoint
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
 STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")

@@ -21,7 +21,7 @@ from railhead.driver.storage.call import call_storage
 from railhead.driver.storage.fence import Claim, take_run
 from railhead.driver.storage.leftovers import forget_uploads
 from railhead.driver.storage.outcome_file import forget_outcome
-from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, write_copy
+from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, select_sizes, write_copy
 from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
 from railhead.driver.storage.snapshot import FILE, write_snapshot
 
@@ -103,7 +103,7 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
         folder.replace(FILE, text.encode())
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
-        _keep_copy(folder, text, copy.sizes)
+        _keep_copy(folder, text, select_sizes(found.snapshot, copy.sizes))
     return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
 
 

@@ -16,6 +16,7 @@ from typing import Any, Callable, Optional, TypeVar
 from ray.train.v2._internal.execution.callback import ControllerCallback, ReportCallback, WorkerGroupCallback
 
 from railhead.contract import environment as e
+from railhead.contract.report import CHECKPOINT_NAME_REPEATED, RunWarning
 from railhead.contract.times import now_text
 from railhead.driver.describe import describe_exception
 from railhead.driver.logs.marks import name_process
@@ -100,7 +101,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
             self._commits[name] = Commit(index, time, self._attempt)
             progress = self._with_best(progress)
             self._warn_of_missing_score(name)
-        self._change(progress)
+        self._change(self._warn_of_repeated_name(progress))
 
     def _record_unreported_commit(self) -> None:
         """The last attempt may have died between its last commit and the report of it.
@@ -142,6 +143,19 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
             self._has_warned = True
             print(f"railhead: {explain_missing_score(name, ranking)}", flush=True)
+
+    def _warn_of_repeated_name(self, progress: Progress) -> Progress:
+        """For the rest of this fit(), unless there is another warning."""
+        name = group.CURRENT.repeated_name
+        if not name or progress.warning:
+            return progress
+        message = (
+            f"ray.train.report has received checkpoint_dir_name={name!r} again although the checkpoint of that name is "
+            "kept: the new one overwrites it, and if an upload is interrupted, both are lost; give each checkpoint a "
+            "name of its own, or none"
+        )
+        print(f"railhead: {message}", flush=True)
+        return replace(progress, warning=RunWarning(CHECKPOINT_NAME_REPEATED, message))
 
     def _change(self, progress: Progress) -> None:
         if progress != self._progress:

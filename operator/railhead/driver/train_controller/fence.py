@@ -73,7 +73,13 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         check_quietly = functools.partial(look, folder, self._claim)
         self._clean_up = functools.partial(_clean_up, folder, manager, check_quietly)
         self._clean_up()
-        guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)
+        copy = SnapshotCopy(folder, check_quietly)
+
+        def note_repeated(name: str) -> None:
+            copy.overwritten.add(name)
+            group.CURRENT.repeated_name = name
+
+        guard(manager, check=check, after=copy.request, patience=patience, note_repeated=note_repeated)
 
     def after_controller_finish(self, result: Any) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
@@ -90,13 +96,27 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
             raise
 
 
-def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None], patience: Patience) -> None:
-    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
+def guard(
+    manager: Any,
+    *,
+    check: Callable[[], None],
+    after: Callable[[], None],
+    patience: Patience,
+    note_repeated: Callable[[str], None],
+) -> None:
+    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit.
+
+    `note_repeated` is called with the name of a new checkpoint that a kept one has too.
+    """
     if getattr(manager, _GUARDED, False):
         return
-    write = manager._write_state_to_storage
-    module: Any = sys.modules[type(manager).__module__]
-    delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
+    save, write = manager._save_state_and_delete_old_checkpoints, manager._write_state_to_storage
+
+    def save_state_and_delete_old_checkpoints() -> None:
+        name = ray_checkpoints.drop_repeated(manager)
+        if name:
+            note_repeated(name)
+        save()
 
     def check_and_write() -> None:
         check()
@@ -106,6 +126,15 @@ def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None],
         patience.call(check_and_write)
         after()
 
+    manager._save_state_and_delete_old_checkpoints = save_state_and_delete_old_checkpoints
+    manager._write_state_to_storage = write_state_to_storage
+    _guard_deletions(manager, check)
+    setattr(manager, _GUARDED, True)
+
+
+def _guard_deletions(manager: Any, check: Callable[[], None]) -> None:
+    module: Any = sys.modules[type(manager).__module__]
+    delete = getattr(module.delete_fs_path, _ORIGINAL, module.delete_fs_path)
     left_out: list[str] = []
 
     def delete_fs_path(fs: Any, fs_path: str) -> None:
@@ -117,16 +146,14 @@ def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None],
         except Exception as error:
             log(f"{fs_path} is not deleted yet, because the storage failed: {describe_exception(error)}")
             return
-        kept = {each.checkpoint.path for each in manager._checkpoint_results}  # a later commit may have the same name
+        kept = [f"{each.checkpoint.path}/" for each in manager._checkpoint_results]  # a user may repeat a name
         while left_out:
             path = left_out.pop()
-            if path == fs_path or path not in kept:
+            if not any(each.startswith(f"{path}/") for each in kept):
                 delete(fs=fs, fs_path=path)
 
-    manager._write_state_to_storage = write_state_to_storage
     setattr(delete_fs_path, _ORIGINAL, delete)
     module.delete_fs_path = delete_fs_path
-    setattr(manager, _GUARDED, True)
 
 
 def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:

@@ -22,11 +22,19 @@ class Process:
 
 @dataclass
 class Group:
-    """`worker_group`: Ray's; `commits`: checkpoints committed in this fit(); `folder`: the run's."""
+    """What connects them.
+
+    Attributes:
+        worker_group: Ray's.
+        commits: checkpoints committed in this fit().
+        folder: the run's.
+        repeated_name: of the last checkpoint that was reported under the name of a kept one; empty if there was none.
+    """
 
     worker_group: Any = None
     commits: int = 0
     folder: Optional[RunFolder] = None
+    repeated_name: str = ""
     _processes: dict[int, Process] = field(default_factory=dict)
 
     def read_processes(self) -> dict[int, Process]:

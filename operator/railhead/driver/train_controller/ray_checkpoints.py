@@ -48,6 +48,24 @@ def list_names(manager: Any) -> list[str]:
     return [name_checkpoint(manager, each.checkpoint) for each in manager._checkpoint_results]
 
 
+def drop_repeated(manager: Any) -> str:
+    """Forgets older checkpoints in the newest one's folder; returns its name if there were any, else an empty string.
+
+    A user may repeat a `checkpoint_dir_name`. Ray would count the folder twice, and delete it with the older one.
+    """
+    latest = manager.latest_checkpoint_result
+    results = manager._checkpoint_results
+    older = [each for each in results if each is not latest and each.checkpoint.path == latest.checkpoint.path]
+    for each in older:
+        results.remove(each)
+        for known in vars(manager).values():  # its report's number, and its validation
+            if isinstance(known, dict):
+                known.pop(each.checkpoint, None)
+            elif isinstance(known, set):
+                known.discard(each.checkpoint)
+    return name_checkpoint(manager, latest.checkpoint) if older else ""
+
+
 def find_latest(manager: Any) -> Optional[tuple[str, dict[str, Any]]]:
     """Name and metrics of the newest checkpoint, including an earlier attempt's; None when there is none."""
     latest = manager.latest_checkpoint_result

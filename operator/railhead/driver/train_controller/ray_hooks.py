@@ -62,6 +62,7 @@ REQUIRED = (
     Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.after_worker_group_start"),
     Hook(f"{_EXECUTION}.callback", "WorkerGroupCallback.after_worker_group_poll_status"),
     Hook(f"{_EXECUTION}.callback", "ReportCallback.after_report"),
+    Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._save_state_and_delete_old_checkpoints"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._write_state_to_storage"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_config"),
     Hook(f"{_EXECUTION}.checkpoint.checkpoint_manager", "CheckpointManager._checkpoint_results"),

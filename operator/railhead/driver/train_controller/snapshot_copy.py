@@ -19,12 +19,17 @@ from railhead.driver.storage.snapshot import FILE, parse_snapshot
 
 
 class SnapshotCopy:
-    """One per manager. Never raises: a run without a copy is as robust as plain Ray. `check`: the fence."""
+    """One per manager. Never raises: a run without a copy is as robust as plain Ray. `check`: the fence.
+
+    Attributes:
+        overwritten: names of folders that a later commit has overwritten; the size of those is not known.
+    """
 
     def __init__(self, folder: RunFolder, check: Callable[[], None]) -> None:
         self._folder = folder
         self._check = check
         self._sizes: Optional[dict[str, Size]] = None
+        self.overwritten: set[str] = set()
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="railhead-snapshot-copy", daemon=True)
 
@@ -51,7 +56,7 @@ class SnapshotCopy:
             self._sizes = dict(read_copy(self._folder).sizes)
         text = (self._folder.read(FILE) or b"").decode()
         snapshot = parse_snapshot(text)
-        self._sizes = select_sizes(snapshot, self._sizes)
+        self._sizes = select_sizes(snapshot, {**self._sizes, **dict.fromkeys(self.overwritten, Size(0, 0))})
         newest = snapshot.latest
         if newest and newest not in self._sizes and snapshot.names.count(newest) == 1:
             self._sizes[newest] = self._folder.measure(newest)

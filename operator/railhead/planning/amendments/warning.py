@@ -1,7 +1,7 @@
 """The driver's warning as a condition: Resumable is False while the run is not the job's own,
-CheckpointFallback is True while it continues from an older checkpoint, because newer ones were lost, and
-StorageUnavailable is True while the storage takes no checkpoint, and EndNotice and RayTested are False while the
-image's Ray cannot ask for a last checkpoint, or is newer than tested.
+or has overwritten a checkpoint, CheckpointFallback is True while it continues from an older checkpoint, because newer
+ones were lost, and StorageUnavailable is True while the storage takes no checkpoint, and EndNotice and RayTested are
+False while the image's Ray cannot ask for a last checkpoint, or is newer than tested.
 
 Training continues meanwhile, or has not begun and waits for the storage. Every status change of the job carries the
 condition, and one event is sent when it appears.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import shutil
 import threading
 import types
 from collections.abc import Callable
@@ -26,11 +27,13 @@ from railhead.driver.rank.run import permit_training
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
+from railhead.driver.storage.acquire_run import find_fields, restore_run
 from railhead.driver.storage.fence import Claim, look, take_run
 from railhead.driver.storage.leftovers import RECORDS, record_upload
 from railhead.driver.storage.patience import Patience
+from railhead.driver.storage.repair import examine
 from railhead.driver.storage.run_folder import RunFolder
-from railhead.driver.train_controller import group
+from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.fence import FenceCallback
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
@@ -194,7 +197,7 @@ def test_a_check_reads_only_one_file(folder: RunFolder, monkeypatch: pytest.Monk
 class Controller:
     """A real checkpoint manager with our callback, as in Ray Train's controller of one attempt."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, attempt: int) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, attempt: int, keep: int = 1) -> None:
         self.storage = StorageContext(storage_path=str(folder), experiment_dir_name="r")
         self.folder = RunFolder(self.storage.storage_filesystem, self.storage.experiment_fs_path)
         self.temp = folder / f"temp-{attempt}"
@@ -202,14 +205,15 @@ class Controller:
         claim = take_run(self.folder, uid=UID, attempt=attempt)
         monkeypatch.setenv("RAILHEAD_RUN", "")
         RunContext("/runs/r", claim=str(claim)).write()
-        self.manager = CheckpointManager(CheckpointConfig(num_to_keep=1), self.storage)
+        self.manager = CheckpointManager(CheckpointConfig(num_to_keep=keep), self.storage)
         self.callback = FenceCallback()
         self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
         for _ in range(2):  # a group that restarts
             self.callback.after_worker_group_start(self.group)
 
-    def commit(self, name: str) -> None:
+    def commit(self, name: str, *, content: str = "w") -> None:
         Path(self.folder.find(name)).mkdir(exist_ok=True)
+        Path(self.folder.find(name), "weights").write_text(content)
         checkpoint = Checkpoint(path=self.folder.find(name), filesystem=self.storage.storage_filesystem)
         report = _TrainingReport(checkpoint, {}, False)
 
@@ -220,6 +224,9 @@ class Controller:
 
     def checkpoints(self) -> list[str]:
         return sorted(p.name for p in Path(self.folder.path).iterdir() if p.name.startswith("c"))
+
+    def kept(self) -> list[str]:
+        return ray_checkpoints.list_names(self.manager)
 
     def latest(self) -> str:
         text = Path(self.folder.path, "checkpoint_manager_snapshot.json").read_text()
@@ -369,6 +376,90 @@ def test_a_postponed_deletion_spares_a_later_commit_with_the_same_name(
     run.manager._write_state_to_storage = write
     run.commit("c0")
     assert run.latest() == "c0" and sorted(path.name for path in (tmp_path / "r").glob("c?")) == ["c0"]
+
+
+def test_one_name_for_all_checkpoints_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
+    for number in range(8):
+        run.commit("last", content="w" * (8 - number))
+        assert (run.kept(), run.latest()) == (["last"], "last")
+        found = examine(run.folder, known={"last": number})
+        assert found.damage is None, "each commit may be smaller than the one before"
+    run.commit("c0")
+    run.commit("c1")
+    assert (run.kept(), (tmp_path / "r" / "last").exists()) == (["c0", "c1"], False)
+
+
+@pytest.mark.parametrize("is_validated", [False, True])
+def test_a_name_repeated_after_a_resume_costs_no_other_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_validated: bool
+) -> None:
+    """The function resumes at epoch n instead of n + 1."""
+    run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
+    for epoch in (1, 2, 3):
+        run.commit(f"c{epoch}")
+    run = Controller(tmp_path, monkeypatch, attempt=2, keep=2)
+    if is_validated:
+        run.manager._validated_checkpoints.add(run.manager.latest_checkpoint_result.checkpoint)
+    run.commit("c3")
+    assert run.kept() == ["c2", "c3"] == sorted(path.name for path in (tmp_path / "r").glob("c?"))
+    run.commit("c4")
+    run.commit("c5")
+    assert (run.kept(), run.latest()) == (["c4", "c5"], "c5")
+    assert Controller(tmp_path, monkeypatch, attempt=3, keep=2).kept() == ["c4", "c5"], "Ray's manager reads it"
+
+
+@pytest.mark.parametrize("names", [("c2", "c3", "c3"), ("c3", "c3", "c4")])
+def test_a_name_repeated_after_a_fall_back_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
+    """The newest checkpoint is lost, and the run resumes from the one before."""
+    run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
+    for epoch in (1, 2, 3):
+        run.commit(f"c{epoch}", content="large")
+    shutil.rmtree(run.folder.find("c3"))
+    assert restore_run(run.folder, fields=find_fields(), known={"c3": 2}, commits=3).latest == "c2"
+    run = Controller(tmp_path, monkeypatch, attempt=2, keep=2)
+    assert run.kept() == ["c2"]
+    for name in names:
+        run.commit(name)
+        assert examine(run.folder, known={"c2": 3}).damage is None
+    assert run.kept() == sorted(set(names)) == sorted(path.name for path in (tmp_path / "r").glob("c?"))
+
+
+def test_a_snapshot_that_names_a_folder_twice_loses_it_only_with_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version of Railhead has written it."""
+    run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_checkpoints, "drop_repeated", lambda _: "")
+        run.commit("c0")
+        run.commit("c0")
+    run = Controller(tmp_path, monkeypatch, attempt=2, keep=2)
+    assert run.kept() == ["c0", "c0"]
+    run.commit("c1")
+    assert (run.kept(), Path(run.folder.find("c0")).exists()) == (["c0", "c1"], True)
+    run.commit("c2")
+    assert (run.kept(), Path(run.folder.find("c0")).exists()) == (["c1", "c2"], False)
+
+
+def test_a_folder_that_contains_a_kept_checkpoint_is_not_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    run.commit("c")
+    run.commit("c/best")
+    assert (run.kept(), Path(run.folder.find("c/best/weights")).exists()) == (["c/best"], True)
+
+
+def test_the_callback_learns_which_name_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1, keep=2)
+    for name in ("c0", "c1", "c2", "c3"):
+        run.commit(name)
+    assert group.CURRENT.repeated_name == ""
+    run.commit("c3")
+    assert group.CURRENT.repeated_name == "c3"
 
 
 def test_retries_rays_snapshot_write_behind_the_fence(

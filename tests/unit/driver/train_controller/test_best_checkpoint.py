@@ -27,6 +27,7 @@ from railhead.contract.report import RunWarning
 from railhead.driver.reporting.commits import Commit, parse_known
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller import group
 from railhead.driver.train_controller.best_checkpoint import Ranking, find_best, find_score
 from railhead.driver.train_controller.callback import ProgressCallback
 from railhead.driver.train_controller.ray_checkpoints import find_manager, read_ranking, repair_scores
@@ -276,3 +277,19 @@ def test_a_commit_clears_the_checkpoint_warning(tmp_path: Path, attempt: Any) ->
     assert spool.read_warning() is not None, "a report without a checkpoint proves nothing about the storage"
     run.commit("c0", loss=1.0)
     assert spool.read_warning() is None
+
+
+def test_warns_once_of_a_name_that_repeats(
+    tmp_path: Path, attempt: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read = attempt()
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    run = Run(tmp_path / "runs", num_to_keep=2)
+    run.commit("c0")
+    assert read()["warning"] is None
+    group.CURRENT.repeated_name = "last"  # as the fence finds it
+    for name in ("c1", "c2"):
+        run.commit(name)
+        warning = read()["warning"]
+        assert warning["reason"] == "CheckpointNameRepeated" and "checkpoint_dir_name='last'" in warning["message"]
+    assert capsys.readouterr().out.count(warning["message"]) == 1
