@@ -1118,6 +1118,13 @@ DEFECTS = (
         (FENCE,),
     ),
     Defect(
+        "a postponed deletion hits a later upload under the same name",
+        "driver/train_controller/fence.py",
+        "if is_named_by_ray(PurePosixPath(fs_path).name):",
+        "if True:",
+        (FENCE,),
+    ),
+    Defect(
         "a checkpoint that overwrites another one counts twice",
         "driver/train_controller/ray_checkpoints.py",
         "        results.remove(each)\n",

@@ -21,8 +21,12 @@ ELSEWHERE = f"{OWN_FOLDER}/uploads-elsewhere"
 _NAMED_BY_RAY = re.compile(r"checkpoint_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d\.\d{6}")
 
 
+def is_named_by_ray(name: str) -> bool:
+    return _NAMED_BY_RAY.fullmatch(name) is not None
+
+
 def record_upload(folder: RunFolder, name: str) -> None:
-    if _NAMED_BY_RAY.fullmatch(name):
+    if is_named_by_ray(name):
         folder.write(f"{RECORDS}/{name}", b"")
 
 
@@ -68,7 +72,7 @@ def remove_leftovers(folder: RunFolder, *, committed: Collection[str]) -> list[s
 
 
 def _list_records(folder: RunFolder) -> list[str]:
-    return list(filter(_NAMED_BY_RAY.fullmatch, folder.list_names(RECORDS)))
+    return list(filter(is_named_by_ray, folder.list_names(RECORDS)))
 
 
 def _find_folders(names: Iterable[str]) -> set[str]:

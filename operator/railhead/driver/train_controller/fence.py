@@ -6,7 +6,7 @@ took over in between: it read either the snapshot just written, which does not n
 deleted, or the previous one, and then nothing may be deleted any more.
 
 Storage that does not respond for a moment costs nothing: a commit is tried again, a deletion is put
-off until the next one.
+off until the next one, or left out if the user chose the folder's name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import functools
 import os
 import sys
 import threading
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Callable
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
@@ -28,7 +28,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.fence import Claim, look
-from railhead.driver.storage.leftovers import remove_leftovers
+from railhead.driver.storage.leftovers import is_named_by_ray, remove_leftovers
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
@@ -138,19 +138,21 @@ def _guard_deletions(manager: Any, check: Callable[[], None]) -> None:
     left_out: list[str] = []
 
     def delete_fs_path(fs: Any, fs_path: str) -> None:
-        left_out.append(fs_path)
         try:
             check()
         except AttemptFailed:
             raise
         except Exception as error:
-            log(f"{fs_path} is not deleted yet, because the storage failed: {describe_exception(error)}")
+            if is_named_by_ray(PurePosixPath(fs_path).name):  # else an upload may be filling it again by then
+                left_out.append(fs_path)
+            yet = " yet" if fs_path in left_out else ""
+            log(f"{fs_path} is not deleted{yet}, because the storage failed: {describe_exception(error)}")
             return
         kept = [f"{each.checkpoint.path}/" for each in manager._checkpoint_results]  # a user may repeat a name
-        while left_out:
-            path = left_out.pop()
+        for path in (fs_path, *left_out):
             if not any(each.startswith(f"{path}/") for each in kept):
                 delete(fs=fs, fs_path=path)
+        left_out.clear()
 
     setattr(delete_fs_path, _ORIGINAL, delete)
     module.delete_fs_path = delete_fs_path
