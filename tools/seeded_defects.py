@@ -26,6 +26,7 @@ OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 CPU_LIMITS = "tests/unit/planning/amendments/test_cpu_limits.py"
 CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
+END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
@@ -1116,6 +1117,27 @@ DEFECTS = (
         'if not any(each.startswith(f"{path}/") for each in kept):',
         'if path == fs_path or not any(each.startswith(f"{path}/") for each in kept):',
         (FENCE,),
+    ),
+    Defect(
+        "an upload that began before the notice ends the run",
+        "driver/train_controller/callback.py",
+        "(begun is not None and group.CURRENT.reports > begun)",
+        "begun is not None",
+        (END_NOTICE,),
+    ),
+    Defect(
+        "rank 0 counts its reports after the notice",
+        "driver/train_controller/end_notice.py",
+        "        self._has_notified = True\n",
+        "        self._has_notified = True\n        notify_ranks(self._group.get_workers(), deadline=deadline)\n",
+        (END_NOTICE,),
+    ),
+    Defect(
+        "any commit after SIGTERM ends the run",
+        "driver/reporting/last_commit.py",
+        "progress.has_last_commit and",
+        "progress.commits > 3 and",
+        ("tests/unit/driver/reporting/test_last_commit.py",),
     ),
     Defect(
         "a postponed deletion hits a later upload under the same name",

@@ -13,12 +13,19 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.node.ray_features import parse_version
 from tests.ray.pods import RAY_VERSION, Pods, make_job
 
-# Its regular checkpoints are 40 minutes of steps apart: none within the test. It stops when the run ends.
+# Its regular checkpoints are 40 minutes of steps apart: none within the test, except one that is uploaded in the
+# background from the second start on until the run ends. It stops then.
 TRAINING = """
-import os, tempfile, time
+import os, tempfile, threading, time
 import ray.train
 from railhead.training import attempt, end_notice
-from ray.train import Checkpoint
+from ray.train import Checkpoint, CheckpointUploadMode
+
+ends = threading.Event()
+
+def upload_until_the_end(checkpoint, name):
+    ends.wait(120)
+    return ray.train.get_context().get_storage().persist_current_checkpoint(checkpoint, name)
 
 def save(step):
     folder = tempfile.mkdtemp()
@@ -50,12 +57,18 @@ def train_func(config):
                 left = notice.deadline - time.time()
                 print(f"attempt {attempt()}: ranks {notice.ranks} end in {left:.0f} s", flush=True)
             is_end = len(info.preempted_ranks) == ray.train.get_context().get_world_size()
+            if is_end:
+                ends.set()
             time.sleep(4 if is_end else 0)  # a large checkpoint: Ray gives a process that receives SIGTERM 3 s
             metrics = {"step": step, "leaving": len(info.preempted_ranks), "left": left}
             ray.train.report(metrics, checkpoint=save(step) if rank == 0 else None)
             is_saved = True
             if is_end:
                 return
+        elif step == first and last:
+            print(f"rank {rank} uploads in the background", flush=True)
+            mode, made = CheckpointUploadMode.ASYNC, save(step) if rank == 0 else None
+            ray.train.report({"step": step}, made, None, mode, checkpoint_upload_fn=upload_until_the_end)
         elif step == first:
             ray.train.report({"step": step})
         elif step % config["interval"] == 0:
@@ -79,10 +92,11 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
         pods.wait_until(lambda: bool(pods.reports[-1]["checkpoint"]), timeout=20)
         # As the operator does when it sees the pod being deleted.
         pods.start_worker(1, round_=1, env={"TRAINED": str(trained)})
-        before = pods.reports[-1]["reports"]
         assert pods.wait_ended("w1-0", timeout=40) != 0
         assert time.monotonic() - began < 20 + 10, "it ends within its grace period"
-        pods.wait_until(lambda: pods.reports[-1]["reports"] > before and pods.reports[-1]["state"] == "RUNNING")
+        pods.wait_until(lambda: "rank 0 uploads in the background" in pods.read_log())
+        uploaded = int(trained.read_text())
+        pods.wait_until(lambda: int(trained.read_text()) > uploaded + 1 and pods.reports[-1]["state"] == "RUNNING")
         done = int(trained.read_text())
         began = time.monotonic()
         pods.terminate("head")
@@ -97,6 +111,6 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
     assert re.search(r"attempt 1: ranks \(0, 1\) end in [3-6][0-9] s", log)
     outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Preemption", "Terminated"), "it returned, because the run ends"
-    assert outcome.checkpoint is not None and outcome.checkpoint.index == 1
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
     assert int(outcome.metrics["step"]) >= done, "no step from before SIGTERM is lost"
     assert outcome.metrics["leaving"] == "2" and 30 < float(outcome.metrics["left"]) <= 60

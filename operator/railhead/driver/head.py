@@ -173,7 +173,7 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
     signals.get()
     head.is_terminating = True
     seconds = head.pod.end_seconds
-    log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint commit if training is running")
+    log(f"received SIGTERM; waiting up to {seconds:.0f} s for one more checkpoint if training is running")
     if seconds > 0:
         head.spool.write_end(time.time() + seconds)
     has_commit = wait_for_commit(lambda: Progress.from_dict(head.spool.read()), seconds=seconds)

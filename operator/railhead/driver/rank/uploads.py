@@ -26,6 +26,7 @@ METHODS = {
 PATIENCE = 1.0  # seconds that a report waits for the record, for storage that hangs
 _WATCHED = "_railhead_is_watched"
 _Method = Callable[..., Any]
+_reports = 0
 
 
 def watch_uploads() -> None:
@@ -38,6 +39,11 @@ def watch_uploads() -> None:
         setattr(Context, _WATCHED, True)
 
 
+def count_reports() -> int:
+    """How many this process has begun; the controller calls this on a worker."""
+    return _reports
+
+
 def _takes(context: Any, method: str, names: list[str]) -> bool:
     found = getattr(context, method, None)
     return found is not None and list(inspect.signature(found).parameters)[: len(names)] == names
@@ -48,6 +54,8 @@ def _watch_report(report: _Method) -> _Method:
     def record_and_report(
         self: Any, metrics: Any, checkpoint: Any = None, checkpoint_dir_name: Any = None, *others: Any, **options: Any
     ) -> Any:
+        global _reports
+        _reports += 1
         mode = options.get("checkpoint_upload_mode", others[0] if others else None)
         if checkpoint is not None and getattr(mode, "name", "") != "NO_UPLOAD" and self.get_world_rank() == 0:
             checkpoint_dir_name = checkpoint_dir_name or self.storage_context.make_default_checkpoint_dir_name()

@@ -1,4 +1,8 @@
-"""After SIGTERM the driver waits for one more committed checkpoint, so that no training is lost."""
+"""After SIGTERM the driver waits for one more committed checkpoint, so that no training is lost.
+
+Only that of a report that began after the ranks were notified has the latest state: an upload in the background, or a
+commit, may end late.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +24,10 @@ def wait_for_commit(
     monotonic: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Whether one arrived; waits at most `seconds`, and no longer than the worker group trains."""
-    before = read()
-    progress, deadline = before, monotonic() + seconds
+    progress, deadline = read(), monotonic() + seconds
     while progress.state in _WORTH_WAITING and monotonic() < deadline:
         sleep(LOOK_INTERVAL)
         progress = read()
-        if progress.commits > before.commits and progress.state == "RUNNING":
+        if progress.has_last_commit and progress.state == "RUNNING":
             return True
     return False

@@ -33,6 +33,7 @@ class Progress:
     has_run: bool = False
     reports: int = 0
     commits: int = 0
+    has_last_commit: bool = False  # of a report that began after the ranks were notified that the run ends
     metrics: dict[str, str] = field(default_factory=dict)
     checkpoint: Optional[Checkpoint] = None
     best_checkpoint: Optional[Checkpoint] = None

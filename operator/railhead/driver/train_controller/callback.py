@@ -70,7 +70,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
 
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:
-        group.CURRENT.worker_group = worker_group
+        group.CURRENT.worker_group, group.CURRENT.reports = worker_group, 0
         found = group.CURRENT.read_processes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(each.node, each.pid) for each in found.values())
         self._manager = ray_checkpoints.find_manager(worker_group)
@@ -88,6 +88,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     def after_report(self, training_report: Any, metrics: Any) -> None:
         checkpoint = training_report.checkpoint
         group.CURRENT.commits += checkpoint is not None
+        group.CURRENT.reports += 1
         name = self._name(checkpoint) if checkpoint else None
         time = now_text()
         values = metrics[0] if metrics else training_report.metrics
@@ -99,7 +100,9 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         if name:
             self._spool.forget_warning()  # the storage takes checkpoints again
             self._commits[name] = Commit(index, time, self._attempt)
-            progress = self._with_best(progress)
+            begun = group.CURRENT.reports_before_end
+            is_last = progress.has_last_commit or (begun is not None and group.CURRENT.reports > begun)
+            progress = self._with_best(replace(progress, has_last_commit=is_last))
             self._warn_of_missing_score(name)
         self._change(self._warn_of_repeated_name(progress))
 

@@ -3,6 +3,7 @@
 Sends what Ray's own watcher sends when a node drains, so that `ray.train.get_preemption_info()` returns it on
 every rank, with all ranks in it. Does not drain the nodes: Ray would start no tasks there any more, so that a
 function that reads from Ray Data might never get as far as its checkpoint. So no watcher has to run either.
+First asks rank 0 how many reports it has begun: only a later one is the last (`reporting.last_commit`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,13 @@ from typing import Any
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
+from railhead.driver.rank.uploads import count_reports
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import group
 from railhead.driver.train_controller.callback import never_raises
+from railhead.driver.train_controller.workers import call_ranks
+
+ANSWER_TIMEOUT = 5.0  # seconds that the notice waits for rank 0, whose process has just answered Ray's own poll
 
 
 class EndNoticeCallback(WorkerGroupCallback):  # type: ignore[misc]
@@ -35,6 +41,8 @@ class EndNoticeCallback(WorkerGroupCallback):  # type: ignore[misc]
         if deadline is None:
             return
         self._has_notified = True
+        begun = call_ranks(self._group, [0], count_reports, timeout=ANSWER_TIMEOUT)[0].value
+        group.CURRENT.reports_before_end = begun or 0
         notify_ranks(self._group.get_workers(), deadline=deadline)
 
 

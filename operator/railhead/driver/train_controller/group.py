@@ -27,12 +27,16 @@ class Group:
     Attributes:
         worker_group: Ray's.
         commits: checkpoints committed in this fit().
+        reports: how many of this group have arrived.
+        reports_before_end: how many of this group had begun when the ranks were notified of the end; None before that.
         folder: the run's.
         repeated_name: of the last checkpoint that was reported under the name of a kept one; empty if there was none.
     """
 
     worker_group: Any = None
     commits: int = 0
+    reports: int = 0
+    reports_before_end: Optional[int] = None
     folder: Optional[RunFolder] = None
     repeated_name: str = ""
     _processes: dict[int, Process] = field(default_factory=dict)

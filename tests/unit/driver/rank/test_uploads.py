@@ -29,6 +29,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(TrainContext, name, getattr(TrainContext, name))
     monkeypatch.setattr(TrainContext, uploads._WATCHED, True, raising=False)
     monkeypatch.delattr(TrainContext, uploads._WATCHED)
+    monkeypatch.setattr(uploads, "_reports", 0)
     uploads.watch_uploads()
     uploads.watch_uploads()
 
@@ -128,6 +129,23 @@ def test_records_nothing_without_an_upload_that_ray_names(
         *(None, "epoch-5", "mine", "mine")
     ]
     assert rank.records == []
+
+
+@pytest.mark.parametrize("mode", [SYNC, ASYNC])
+def test_a_report_counts_once_it_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckpointUploadMode
+) -> None:
+    rank, counts = Rank(tmp_path, monkeypatch), list[int]()
+
+    def meet(name: str) -> str:
+        counts.append(uploads.count_reports())
+        return name
+
+    rank.at_barrier = meet
+    rank.context.report({}, None, None, SYNC)
+    rank.reports.get_nowait()
+    rank.report(checkpoint=rank.make(), mode=mode)
+    assert counts == [1, 2] and uploads.count_reports() == 2
 
 
 def test_a_record_that_cannot_be_written_fails_no_upload(

@@ -8,6 +8,8 @@ from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.progress import Progress
 
 TRAINING = Progress(state="RUNNING", commits=3)
+EARLIER = replace(TRAINING, commits=4)  # reported before the notice, and committed after it
+SAVED = replace(EARLIER, commits=5, has_last_commit=True)
 
 
 class Run:
@@ -27,10 +29,16 @@ class Run:
         return wait_for_commit(self.read, seconds=seconds, sleep=self.sleep, monotonic=lambda: self.seconds)
 
 
-def test_waits_for_the_next_commit() -> None:
-    run = Run(TRAINING, TRAINING, TRAINING, replace(TRAINING, commits=4))
+def test_waits_for_the_commit_of_a_report_that_began_after_the_notice() -> None:
+    run = Run(TRAINING, *[EARLIER] * 100, SAVED)
     assert run.wait(60)
-    assert run.seconds < 1
+    assert 10 <= run.seconds < 11
+
+
+def test_an_upload_that_was_in_progress_is_not_the_last_checkpoint() -> None:
+    run = Run(TRAINING, EARLIER)
+    assert not run.wait(5)
+    assert run.seconds >= 5
 
 
 def test_waits_no_longer_than_allowed() -> None:
@@ -54,7 +62,7 @@ def test_stops_waiting_once_the_group_is_lost() -> None:
 
 def test_keeps_waiting_when_the_run_finishes() -> None:
     """Its own ending is about to arrive, and takes precedence."""
-    run = Run(TRAINING, replace(TRAINING, state="FINISHED", commits=4))
+    run = Run(TRAINING, replace(SAVED, state="FINISHED"))
     assert not run.wait(5)
     assert run.seconds >= 5
 

@@ -7,23 +7,39 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.train import Checkpoint
+from ray.train.v2._internal.execution.training_report import _TrainingReport
 from ray.train.v2.api import preemption
 
 from railhead.contract import environment as e
+from railhead.driver.rank.uploads import count_reports
+from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
+from railhead.driver.train_controller import end_notice
+from railhead.driver.train_controller import group as groups
+from railhead.driver.train_controller.callback import ProgressCallback
 from railhead.driver.train_controller.end_notice import EndNoticeCallback
+from railhead.driver.train_controller.workers import Answer
 
 
 class Group:
-    """Three ranks on two nodes; `notices` is what each of them receives."""
+    """Three ranks on two nodes; `notices` is what each of them receives, `begun` how many reports rank 0 has begun."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.notices: list[tuple[int, Any]] = []
+        self.begun: Answer = Answer(0)
+        monkeypatch.setattr(groups, "CURRENT", groups.Group())
+        monkeypatch.setattr(end_notice, "call_ranks", self._ask)
         self._workers = [self._make(rank, node) for rank, node in enumerate(("a", "b", "a"))]
 
     def _make(self, rank: int, node: str) -> Any:
         mark = SimpleNamespace(remote=lambda info: self.notices.append((rank, info)))
         return SimpleNamespace(metadata=SimpleNamespace(node_id=node), actor=SimpleNamespace(mark_preempt=mark))
+
+    def _ask(self, group: object, ranks: list[int], function: object, *, timeout: float) -> dict[int, Answer]:
+        assert (group, ranks, function, self.notices) == (self, [0], count_reports, []), "the notice comes after it"
+        return {0: self.begun}
 
     def get_workers(self) -> list[Any]:
         return self._workers
@@ -36,8 +52,8 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
 
 
 @pytest.fixture
-def group() -> Group:
-    return Group()
+def group(monkeypatch: pytest.MonkeyPatch) -> Group:
+    return Group(monkeypatch)
 
 
 @pytest.fixture
@@ -73,3 +89,57 @@ def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
         not group.notices
         and "cannot notify the ranks that the run ends (Ray 2.58 or newer can)" in capsys.readouterr().out
     )
+
+
+class Reports:
+    """Of the whole group, as Ray Train's controller receives them, in the order in which they began."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, spool: Spool, group: Group) -> None:
+        monkeypatch.setenv("RAILHEAD_RUN", "")
+        RunContext("/runs/r").write()
+        self.spool, self.group = spool, group
+        self.callback = ProgressCallback()
+        self.start_group()
+
+    def start_group(self) -> None:
+        self.callback.after_worker_group_start(
+            SimpleNamespace(get_workers=lambda: [SimpleNamespace(metadata=SimpleNamespace(node_id="n", pid=1))])
+        )
+
+    def arrive(self, *, has_checkpoint: bool) -> bool:
+        """Whether the driver has its last commit."""
+        checkpoint = Checkpoint("/runs/r/c") if has_checkpoint else None
+        self.callback.after_report(_TrainingReport(checkpoint, {}, False), [{}])
+        return Progress.from_dict(self.spool.read()).has_last_commit
+
+
+@pytest.mark.parametrize("in_progress", [0, 1, 2])
+def test_the_last_commit_is_of_a_report_that_began_after_the_notice(
+    monkeypatch: pytest.MonkeyPatch, callback: EndNoticeCallback, group: Group, spool: Spool, in_progress: int
+) -> None:
+    """With ASYNC, uploads that began earlier end later."""
+    reports = Reports(monkeypatch, spool, group)
+    assert not reports.arrive(has_checkpoint=True)
+    reports.start_group()  # the processes of its ranks count from 0
+    assert not reports.arrive(has_checkpoint=False)
+    assert not reports.arrive(has_checkpoint=True)
+    group.begun = Answer(2 + in_progress)
+    spool.write_end(1.0)
+    callback.after_worker_group_poll_status(None)
+    assert not any(reports.arrive(has_checkpoint=True) for _ in range(in_progress))
+    assert not reports.arrive(has_checkpoint=False), "a report of metrics saves nothing"
+    assert reports.arrive(has_checkpoint=True)
+    assert reports.arrive(has_checkpoint=False), "the driver may read late"
+
+
+@pytest.mark.parametrize("answer", [Answer(), Answer(error=RuntimeError("the actor died"))], ids=["late", "dead"])
+def test_the_next_commit_is_the_last_if_rank_0_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, callback: EndNoticeCallback, group: Group, spool: Spool, answer: Answer
+) -> None:
+    reports = Reports(monkeypatch, spool, group)
+    assert not reports.arrive(has_checkpoint=True)
+    group.begun = answer
+    spool.write_end(1.0)
+    callback.after_worker_group_poll_status(None)
+    assert len(group.notices) == 3
+    assert reports.arrive(has_checkpoint=True)
