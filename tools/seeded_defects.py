@@ -26,6 +26,7 @@ OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 CPU_LIMITS = "tests/unit/planning/amendments/test_cpu_limits.py"
 CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
+BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
@@ -1117,6 +1118,28 @@ DEFECTS = (
         'if not any(each.startswith(f"{path}/") for each in kept):',
         'if path == fs_path or not any(each.startswith(f"{path}/") for each in kept):',
         (FENCE,),
+    ),
+    Defect(
+        "the last rank of a large group finds no room in a report",
+        "driver/train_controller/barriers.py",
+        "partial(SynchronizationActor.options, max_concurrency=calls)",
+        "SynchronizationActor.options",
+        (BARRIERS,),
+    ),
+    Defect(
+        "the last rank of a large group finds no room where it waits for its shard",
+        "driver/train_controller/barriers.py",
+        "ray.remote(max_concurrency=calls)",
+        "ray.remote",
+        (BARRIERS,),
+        raises=("KeyError",),
+    ),
+    Defect(
+        "the controller takes a rank's room",
+        "driver/train_controller/barriers.py",
+        "num_workers + SPARE > LIMIT:",
+        "num_workers > LIMIT:",
+        (BARRIERS,),
     ),
     Defect(
         "an upload that began before the notice ends the run",

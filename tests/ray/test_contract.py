@@ -159,6 +159,24 @@ def test_ranks_take_the_notice_of_the_end_and_read_it_where_the_driver_watches()
     find(utils, f"DistributedTrainFnUtils.{METHOD}", used_by="driver/rank/notice.py")
 
 
+def test_barriers_are_started_where_the_driver_makes_room_for_all_ranks() -> None:
+    used_by = "driver/train_controller/barriers.py"
+    group = find("ray.train.v2._internal.execution.worker_group.worker_group", "WorkerGroup", used_by=used_by)
+    text = inspect.getsource(group)
+    assert text.index(".before_worker_group_start(") < text.index("SynchronizationActor.options("), (
+        f"{used_by}: the driver replaces this name before the group starts"
+    )
+    callback = "ray.train.v2._internal.execution.callback"
+    start = find(callback, "WorkerGroupCallback.before_worker_group_start", used_by=used_by)
+    want_parameters(start, "worker_group_context", used_by=used_by)
+    context = find("ray.train.v2._internal.execution.worker_group", "WorkerGroupContext", used_by=used_by)
+    assert "num_workers" in context.__dataclass_fields__, f"{used_by} reads it"
+    shards = importlib.import_module("ray.train.v2._internal.callbacks.datasets")
+    assert not hasattr(shards, "DatasetManager") or "ray.remote(DatasetManager)" in inspect.getsource(shards), (
+        f"{used_by}: Ray starts this actor in another way"
+    )
+
+
 def test_ranks_upload_through_the_methods_that_the_driver_watches() -> None:
     used_by = "driver/rank/uploads.py"
     module = "ray.train.v2._internal.execution.context"

@@ -2,6 +2,7 @@
 
 CALLBACKS = (
     "railhead.driver.train_controller.fence.FenceCallback",  # first: touch nothing in a run that belongs to another
+    "railhead.driver.train_controller.barriers.BarrierCallback",
     "railhead.driver.train_controller.callback.ProgressCallback",
     "railhead.driver.train_controller.old_processes.OldProcessesCallback",
     "railhead.driver.train_controller.shared_storage.SharedStorageCallback",

@@ -83,6 +83,10 @@ ELASTIC = (
     Hook("ray.train.v2.api.data_parallel_trainer", "create_scaling_policy"),
     Hook(f"{_EXECUTION}.scaling_policy", "ElasticScalingPolicy"),
 )
+LARGE = (
+    Hook(f"{_EXECUTION}.checkpoint.sync_actor", "SynchronizationActor"),
+    Hook(f"{_EXECUTION}.worker_group.worker_group", "SynchronizationActor"),
+)
 OPTIONAL = (
     Hook(
         f"{_EXECUTION}.train_fn_utils",
@@ -116,14 +120,18 @@ OPTIONAL = (
 )
 
 
-def check_hooks(*, is_elastic: bool = False) -> None:
-    """Prints a line for each optional hook that is missing. Raises JobRefused with all required ones that are."""
+def check_hooks(*, is_elastic: bool = False, is_large: bool = False) -> None:
+    """Prints a line for each optional hook that is missing. Raises JobRefused with all required ones that are.
+
+    `is_large`: the group has too many ranks for Ray's own barriers (`barriers`).
+    """
     version = find_version()
     found = parse_version(version)
     for hook in OPTIONAL:
         if (found or TESTED) >= hook.since and not hook.is_there:
             print(f"railhead: Ray {version} has no {hook}: {hook.without}", flush=True)
-    missing = [str(hook) for hook in (*REQUIRED, *(ELASTIC if is_elastic else ())) if not hook.is_there]
+    required = (*REQUIRED, *(ELASTIC if is_elastic else ()), *(LARGE if is_large else ()))
+    missing = [str(hook) for hook in required if not hook.is_there]
     if missing:
         message = (
             f"spec.image: Ray {version} has no {', '.join(missing)}; use a Ray version that Railhead is tested with, "

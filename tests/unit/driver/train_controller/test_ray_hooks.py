@@ -13,11 +13,11 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused
 from railhead.driver.node import ray_features
 from railhead.driver.train_controller import ray_hooks
-from railhead.driver.train_controller.ray_hooks import ELASTIC, OPTIONAL, REQUIRED, Hook, check_hooks
+from railhead.driver.train_controller.ray_hooks import ELASTIC, LARGE, OPTIONAL, REQUIRED, Hook, check_hooks
 
 
 def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    for each in (*REQUIRED, *ELASTIC, *OPTIONAL):
+    for each in (*REQUIRED, *ELASTIC, *LARGE, *OPTIONAL):
         importlib.import_module(each.module)  # Ray's own modules need the name when they are imported
     owner: Any = importlib.import_module(hook.module)
     *parents, last = hook.name.split(".")
@@ -38,15 +38,15 @@ def remove(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_installed_ray_has_all_hooks(capsys: pytest.CaptureFixture[str]) -> None:
-    check_hooks(is_elastic=True)
+    check_hooks(is_elastic=True, is_large=True)
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("hook", [*REQUIRED, *ELASTIC], ids=str)
+@pytest.mark.parametrize("hook", [*REQUIRED, *ELASTIC, *LARGE], ids=str)
 def test_a_missing_required_hook_fails_the_job_and_is_named(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     remove(hook, monkeypatch)
     with pytest.raises(JobRefused) as caught:
-        check_hooks(is_elastic=True)
+        check_hooks(is_elastic=True, is_large=True)
     failure = pickle.loads(pickle.dumps(caught.value)).failure
     assert (failure.class_, failure.reason) == (FailureClass.CONFIGURATION, "RayTrainNotUsable")
     assert str(hook) in failure.message and f"Ray {ray.__version__}" in failure.message
@@ -62,8 +62,8 @@ def test_names_all_missing_hooks_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(first) in caught.value.failure.message and str(last) in caught.value.failure.message
 
 
-def test_a_fixed_group_needs_no_scaling_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for hook in ELASTIC:
+def test_a_fixed_group_of_few_ranks_needs_no_scaling_policy_and_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    for hook in (*ELASTIC, LARGE[-1]):
         remove(hook, monkeypatch)
     check_hooks()
 
