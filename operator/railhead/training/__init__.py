@@ -36,7 +36,7 @@ def attempt() -> int:
 def end_notice() -> Optional[EndNotice]:
     """The notice that has reached this rank, or None; always None outside of a TrainJob and before Ray 2.58.
 
-    It asks no other rank, so that a call costs about a microsecond, and `ray.train.get_preemption_info()` a barrier of
+    It asks no other rank, so that a call costs a few microseconds, and `ray.train.get_preemption_info()` a barrier of
     all ranks. But the notice reaches the ranks up to two seconds apart: let them agree, such as by an all_reduce of
     one byte, before they save a checkpoint together.
     """
