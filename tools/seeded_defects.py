@@ -437,8 +437,8 @@ DEFECTS = (
     Defect(
         "only the last stretch of training refills the budget of failures",
         "planning/amendments/running_time.py",
-        "budget.running_seconds + running_stretch(job)",
-        "running_stretch(job)",
+        "budget.running_seconds + running_stretch(job.status, job.now)",
+        "running_stretch(job.status, job.now)",
         ("tests/unit/planning/test_budgets.py",),
     ),
     Defect(
@@ -497,6 +497,13 @@ DEFECTS = (
         "planning/facts/budgets.py",
         "return counted + max(",
         "return max(",
+        ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+    ),
+    Defect(
+        "the driver does not learn that the budget is full again",
+        "planning/facts/budgets.py",
+        "_count_failures(spec, status, now, status.newest_index)",
+        "(status.budget.failures if status.budget else 0)",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
     ),
     Defect(

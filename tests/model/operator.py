@@ -88,7 +88,7 @@ class ModelOperator:
         self.alarms = Alarms(time)
         self.store = Store()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(self.alarms.call_later)
-        self.state = ClusterState(self.store, self.queue)
+        self.state = ClusterState(self.store, self.queue, now=self.client.clock.now)
         self._pods = Informer(
             self.client, POD, on_change=self.state.on_pod, label_selector="railhead.dev/job-uid", slim=record_pod
         )

@@ -137,7 +137,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
         if leadership.is_leading():  # otherwise each replica would count it
             metrics.count_change(old, new)
 
-    state = ClusterState(store, queue, on_change, config.job_selector)
+    state = ClusterState(store, queue, on_change, config.job_selector, now=client.clock.now)
     state.informers = _informers(client, state, config.watch_namespaces)
     watches = [*job_watches, *(informer.state for informer in state.informers)]
     metrics = Metrics(

@@ -30,12 +30,15 @@ class ClusterState:
         queue: KeyedQueue[JobKey],
         on_change: Callable[[JobStatus, JobStatus], None] = lambda old, new: None,
         selector: LabelSelector = EVERYTHING,
+        *,
+        now: Callable[[], datetime],
     ) -> None:
         """`on_change` receives the old and new status of a known job; the watch's `selector` applies to responses."""
         self._store = store
         self._queue = queue
         self._on_change = on_change
         self._selector = selector
+        self._now = now
         self.informers: list[Informer[PodRecord]] = []
 
     def on_job(self, event_type: str | None, raw: Object) -> None:
@@ -93,7 +96,7 @@ class ClusterState:
         facts = JobFacts(record.uid, status, self._store.pods(record.owner))
         if isinstance(spec, InvalidSpec):
             return facts
-        restarts = count_allowed_restarts(spec, status)
+        restarts = count_allowed_restarts(spec, status, self._now())
         return replace(facts, limits=Limits(spec.progress_deadline_seconds, restarts, build_rules(spec)))
 
     @property

@@ -18,7 +18,7 @@ from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from railhead.kube.selector import parse_selector
 from tests.model.client import make_client
-from tests.unit.builders import UID
+from tests.unit.builders import NOW, UID
 from tests.unit.controller.raws import make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock, take_all
 
@@ -37,6 +37,7 @@ class Fixture:
             self.queue,
             lambda old, new: self.changes.append((old.attempt, new.attempt)),
             parse_selector(selector),
+            now=lambda: NOW,
         )
         client = make_client()
         self.state.informers = [

@@ -38,7 +38,7 @@ class Cluster:
     def __init__(self, jobs: int) -> None:
         self.store, self.client = Store(), make_client()
         self.queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
-        self.state = ClusterState(self.store, self.queue)
+        self.state = ClusterState(self.store, self.queue, now=lambda: NOW)
         self.pods = Informer(self.client, POD, on_change=self.state.on_pod, slim=record_pod)
         self.state.informers = [self.pods]
         executor = Executor(self.client, self.state, EventRecorder(self.client))
@@ -111,7 +111,7 @@ def test_an_event_costs_few_calls(event: str, bound: int) -> None:
 async def test_a_job_of_1_and_3_costs_8_requests_until_its_pods_exist() -> None:
     store, client = Store(), make_client()
     queue: KeyedQueue[JobKey] = KeyedQueue(FakeClock().call_later)
-    state = ClusterState(store, queue)
+    state = ClusterState(store, queue, now=lambda: NOW)
     executor = Executor(client, state, EventRecorder(client))
     settings = replace(SETTINGS, job_network_policy=JobNetworkPolicy())
     loop = Loop(store, queue, executor, settings, now=lambda: NOW)

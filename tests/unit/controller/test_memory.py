@@ -19,7 +19,7 @@ from railhead.controller.store import Store
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD
 from tests.model.client import make_client
-from tests.unit.builders import RUNNING_STATUS, SPEC
+from tests.unit.builders import NOW, RUNNING_STATUS, SPEC
 from tests.unit.controller.raws import Object, make_container, make_job, make_pod
 from tests.unit.controller.test_queue import FakeClock
 
@@ -77,7 +77,7 @@ def make_running_pod(number: int) -> Any:
 
 def test_a_pod_takes_less_than_3_kb() -> None:
     def fill() -> object:
-        state = ClusterState(Store(), KeyedQueue(FakeClock().call_later))
+        state = ClusterState(Store(), KeyedQueue(FakeClock().call_later), now=lambda: NOW)
         pods = Informer(make_client(), POD, on_change=state.on_pod, slim=record_pod)
         for number in range(COUNT):
             pods.record_write(make_running_pod(number))

@@ -16,7 +16,7 @@ def count_running_time(job: Job, decision: Decision) -> Decision:
     status, budget = decision.status, job.status.budget
     if status is None or budget is None or status.budget is not UNSET or not _ends_training(status):
         return decision
-    seconds = min(budget.running_seconds + running_stretch(job), 2**31 - 1)
+    seconds = min(budget.running_seconds + running_stretch(job.status, job.now), 2**31 - 1)
     budget = budget.model_copy(update={"running_seconds": seconds})
     return replace(decision, status=replace(status, budget=budget))
 

@@ -7,6 +7,7 @@ gives the same result.
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 
 from railhead.api import conditions as types
 from railhead.api.spec import TrainJobSpec
@@ -15,7 +16,6 @@ from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
 from railhead.planning.job import Job
-from railhead.planning.observed import Observed
 from railhead.planning.status_change import StatusChange
 
 IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
@@ -55,23 +55,27 @@ def is_disruption_limit_reached(job: Job) -> bool:
 
 def count_failures(job: Job, *, committed: int) -> int:
     """Those that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
-    budget = job.status.budget
+    return _count_failures(job.spec, job.status, job.now, committed)
+
+
+def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime) -> int:
+    """How many charged restarts in place the current attempt may have in all, those that it has had included."""
+    counted = status.counted_restarts.charged if status.counted_restarts else 0
+    return counted + max(spec.backoff_limit - _count_failures(spec, status, now, status.newest_index), 0)
+
+
+def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
+    budget = status.budget
     if budget is None:
         return 0
-    has_trained = budget.running_seconds + running_stretch(job) >= job.spec.backoff_reset_seconds
+    has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
     return 0 if has_trained and committed > budget.checkpoint else budget.failures
 
 
-def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus) -> int:
-    """How many charged restarts in place the current attempt may have in all, those that it has had included."""
-    counted = status.counted_restarts.charged if status.counted_restarts else 0
-    return counted + max(spec.backoff_limit - (status.budget.failures if status.budget else 0), 0)
-
-
-def running_stretch(observed: Observed) -> int:
+def running_stretch(status: JobStatus, now: datetime) -> int:
     """For how many seconds training has run without a break; 0 while it does not run."""
-    since = observed.status.true_since(types.RUNNING)
-    return max(int((observed.now - since).total_seconds()), 0) if since else 0
+    since = status.true_since(types.RUNNING)
+    return max(int((now - since).total_seconds()), 0) if since else 0
 
 
 def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:

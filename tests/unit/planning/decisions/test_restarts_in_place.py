@@ -9,16 +9,17 @@ import pytest
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
-from railhead.planning.facts.budgets import count_allowed_restarts
-from tests.unit.planning.simulation import Simulation
+from tests.unit.planning.simulation import KEY, Simulation
 
 RAISED = RestartInPlace(1, 1, "Application", "TrainFunctionRaised", "rank 1: ValueError: no")
 BEFORE = Outcome("Infrastructure", "RayTrainFailed", "gone")
 
 
 def allowed(sim: Simulation) -> int:
-    observed = sim.observe()
-    return count_allowed_restarts(sim.spec, observed.status)
+    """As the answer to a report says."""
+    facts = sim.operator.state.find_facts(KEY)
+    assert facts is not None
+    return facts.limits.restarts
 
 
 def start(**spec: Any) -> Simulation:
@@ -111,3 +112,21 @@ def test_restarts_get_a_full_budget_after_enough_training_with_a_newer_checkpoin
         sim.report(checkpoint=number, restart=replace(RAISED, number=number, charged=number))
         sim.settle()
     assert (spent(sim), sim.status["restarts"]["inPlace"], allowed(sim)) == (1, 7, 9)
+
+
+def test_the_driver_learns_of_the_full_budget_before_the_next_failure() -> None:
+    """Else that failure ends the attempt, however long ago the others were."""
+    sim = start(backoffLimit=3, backoffResetSeconds=6 * 3600)
+    three = replace(RAISED, number=3, charged=3)
+    sim.report("RESTARTING", checkpoint=0, restart=three)
+    sim.settle()
+    sim.report(checkpoint=0, restart=three)
+    sim.settle()
+    sim.later(7 * 3600)
+    assert allowed(sim) == 3, "nothing was committed since"
+    sim.report(checkpoint=1, restart=three)
+    sim.settle()
+    assert allowed(sim) == 6
+    sim.report("RESTARTING", checkpoint=1, restart=replace(RAISED, number=4, charged=4))
+    sim.settle()
+    assert (spent(sim), sim.status["attempt"], allowed(sim)) == (1, 1, 6)
