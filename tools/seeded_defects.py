@@ -29,6 +29,7 @@ NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
+LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
@@ -505,6 +506,27 @@ DEFECTS = (
         "_count_failures(spec, status, now, status.newest_index)",
         "(status.budget.failures if status.budget else 0)",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+    ),
+    Defect(
+        "a head that reaches none of its nodes takes them for lost",
+        "driver/train_controller/lost_nodes.py",
+        "silent > max(FEW, len(alive) // 10) or ",
+        "",
+        (LOST_NODES,),
+    ),
+    Defect(
+        "a head that does not reach its own node takes others for lost",
+        "driver/train_controller/lost_nodes.py",
+        " or (silent > 0 and not all(map(_answers, heads)))",
+        "",
+        (LOST_NODES,),
+    ),
+    Defect(
+        "the driver does not wait until Ray knows of many lost nodes",
+        "driver/train_controller/lost_nodes.py",
+        "(RAY_PATIENCE if is_in_doubt else NODE_PATIENCE)",
+        "NODE_PATIENCE",
+        (LOST_NODES,),
     ),
     Defect(
         "what a rule of the failure policy fails restarts in place",

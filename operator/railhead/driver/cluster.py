@@ -11,7 +11,7 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.report import ACCELERATOR_NOT_THERE, RunWarning
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.accelerators import find_wrong_nodes, refuse, warn
-from railhead.driver.node.hosts import is_listening
+from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
@@ -104,4 +104,4 @@ class AcceleratorCheck:
 
 def find_joined(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Ray's live nodes, without the head."""
-    return [n for n in nodes if n["Alive"] and "node:__internal_head__" not in n["Resources"]]
+    return [n for n in nodes if n["Alive"] and HEAD_RESOURCE not in n["Resources"]]

@@ -108,7 +108,7 @@ def test_a_round_asks_ray_once_and_probes_only_while_a_lost_node_is_listed(
     with pytest.raises(StopIteration):
         cluster.watch_nodes(POD, job, publisher, Spool(tmp_path), lambda text: None, on_fatal=pytest.fail)  # type: ignore[arg-type]
     assert counts == [size // 2 - 1, size]
-    assert probes == [0, 0, 0, size + 1, 0]
+    assert probes == [0, 0, 0, size + 2, 0], "the head's own node too"
     assert ray_cluster.calls["ray.nodes"] == len(rounds) + 1
 
 

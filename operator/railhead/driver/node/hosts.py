@@ -11,6 +11,7 @@ import socket
 import time
 from typing import Callable, Optional
 
+HEAD_RESOURCE = "node:__internal_head__"  # of the head's Ray node
 FIRST_WAIT, LONGEST_WAIT = 0.5, 5.0  # seconds; in a large job all workers ask the cluster's DNS
 FILE_WAIT = 0.1  # a file costs nothing
 NOTED_AFTER = 10.0

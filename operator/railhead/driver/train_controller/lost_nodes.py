@@ -14,11 +14,13 @@ from dataclasses import dataclass
 from typing import Any, Iterable, Optional
 
 from railhead.driver.describe import read_text
-from railhead.driver.node.hosts import is_listening
+from railhead.driver.node.hosts import HEAD_RESOURCE, is_listening
 
 # How long after one of its processes a node may be seen dead: the kernel kills
 # a container's processes one after the other.
 NODE_PATIENCE = 1.5  # seconds
+RAY_PATIENCE = 75.0  # seconds in which Ray's own health check, 5 times 3 s and 10 s for an answer, notices a loss
+FEW = 2  # nodes that do not answer, or a tenth of all: if more do not, only Ray knows which are lost
 PROBE_TIMEOUT = 2.0
 PARALLEL_PROBES = 32
 ANSWER_TIMEOUT = 5.0
@@ -35,38 +37,61 @@ class LostNode:
 
 
 def wait_for_lost_nodes(node_ids: Iterable[str]) -> tuple[LostNode, ...]:
-    """The nodes among these that are gone now or within NODE_PATIENCE."""
-    wanted = set(node_ids)
-    deadline = time.monotonic() + NODE_PATIENCE
+    """The nodes among these that are gone now or within NODE_PATIENCE; in doubt, within RAY_PATIENCE."""
+    wanted, began, has_told = set(node_ids), time.monotonic(), False
     while wanted:
-        lost = find_lost_nodes(wanted)
-        if lost or time.monotonic() > deadline:
+        lost, is_in_doubt = _probe(wanted)
+        if lost or time.monotonic() - began > (RAY_PATIENCE if is_in_doubt else NODE_PATIENCE):
             return lost
+        if is_in_doubt and not has_told:
+            has_told = True
+            print(
+                "railhead: the head does not reach many nodes, or not even its own, so its network may be the cause; "
+                f"waiting for Ray's own health check, up to {RAY_PATIENCE:.0f} s",
+                flush=True,
+            )
         time.sleep(0.25)
     return ()
 
 
 def find_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
     """Dead according to Ray, or without a raylet that accepts connections."""
+    return _probe(node_ids)[0]
+
+
+def _probe(node_ids: set[str]) -> tuple[tuple[LostNode, ...], bool]:
+    """The lost ones, and whether the probes are in doubt: then only those that Ray lists as dead.
+
+    A head that can open no new connection, because its node's connection tracking is full or it has too many open
+    files, reaches no node, while Ray's own connections to all of them stay open.
+    """
     import ray
 
     try:
         nodes = {node["NodeID"]: node for node in ray.nodes()}
     except Exception:
-        return ()
+        return (), False
     with ThreadPoolExecutor(PARALLEL_PROBES) as pool:
         found = pool.map(lambda node_id: _find_loss(node_id, nodes.get(node_id)), sorted(node_ids))
-    return tuple(lost for lost in found if lost)
+    lost = tuple(each for each in found if each)
+    known = tuple(each for each in lost if each.is_known)
+    silent, alive = len(lost) - len(known), [node for node in nodes.values() if node["Alive"]]
+    heads = (node for node in alive if HEAD_RESOURCE in node["Resources"])
+    is_in_doubt = silent > max(FEW, len(alive) // 10) or (silent > 0 and not all(map(_answers, heads)))
+    return (known, True) if is_in_doubt else (lost, False)
 
 
 def _find_loss(node_id: str, node: Optional[dict[str, Any]]) -> Optional[LostNode]:
     if node is None:
         return LostNode(node_id, node_id[:8], is_known=True)
+    if node["Alive"] and _answers(node):
+        return None
     address, host = str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"])
-    if not node["Alive"]:
-        return LostNode(node_id, address, is_known=True, host=host)
-    is_there = is_listening(address, node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
-    return None if is_there else LostNode(node_id, address, is_known=False, host=host)
+    return LostNode(node_id, address, is_known=not node["Alive"], host=host)
+
+
+def _answers(node: dict[str, Any]) -> bool:
+    return is_listening(str(node["NodeManagerAddress"]), node["NodeManagerPort"], timeout=PROBE_TIMEOUT)
 
 
 def confirm_lost(lost: Iterable[LostNode]) -> tuple[LostNode, ...]:
