@@ -1305,6 +1305,20 @@ DEFECTS = (
         ("tests/unit/driver/storage/test_leftovers.py",),
     ),
     Defect(
+        "a worker group waits until a slow storage has removed what earlier ones have left",
+        "driver/train_controller/fence.py",
+        "            is_listed.set()\n            check()",
+        "            check()",
+        (FENCE,),
+    ),
+    Defect(
+        "uploads of the group that trains are removed as those of an earlier one",
+        "driver/train_controller/fence.py",
+        "if time.monotonic() > deadline:",
+        "if False:",
+        (FENCE,),
+    ),
+    Defect(
         "records of uploads outlive the repair of a snapshot",
         "driver/storage/acquire_run.py",
         "None if found.damage else known",

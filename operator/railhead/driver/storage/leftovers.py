@@ -1,4 +1,4 @@
-"""Folders of uploads that never became a checkpoint: recorded before the upload, removed before a later group trains.
+"""Folders of uploads that never became a checkpoint: recorded before the upload, listed before a later group trains.
 
 Nothing else is removed. A record is a file without content, which a full disk still takes. It has the name of a
 folder that Ray Train has chosen for this one upload, and goes once the checkpoint is committed. A crash
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import dataclass
 from typing import Collection, Iterable, Optional
 
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
@@ -48,27 +49,36 @@ def forget_uploads(folder: RunFolder, names: Optional[Collection[str]] = None) -
             _forget(folder, name)
 
 
-def remove_leftovers(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
-    """Call only behind the fence, while no rank of this attempt trains. Returns what it has removed.
+@dataclass(frozen=True)
+class Leftovers:
+    """Names of `folders` to remove, and of `records` to remove whose folders are gone or stay."""
+
+    folders: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+
+
+def find_leftovers(folder: RunFolder, *, committed: Collection[str]) -> Leftovers:
+    """Call only while no rank of this attempt trains.
 
     A record goes only once there is no folder: a process on a lost node may still be writing. Raises
     SnapshotUnreadable.
     """
     records = _list_records(folder)
-    if not records:
-        return []
-    if folder.read(ELSEWHERE) is not None:
-        forget_uploads(folder)
-        return []
+    if not records or folder.read(ELSEWHERE) is not None:
+        return Leftovers(records=tuple(records))
     data = folder.read(FILE)
     kept = _find_folders([*committed, *(parse_snapshot(data.decode(errors="replace")).names if data else ())])
     left = folder.find_existing(records) - kept
-    for name in records:
-        if name in left:
+    return Leftovers(tuple(sorted(left)), tuple(name for name in records if name not in left))
+
+
+def remove_leftovers(folder: RunFolder, found: Leftovers) -> None:
+    """Call only behind the fence. The next group may train already: its uploads have new names."""
+    for name in found.folders:
+        with contextlib.suppress(FileNotFoundError):  # an earlier removal was still under way
             folder.delete_folder(name)
-        else:
-            _forget(folder, name)
-    return sorted(left)
+    for name in found.records:
+        _forget(folder, name)
 
 
 def _list_records(folder: RunFolder) -> list[str]:

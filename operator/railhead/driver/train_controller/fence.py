@@ -15,8 +15,9 @@ import functools
 import os
 import sys
 import threading
+import time
 from pathlib import Path, PurePosixPath
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from ray.train.v2._internal.execution.callback import ControllerCallback, WorkerGroupCallback
 
@@ -28,7 +29,7 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.fence import Claim, look
-from railhead.driver.storage.leftovers import is_named_by_ray, remove_leftovers
+from railhead.driver.storage.leftovers import find_leftovers, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.patience import Patience
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
@@ -39,7 +40,7 @@ _NO_MANAGER = (
     "spec.image: this Ray keeps its CheckpointManager where Railhead does not find it, so that nothing would keep an "
     "earlier head of this job from committing; use a Ray version that Railhead is tested with"
 )
-END_PATIENCE = 30.0  # seconds: a storage that hangs does not hold up the end
+LIST_PATIENCE, END_PATIENCE = 10.0, 20.0  # seconds: a storage that hangs holds up neither a group nor the end
 _GUARDED, _ORIGINAL = "_railhead_is_guarded", "_railhead_original"
 
 
@@ -49,7 +50,7 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
     def __init__(self) -> None:
         self._claim = Claim.parse(RunContext.read().claim)
         self._spool_folder = os.environ.get(e.TEMP, "")
-        self._clean_up: Callable[[], None] = lambda: None
+        self._start_clean_up: Callable[[], Optional[threading.Thread]] = lambda: None
 
     def before_init_train_context(self, workers: list[Any]) -> dict[str, list[Any]]:
         """The sign of life without which no rank trains; workers that replace others get it too."""
@@ -71,8 +72,8 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
         patience.call(check)
         check_quietly = functools.partial(look, folder, self._claim)
-        self._clean_up = functools.partial(_clean_up, folder, manager, check_quietly)
-        self._clean_up()
+        self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
+        self._start_clean_up()
         copy = SnapshotCopy(folder, check_quietly)
 
         def note_repeated(name: str) -> None:
@@ -83,9 +84,9 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
 
     def after_controller_finish(self, result: Any) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
-        thread = threading.Thread(target=self._clean_up, daemon=True)
-        thread.start()
-        thread.join(END_PATIENCE)
+        thread = self._start_clean_up()
+        if thread is not None:
+            thread.join(END_PATIENCE)
 
     def _look(self, folder: RunFolder, claim: Claim) -> None:
         """Older Rays do not pass the exception to the failure policy, so this writes the failure to the spool."""
@@ -164,11 +165,30 @@ def _tell(spool: Spool, folder: RunFolder, error: Exception) -> None:
     warn(spool, UNREACHABLE, f"{what}; a commit waits for it, and training continues until its next report")
 
 
-def _clean_up(folder: RunFolder, manager: Any, check: Callable[[], None]) -> None:
-    try:
-        check()
-        removed = remove_leftovers(folder, committed=ray_checkpoints.list_names(manager))
-        if removed:
-            log(f"removed what unfinished uploads had left: {', '.join(removed)}")
-    except Exception as error:
-        log(f"cannot remove what unfinished uploads have left: {describe_exception(error)}")
+def _start_clean_up(folder: RunFolder, manager: Any, check: Callable[[], None]) -> threading.Thread:
+    """Removes what unfinished uploads have left, in a thread. Returns once that is listed, so that a group may train.
+
+    If it takes longer than LIST_PATIENCE, the list may have uploads of that group: nothing is removed.
+    """
+    committed = ray_checkpoints.list_names(manager)
+    deadline, is_listed = time.monotonic() + LIST_PATIENCE, threading.Event()
+
+    def clean_up() -> None:
+        try:
+            found = find_leftovers(folder, committed=committed)
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{folder.path}: the storage took longer than {LIST_PATIENCE:.0f} s to list it")
+            is_listed.set()
+            check()
+            remove_leftovers(folder, found)
+            if found.folders:
+                log(f"removed what unfinished uploads had left: {', '.join(found.folders)}")
+        except Exception as error:
+            log(f"cannot remove what unfinished uploads have left: {describe_exception(error)}")
+        finally:
+            is_listed.set()
+
+    thread = threading.Thread(target=clean_up, name="railhead-clean-up", daemon=True)
+    thread.start()
+    is_listed.wait(LIST_PATIENCE)
+    return thread

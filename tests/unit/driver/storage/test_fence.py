@@ -194,6 +194,12 @@ def test_a_check_reads_only_one_file(folder: RunFolder, monkeypatch: pytest.Monk
     assert reads == [fence.FENCE]
 
 
+def wait_for_clean_up() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "railhead-clean-up":
+            thread.join(60)
+
+
 class Controller:
     """A real checkpoint manager with our callback, as in Ray Train's controller of one attempt."""
 
@@ -209,7 +215,11 @@ class Controller:
         self.callback = FenceCallback()
         self.group = types.SimpleNamespace(_callbacks=[object(), self.manager])
         for _ in range(2):  # a group that restarts
-            self.callback.after_worker_group_start(self.group)
+            self.start_group()
+
+    def start_group(self) -> None:
+        self.callback.after_worker_group_start(self.group)
+        wait_for_clean_up()
 
     def commit(self, name: str, *, content: str = "w") -> None:
         Path(self.folder.find(name)).mkdir(exist_ok=True, parents=True)
@@ -485,10 +495,13 @@ def test_retries_rays_snapshot_write_behind_the_fence(
         run.commit("c1")
 
 
+PARTIAL, COMPLETE = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
+
+
 def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    partial, complete = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
+    partial, complete = PARTIAL, COMPLETE
     run = Controller(tmp_path, monkeypatch, attempt=1)
     path = Path(run.folder.find(partial))
     record_upload(run.folder, complete)
@@ -511,27 +524,77 @@ def test_the_next_group_or_the_end_removes_folders_of_unfinished_uploads(
     assert Spool(successor.temp).read_failure() is None
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "delete_folder", lambda *_: bad_disk())
-        successor.callback.after_worker_group_start(successor.group)
+        successor.start_group()
     assert path.exists(), "an error of the removal fails no run"
     successor.callback.after_controller_finish(None)
     assert not path.exists()
 
 
-def test_a_storage_that_hangs_does_not_hold_up_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class HangingStorage:
+    """`method` of a run's folder does not return before `responds` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+        self.responds, self.is_done = threading.Event(), threading.Event()
+        self._method = getattr(RunFolder, method)
+        monkeypatch.setattr(RunFolder, method, lambda folder, name: self._hang(folder, name))
+
+    def _hang(self, folder: RunFolder, name: str) -> Any:
+        try:
+            assert self.responds.wait(10)
+            return self._method(folder, name)
+        finally:
+            self.is_done.set()
+
+    def respond(self) -> None:
+        self.responds.set()
+        assert self.is_done.wait(60)
+
+
+@pytest.mark.parametrize("method", ["list_names", "delete_folder"])
+def test_a_storage_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     run = Controller(tmp_path, monkeypatch, attempt=1)
-    responds, is_done = threading.Event(), threading.Event()
-
-    def hang(*_: Any) -> list[str]:
-        assert responds.wait(60)
-        is_done.set()
-        return []
-
+    record_upload(run.folder, PARTIAL)
+    Path(run.folder.find(PARTIAL)).mkdir()
     monkeypatch.setattr("railhead.driver.train_controller.fence.END_PATIENCE", 0.0)
-    monkeypatch.setattr(RunFolder, "list_names", hang)
+    if method == "list_names":
+        monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
+    storage = HangingStorage(monkeypatch, method)
     run.callback.after_controller_finish(None)
-    assert not is_done.is_set()
-    responds.set()
-    assert is_done.wait(60)
+    assert not storage.is_done.is_set()
+    storage.respond()
+
+
+def test_a_group_trains_while_a_slow_storage_removes_what_earlier_ones_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    for name in (PARTIAL, COMPLETE):
+        record_upload(run.folder, PARTIAL)
+        Path(run.folder.find(name)).mkdir()
+    storage = HangingStorage(monkeypatch, "delete_folder")
+    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 60.0)
+    run.callback.after_worker_group_start(run.group)
+    assert not storage.is_done.is_set()
+    record_upload(run.folder, COMPLETE)  # the group trains
+    storage.respond()
+    run.callback.after_controller_finish(None)
+    assert not Path(run.folder.find(PARTIAL)).exists()
+
+
+def test_what_is_listed_once_the_group_trains_is_not_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the group's own."""
+    run = Controller(tmp_path, monkeypatch, attempt=1)
+    monkeypatch.setattr("railhead.driver.train_controller.fence.LIST_PATIENCE", 0.0)
+    storage, removed = HangingStorage(monkeypatch, "list_names"), list[str]()
+    monkeypatch.setattr(RunFolder, "delete_folder", lambda folder, name: removed.append(name))
+    run.callback.after_worker_group_start(run.group)
+    record_upload(run.folder, PARTIAL)
+    Path(run.folder.find(PARTIAL)).mkdir()
+    storage.respond()
+    wait_for_clean_up()
+    assert removed == []
 
 
 def bad_disk() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,14 @@ from ray.train.v2._internal.execution.storage import StorageContext
 
 from railhead.driver.errors import CheckpointNotWritten, explain_exception
 from railhead.driver.storage.acquire_run import find_fields, restore_run
-from railhead.driver.storage.leftovers import RECORDS, is_recorded, keep_uploads, record_upload, remove_leftovers
+from railhead.driver.storage.leftovers import (
+    RECORDS,
+    find_leftovers,
+    is_recorded,
+    keep_uploads,
+    record_upload,
+    remove_leftovers,
+)
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnreadable, parse_snapshot, write_snapshot
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
@@ -35,6 +42,13 @@ def names(folder: RunFolder) -> set[str]:
     return set(folder.list_names("")) - {".railhead", FILE}
 
 
+def clean_up(folder: RunFolder, *, committed: Collection[str]) -> list[str]:
+    """What it has removed."""
+    found = find_leftovers(folder, committed=committed)
+    remove_leftovers(folder, found)
+    return list(found.folders)
+
+
 def commit(folder: RunFolder, *committed: str) -> None:
     """As Ray's manager writes it."""
     entries = tuple(Entry(name, {}, number) for number, name in enumerate(committed))
@@ -43,23 +57,23 @@ def commit(folder: RunFolder, *committed: str) -> None:
 
 
 def test_removes_only_recorded_uploads(folder: RunFolder) -> None:
-    assert remove_leftovers(folder, committed=[COMMITTED]) == []
+    assert clean_up(folder, committed=[COMMITTED]) == []
     record_upload(folder, PARTIAL)
     record_upload(folder, COMMITTED)
     assert names(folder) == ALL, "not while ranks may still be writing"
-    assert remove_leftovers(folder, committed=[COMMITTED]) == [PARTIAL]
+    assert clean_up(folder, committed=[COMMITTED]) == [PARTIAL]
     assert names(folder) == ALL - {PARTIAL}
-    assert remove_leftovers(folder, committed=[COMMITTED]) == []
+    assert clean_up(folder, committed=[COMMITTED]) == []
     assert names(folder) == ALL - {PARTIAL} and folder.list_names(RECORDS) == []
 
 
 def test_removes_what_a_process_on_a_lost_node_writes_meanwhile(folder: RunFolder) -> None:
     record_upload(folder, PARTIAL)
     for _ in range(2):
-        assert remove_leftovers(folder, committed=[]) == [PARTIAL]
+        assert clean_up(folder, committed=[]) == [PARTIAL]
         folder.write(f"{PARTIAL}/late", b"w")
-    assert remove_leftovers(folder, committed=[]) == [PARTIAL]
-    assert remove_leftovers(folder, committed=[]) == folder.list_names(RECORDS) == []
+    assert clean_up(folder, committed=[]) == [PARTIAL]
+    assert clean_up(folder, committed=[]) == folder.list_names(RECORDS) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +81,7 @@ def test_removes_what_a_process_on_a_lost_node_writes_meanwhile(folder: RunFolde
 )
 def test_keeps_folders_that_ray_did_not_name(folder: RunFolder, name: str) -> None:
     record_upload(folder, name)
-    assert remove_leftovers(folder, committed=[]) == []
+    assert clean_up(folder, committed=[]) == []
     assert names(folder) == ALL
 
 
@@ -75,18 +89,18 @@ def test_keeps_what_the_snapshot_names_whatever_the_manager_knows(folder: RunFol
     """A predecessor may have committed it after this attempt has read the snapshot."""
     commit(folder, COMMITTED)
     record_upload(folder, COMMITTED)
-    assert remove_leftovers(folder, committed=[]) == []
+    assert clean_up(folder, committed=[]) == []
     assert names(folder) == ALL and folder.list_names(RECORDS) == []
     record_upload(folder, COMMITTED)
     folder.write(FILE, b'{"checkpoint_results": [')
     with pytest.raises(SnapshotUnreadable):
-        remove_leftovers(folder, committed=[])
+        clean_up(folder, committed=[])
     assert names(folder) == ALL and is_recorded(folder, COMMITTED)
 
 
 def test_keeps_a_checkpoint_in_a_subfolder(folder: RunFolder) -> None:
     record_upload(folder, COMMITTED)
-    assert remove_leftovers(folder, committed=[f"{COMMITTED}/deep"]) == []
+    assert clean_up(folder, committed=[f"{COMMITTED}/deep"]) == []
     assert names(folder) == ALL
 
 
@@ -95,7 +109,7 @@ def test_keeps_everything_once_a_function_has_put_a_checkpoint_elsewhere(folder:
     for name in (COMMITTED, PARTIAL):
         record_upload(folder, name)
         keep_uploads(folder)
-        assert remove_leftovers(folder, committed=["epoch-5"]) == []
+        assert clean_up(folder, committed=["epoch-5"]) == []
     assert names(folder) == ALL and folder.list_names(RECORDS) == []
 
 
@@ -120,7 +134,7 @@ class Upload:
         for _ in range(2):
             restore_run(self.folder, fields=find_fields(), known=known, commits=1)
             listed = set(parse_snapshot((self.folder.read(FILE) or b"").decode()).names)
-            remove_leftovers(self.folder, committed=listed)
+            clean_up(self.folder, committed=listed)
         return listed
 
 

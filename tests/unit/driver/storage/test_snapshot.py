@@ -31,6 +31,7 @@ from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_sna
 from railhead.driver.train_controller import group
 from railhead.driver.train_controller.fence import FenceCallback
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
+from tests.unit.driver.storage.test_fence import wait_for_clean_up
 
 REQUEST = SnapshotCopy.request
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
@@ -122,6 +123,7 @@ class Run:
             RunContext("/runs/r", claim=str(take_run(self.folder, uid="mine", attempt=1))).write()
             patch.setenv(e.TEMP, str(folder))
             FenceCallback().after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
+            wait_for_clean_up()
 
     def commit(self, name: str, **metrics: Any) -> None:
         folder = Path(self.folder.find(name))
