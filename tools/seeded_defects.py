@@ -1319,6 +1319,20 @@ DEFECTS = (
         (FENCE,),
     ),
     Defect(
+        "the log files of Ray Train itself fill the disk",
+        "driver/logs/free_space.py",
+        'TRAIN_LOGS = "session_2*/logs/train/*"',
+        'TRAIN_LOGS = "session_2*/logs/train"',
+        ("tests/unit/driver/logs/test_free_space.py",),
+    ),
+    Defect(
+        "the beginning of a log is freed long after its end was shown",
+        "driver/logs/free_space.py",
+        "disk_bytes >= 2 * KEPT_BYTES",
+        "disk_bytes >= 20 * KEPT_BYTES",
+        ("tests/unit/driver/logs/test_free_space.py",),
+    ),
+    Defect(
         "records of uploads outlive the repair of a snapshot",
         "driver/storage/acquire_run.py",
         "None if found.damage else known",

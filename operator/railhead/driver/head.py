@@ -34,6 +34,7 @@ from railhead.driver.ending import (
     write_termination_message,
 )
 from railhead.driver.hang_detection import watch_for_hang
+from railhead.driver.logs.free_space import TRAIN_LOGS, WORKER_LOGS, keep_small
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_exit import explain_ray_exit
@@ -93,6 +94,7 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     _start_thread(_watch_ray, head, head.ray, endings)
     _start_thread(_train, head, endings)
     _start_thread(_watch_for_hang, head, endings)
+    _start_thread(keep_small, pod.temp, TRAIN_LOGS, WORKER_LOGS)
     ending = endings.get()
     end(head, conclude(ending, is_terminating=head.is_terminating))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any, Mapping, NoReturn
 
@@ -18,6 +19,7 @@ from railhead.contract.outcome import LIMIT_BYTES
 from railhead.driver.describe import clean
 from railhead.driver.ending import write_termination_message
 from railhead.driver.logs.forwarding import ONLY_RANK_0
+from railhead.driver.logs.free_space import TRAIN_LOGS, keep_small
 from railhead.driver.logs.log_tail import LogTail
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.memory import read_memory
@@ -56,6 +58,7 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
             ray.kill()
 
     signal.signal(signal.SIGTERM, forward_sigterm)
+    threading.Thread(target=keep_small, args=(pod.temp, TRAIN_LOGS), daemon=True).start()
     tail = LogTail(pod.temp)
     while ray.poll() is None:
         tail.poll()

@@ -8,7 +8,6 @@ without Ray's own rotation, with which a rank that is killed loses its last line
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -16,22 +15,20 @@ from pathlib import Path
 from typing import Callable, Optional, TextIO
 
 from railhead.driver.logs import marks
-from railhead.driver.logs.free_space import free_beginning
+from railhead.driver.logs.free_space import WORKER_LOGS, free_old
 
 PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
 LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 _READ_LIMIT = 1 << 20  # bytes per file and poll
-KEPT_BYTES = 64 * 2**20  # of each file, behind what was shown; Ray's log monitor reads it too
 
 
 @dataclass
 class _File:
-    """`rest`: an incomplete last line; `freed`: bytes at its beginning; `is_rank`: one of Ray Train's workers."""
+    """`rest`: an incomplete last line; `is_rank`: one of Ray Train's workers."""
 
     inode: int = 0
     offset: int = 0
-    freed: int = 0
     rest: bytes = b""
     is_rank: bool = False
     rank: Optional[int] = None
@@ -57,7 +54,7 @@ class LogTail:
     def poll(self) -> bool:
         """Shows new lines; whether there was something to read. Skips a file that vanished."""
         is_news = False
-        for path in sorted(self._temp.glob("session_2*/logs/worker-*")):
+        for path in sorted(self._temp.glob(WORKER_LOGS)):
             sink = self._sinks.get(path.suffix)
             if sink is not None:
                 state = self._files.setdefault(path, _File())
@@ -118,12 +115,8 @@ def _read_new(path: Path, state: _File) -> bytes:
     state.inode = found.st_ino
     if found.st_size < state.offset:  # truncated
         state.offset = 0
-    state.freed = min(state.freed, state.offset)
     data = _read_on(path, state) if found.st_size > state.offset else b""
-    if state.offset - state.freed >= 2 * KEPT_BYTES:
-        state.freed = state.offset - KEPT_BYTES
-        with contextlib.suppress(OSError):
-            free_beginning(path, state.freed)
+    free_old(path, disk_bytes=found.st_blocks * 512, end=state.offset)
     return data
 
 
