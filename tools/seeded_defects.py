@@ -1319,6 +1319,13 @@ DEFECTS = (
         (FENCE,),
     ),
     Defect(
+        "old processes on a node that an elastic group has left out keep its GPUs",
+        "driver/train_controller/old_processes.py",
+        "self._old.update(list_processes(worker_group))",
+        "self._old = list_processes(worker_group)",
+        ("tests/unit/driver/train_controller/test_old_processes.py",),
+    ),
+    Defect(
         "the log files of Ray Train itself fill the disk",
         "driver/logs/free_space.py",
         'TRAIN_LOGS = "session_2*/logs/train/*"',

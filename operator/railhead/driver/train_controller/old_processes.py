@@ -1,4 +1,4 @@
-"""Before a restarted worker group trains, the processes of the previous one are gone, and their GPU memory is free.
+"""Before a restarted worker group trains, the processes of earlier ones are gone, and their GPU memory is free.
 
 Ray kills a group's processes and starts the next one in the same pods without waiting for their end,
 and a process that a rank has started, such as a DataLoader's, may hold its GPU for longer. Ray puts each
@@ -30,16 +30,16 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
     """Ends the attempt when a process of the previous group does not end: its pod is not usable any more."""
 
     def __init__(self) -> None:
-        self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids
+        self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids of the last group that was there
 
     def after_worker_group_start(self, worker_group: Any) -> None:
         """Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll."""
-        old, self._old = self._old, list_processes(worker_group)
         rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(worker_group.get_workers())}
-        ranks = [rank for node, rank in rank_of_node.items() if node in old]
-        if not ranks:
+        old = {rank: (self._old[node],) for node, rank in rank_of_node.items() if node in self._old}
+        self._old.update(list_processes(worker_group))
+        if not old:
             return
-        answers = call_ranks(worker_group, ranks, end_own_processes, old, timeout=ANSWER_TIMEOUT)
+        answers = call_ranks(worker_group, old, end_processes, each=old, timeout=ANSWER_TIMEOUT)
         problems = [answer.value for answer in answers.values() if answer.value]
         if problems:
             raise AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", problems[0]))
@@ -51,13 +51,6 @@ def list_processes(worker_group: Any) -> dict[str, tuple[int, ...]]:
         node = worker.metadata.node_id
         found[node] = (*found.get(node, ()), worker.metadata.pid)
     return found
-
-
-def end_own_processes(old: dict[str, tuple[int, ...]]) -> str:
-    """On a worker: those of its node."""
-    import ray
-
-    return end_processes(old[ray.get_runtime_context().get_node_id()])
 
 
 def end_processes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -15,12 +15,17 @@ class Answer:
 
 
 def call_ranks(
-    worker_group: Any, ranks: Iterable[int], function: Callable[..., Any], *arguments: Any, timeout: float
+    worker_group: Any,
+    ranks: Iterable[int],
+    function: Callable[..., Any],
+    *,
+    each: Mapping[int, Tuple[Any, ...]] = {},
+    timeout: float,
 ) -> dict[int, Answer]:
-    """rank -> its answer, within `timeout` seconds for all of them together."""
+    """rank -> its answer, within `timeout` seconds for all of them together; `each`: rank -> its own arguments."""
     import ray
 
-    references = {rank: worker_group.execute_single_async(rank, function, *arguments) for rank in ranks}
+    references = {rank: worker_group.execute_single_async(rank, function, *each.get(rank, ())) for rank in ranks}
     ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
     return {rank: _read(reference) if reference in ready else Answer() for rank, reference in references.items()}
 

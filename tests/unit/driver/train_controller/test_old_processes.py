@@ -69,19 +69,25 @@ class Workers:
 
 
 def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[list[int], dict[str, tuple[int, ...]]]] = []
+    calls: list[dict[int, tuple[int, ...]]] = []
     answers: dict[int, Answer] = {}
 
-    def collect(group: Any, ranks: list[int], function: Any, old: dict[str, tuple[int, ...]], *, timeout: float) -> Any:
-        calls.append((ranks, old))
+    def collect(
+        group: Any, ranks: Any, function: Any, *, each: dict[int, tuple[tuple[int, ...]]], timeout: float
+    ) -> Any:
+        assert set(ranks) == set(each)
+        calls.append({rank: pids for rank, (pids,) in each.items()})
         return {rank: answers.get(rank, Answer("")) for rank in ranks}
 
     monkeypatch.setattr(old_processes, "call_ranks", collect)
     callback = OldProcessesCallback()
-    callback.after_worker_group_start(Workers(("a", 1), ("a", 2), ("b", 3)))
+    callback.after_worker_group_start(Workers(("a", 1), ("a", 2), ("b", 3), ("d", 8)))
     assert calls == [], "the first group has no previous one"
-    callback.after_worker_group_start(Workers(("a", 4), ("a", 5), ("c", 6)))
-    assert calls == [([1], {"a": (1, 2), "b": (3,)})], "c is new, b is gone"
+    callback.after_worker_group_start(Workers(("a", 4), ("a", 5), ("c", 6), ("d", 9)))
+    assert calls == [{1: (1, 2), 3: (8,)}], "c is new, b is gone; each node receives its own part"
+    calls.clear()
+    callback.after_worker_group_start(Workers(("b", 10), ("c", 11)))
+    assert calls == [{0: (3,), 1: (6,)}], "an elastic group had left b out"
     answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
     with pytest.raises(AttemptFailed) as caught:
         callback.after_worker_group_start(Workers(("a", 7)))
