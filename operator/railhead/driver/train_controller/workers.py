@@ -27,7 +27,8 @@ def call_ranks(
 
     references = {rank: worker_group.execute_single_async(rank, function, *each.get(rank, ())) for rank in ranks}
     ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
-    return {rank: _read(reference) if reference in ready else Answer() for rank, reference in references.items()}
+    answered = set(ready)
+    return {rank: _read(reference) if reference in answered else Answer() for rank, reference in references.items()}
 
 
 def _read(reference: Any) -> Answer:
