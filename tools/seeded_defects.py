@@ -1333,6 +1333,13 @@ DEFECTS = (
         ("tests/unit/driver/train_controller/test_workers.py",),
     ),
     Defect(
+        "an error while the ranks are notified of the end is final",
+        "driver/train_controller/end_notice.py",
+        "        notify_ranks(self._group.get_workers(), deadline=deadline)\n        self._has_notified = True\n",
+        "        self._has_notified = True\n        notify_ranks(self._group.get_workers(), deadline=deadline)\n",
+        ("tests/unit/driver/train_controller/test_end_notice.py",),
+    ),
+    Defect(
         "the log files of Ray Train itself fill the disk",
         "driver/logs/free_space.py",
         'TRAIN_LOGS = "session_2*/logs/train/*"',

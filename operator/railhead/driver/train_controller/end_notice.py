@@ -40,10 +40,10 @@ class EndNoticeCallback(WorkerGroupCallback):  # type: ignore[misc]
         deadline = None if self._has_notified else self._spool.read_end()
         if deadline is None:
             return
-        self._has_notified = True
         begun = call_ranks(self._group, [0], count_reports, timeout=ANSWER_TIMEOUT)[0].value
         group.CURRENT.reports_before_end = begun or 0
         notify_ranks(self._group.get_workers(), deadline=deadline)
+        self._has_notified = True
 
 
 def notify_ranks(workers: list[Any], *, deadline: float) -> None:

@@ -75,6 +75,23 @@ def test_all_ranks_are_notified_once_after_sigterm(callback: EndNoticeCallback, 
         assert info.preempted_node_to_ranks == {"a": [0, 2], "b": [1]} and info.preempted_ranks == [0, 1, 2]
 
 
+def test_a_notice_that_fails_is_sent_again(
+    callback: EndNoticeCallback, group: Group, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spool.write_end(1.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(group, "get_workers", lambda: fail())
+        callback.after_worker_group_poll_status(None)
+    assert not group.notices
+    callback.after_worker_group_poll_status(None)
+    callback.after_worker_group_poll_status(None)
+    assert [rank for rank, _ in group.notices] == [0, 1, 2]
+
+
+def fail() -> None:
+    raise ValueError("Worker group is not active.")
+
+
 def test_logs_a_ray_that_cannot_notify_and_does_not_raise(
     callback: EndNoticeCallback,
     group: Group,
