@@ -1340,10 +1340,24 @@ DEFECTS = (
         ("tests/unit/driver/train_controller/test_end_notice.py",),
     ),
     Defect(
+        "the log of a worker pod looks at the files of all processes of weeks",
+        "driver/logs/log_tail.py",
+        "                self._ended.add(path.name)\n",
+        "",
+        ("tests/unit/driver/logs/test_output.py",),
+    ),
+    Defect(
+        "the log of a worker pod forgets an idle process, which may become a rank's",
+        "driver/logs/log_tail.py",
+        "not state.is_rank and not _is_alive(path)",
+        "not state.is_rank",
+        ("tests/unit/driver/logs/test_output.py",),
+    ),
+    Defect(
         "the log files of Ray Train itself fill the disk",
         "driver/logs/free_space.py",
-        'TRAIN_LOGS = "session_2*/logs/train/*"',
-        'TRAIN_LOGS = "session_2*/logs/train"',
+        'f"{SESSION_LOGS}/train/*"',
+        'f"{SESSION_LOGS}/train"',
         ("tests/unit/driver/logs/test_free_space.py",),
     ),
     Defect(

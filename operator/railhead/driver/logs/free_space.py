@@ -13,8 +13,9 @@ from typing import Callable
 
 KEPT_BYTES = 64 * 2**20  # of each file, before where its reader is; Ray's log monitor reads it too
 INTERVAL = 10.0  # seconds
-TRAIN_LOGS = "session_2*/logs/train/*"  # Ray Train's own, which nothing rotates
-WORKER_LOGS = "session_2*/logs/worker-*"
+SESSION_LOGS = "session_2*/logs"  # in Ray's temporary folder
+TRAIN_LOGS = f"{SESSION_LOGS}/train/*"  # Ray Train's own, which nothing rotates
+WORKER_LOGS = f"{SESSION_LOGS}/worker-*"
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2  # modes of fallocate(2), in linux/falloc.h
 
 

@@ -8,6 +8,7 @@ without Ray's own rotation, with which a rank that is killed loses its last line
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Callable, Optional, TextIO
 
 from railhead.driver.logs import marks
-from railhead.driver.logs.free_space import WORKER_LOGS, free_old
+from railhead.driver.logs.free_space import SESSION_LOGS, free_old
 
 PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
+ENDED_SECONDS = 60.0  # without news from a process that has ended and was no rank's: its file is forgotten
 LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 _READ_LIMIT = 1 << 20  # bytes per file and poll
@@ -25,8 +27,9 @@ _READ_LIMIT = 1 << 20  # bytes per file and poll
 
 @dataclass
 class _File:
-    """`rest`: an incomplete last line; `is_rank`: one of Ray Train's workers."""
+    """`read_at`: the last time with news; `rest`: an incomplete last line; `is_rank`: one of Ray Train's workers."""
 
+    read_at: float
     inode: int = 0
     offset: int = 0
     rest: bytes = b""
@@ -49,16 +52,19 @@ class LogTail:
         self._temp = temp
         self._sinks = {".out": out or sys.stdout, ".err": err or sys.stderr}
         self._files: dict[Path, _File] = {}
+        self._ended: set[str] = set()  # names of files
         self._clock = clock
 
     def poll(self) -> bool:
         """Shows new lines; whether there was something to read. Skips a file that vanished."""
         is_news = False
-        for path in sorted(self._temp.glob(WORKER_LOGS)):
-            sink = self._sinks.get(path.suffix)
-            if sink is not None:
-                state = self._files.setdefault(path, _File())
-                is_news |= self._read(path, state, sink)
+        for folder in self._temp.glob(SESSION_LOGS):
+            for name in sorted(set(os.listdir(folder)) - self._ended):
+                path = folder / name
+                sink = self._sinks.get(path.suffix)
+                if sink is not None and name.startswith("worker-"):
+                    state = self._files.setdefault(path, _File(read_at=self._clock()))
+                    is_news |= self._read(path, state, sink)
         return is_news
 
     def _read(self, path: Path, state: _File, sink: TextIO) -> bool:
@@ -67,7 +73,12 @@ class LogTail:
         except OSError:
             return False
         if not data:
+            is_old = self._clock() - state.read_at > ENDED_SECONDS
+            if is_old and not state.is_rank and not _is_alive(path):
+                self._ended.add(path.name)
+                del self._files[path]
             return False
+        state.read_at = self._clock()
         lines = (state.rest + data).split(b"\n")
         state.rest = lines.pop()
         for line in lines:
@@ -102,6 +113,11 @@ class LogTail:
                 return
         prefix = "" if state.rank is None else f"(rank {state.rank}) "
         sink.write(f"{prefix}{line}\n")
+
+
+def _is_alive(path: Path) -> bool:
+    """Ray's name of the file ends with the process id."""
+    return Path("/proc", path.stem.rpartition("-")[2]).exists()
 
 
 def _read_new(path: Path, state: _File) -> bytes:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import threading
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from railhead.driver.logs import log_tail
 from railhead.driver.logs.forwarding import RankFilter
 from railhead.driver.logs.log_tail import LINE_LIMIT, LogTail
 from railhead.driver.logs.output import Ranks, RankStream
@@ -132,6 +136,36 @@ def test_a_day_of_progress_bars_uses_bounded_memory_and_shows_some_states(tmp_pa
     append(rank_file, "\r1440/1440\nnext\n")
     tail.poll()
     assert err.getvalue().splitlines()[-2:] == ["1440/1440", "next"], "the last state, as a terminal shows it"
+
+
+def test_forgets_the_files_of_processes_that_have_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray Data starts thousands in a run, and their files stay. An idle process may become a rank's later."""
+    logs, now, out = tmp_path / "session_2026-01-01" / "logs", 0.0, io.StringIO()
+    logs.mkdir(parents=True)
+    child = subprocess.Popen(["true"])
+    child.wait()
+    ended, idle = logs / f"worker-a-01-{child.pid}.out", logs / f"worker-b-01-{os.getpid()}.out"
+    rank = logs / f"worker-c-01-{child.pid}.out"
+    for path in (ended, idle, rank):
+        path.write_text(":job_id:01\n" + (":actor_name:RayTrainWorker\n" if path == rank else ""))
+    read: list[Path] = []
+    read_new = log_tail._read_new
+
+    def count(path: Path, state: Any) -> bytes:
+        read.append(path)
+        return read_new(path, state)
+
+    monkeypatch.setattr(log_tail, "_read_new", count)
+    tail = LogTail(tmp_path, out=out, clock=lambda: now)
+    for now in (0.0, 50.0, 100.0, 170.0, 180.0):
+        if now == 50.0:
+            append(ended, "not shown\n")
+        tail.poll()
+    assert (read.count(ended), read.count(idle), read.count(rank)) == (4, 5, 5)
+    append(idle, ":actor_name:RayTrainWorker\nof a rank\n")
+    append(rank, "of a child that outlives its rank\n")
+    tail.poll()
+    assert out.getvalue().splitlines() == ["of a rank", "of a child that outlives its rank"]
 
 
 def test_skips_intermediate_states_but_no_lines(tmp_path: Path, rank_file: Path) -> None:
