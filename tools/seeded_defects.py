@@ -30,6 +30,7 @@ BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
+EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
@@ -470,6 +471,55 @@ DEFECTS = (
         '    (GPU, FailureClass.HARDWARE, "GPUFailed", ""),\n',
         "",
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
+    ),
+    Defect(
+        "only the two ends of what a process said last are read",
+        "driver/train_controller/evidence.py",
+        "kind = find_kind(death.words, has_trained",
+        "kind = find_kind(shorten_middle(death.words, 300), has_trained",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a dead rank without a word outvotes an explained death",
+        "driver/train_controller/evidence.py",
+        "bool(kinds.intersection(_CAUSES))",
+        "False",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a process that was killed hides behind what others say of the network",
+        "driver/train_controller/evidence.py",
+        "(error.rank in deaths or NETWORK not in kinds)",
+        "NETWORK not in kinds",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "four of the ranks that died are asked",
+        "driver/train_controller/deaths.py",
+        "    for each in processes.values():\n",
+        "    for each in list(processes.values())[:4]:\n",
+        ("tests/unit/driver/train_controller/test_deaths.py",),
+    ),
+    Defect(
+        "what any rank says of the network names a suspect",
+        "driver/train_controller/failure.py",
+        ' if kind not in _SEEN_BY_OTHERS or len(errors) == 1 else ""',
+        "",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a full /dev/shm is a broken network",
+        "driver/train_controller/evidence.py",
+        '    "while creating shared memory segment": SHARED_MEMORY,  # NCCL, as the last error of an ncclSystemError\n',
+        "",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a GPU that was never there is broken hardware",
+        "driver/train_controller/evidence.py",
+        'return "" if kind == GPU_LOST and not has_trained else kind',
+        "return kind",
+        (EVIDENCE,),
     ),
     Defect(
         "a restart in place costs nothing",

@@ -142,7 +142,7 @@ def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
     metadata = find(
         "ray.train.v2._internal.execution.worker_group.worker", "ActorMetadata.__dataclass_fields__", used_by=used_by
     )
-    assert {"node_id", "pid"} <= set(metadata)
+    assert {"node_id", "pid", "hostname"} <= set(metadata)
 
 
 @pytest.mark.skipif(

@@ -117,7 +117,10 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
     size: int, ray_cluster: Cluster, tmp_path: Path
 ) -> None:
     ray_cluster.nodes = make_nodes(size)
-    workers = [SimpleNamespace(metadata=SimpleNamespace(node_id=n["NodeID"], pid=7)) for n in ray_cluster.nodes[1:]]
+    workers = [
+        SimpleNamespace(metadata=SimpleNamespace(node_id=n["NodeID"], pid=7, hostname=n["NodeManagerHostname"]))
+        for n in ray_cluster.nodes[1:]
+    ]
     group.CURRENT.worker_group = SimpleNamespace(get_workers=lambda: workers)
     for node in ray_cluster.nodes[1:]:
         node["Alive"] = False

@@ -89,6 +89,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         checkpoint = training_report.checkpoint
         group.CURRENT.commits += checkpoint is not None
         group.CURRENT.reports += 1
+        group.CURRENT.note_report()
         name = self._name(checkpoint) if checkpoint else None
         time = now_text()
         values = metrics[0] if metrics else training_report.metrics

@@ -23,6 +23,8 @@ PREEMPTED = "preempted"  # its node announced that it is leaving
 ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
 STORAGE = "storage"  # a checkpoint could not be written
 GPU = "gpu"  # a GPU or its link is broken
+GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
+SHARED_MEMORY = "shared-memory"  # /dev/shm is full
 BUS = "bus"  # killed by SIGBUS
 NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
 UNANSWERED = "unanswered"  # a collective did not end
@@ -112,8 +114,9 @@ def classify_failure(facts: FailureFacts) -> Failure:
         errors = by_kind[kind]
         if errors:
             first = _find_first(errors)
-            where = f"pod {first.pod}: " if kind in (GPU, BUS) and first.pod else ""
-            return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, first.pod)
+            where = f"pod {first.pod}: " if kind in (GPU, BUS, GPU_LOST) and first.pod else ""
+            suspect = first.pod if kind not in _SEEN_BY_OTHERS or len(errors) == 1 else ""
+            return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, suspect)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == WORKERS:
@@ -136,14 +139,22 @@ _BY_CAUSE = (
     (UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
     (MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
     (KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
+    (
+        SHARED_MEMORY,
+        FailureClass.APPLICATION,
+        "SharedMemoryFull",
+        "/dev/shm is full; raise spec.worker.sharedMemory, which can change while the job is suspended: ",
+    ),
     (DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
     (RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
     (SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
-    (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
+    (GPU_LOST, FailureClass.HARDWARE, "GPULost", ""),
     (UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
+    (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
     (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
+_SEEN_BY_OTHERS = (NETWORK, UNANSWERED)  # any rank reports it, so more than one of them name no suspect
 _NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
 

@@ -38,9 +38,9 @@ from railhead.driver.rank.run import read_end
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
 from railhead.driver.train_controller.deaths import explain_deaths
+from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
 from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.hardware import find_hardware_kind
 from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.storage_failure import handle, name_path
 from railhead.driver.train_controller.workers import call_ranks
@@ -175,14 +175,8 @@ def find_ages(errors: tuple[RankError, ...]) -> tuple[RankError, ...]:
 
 
 def find_pods(errors: tuple[RankError, ...], processes: Mapping[int, Process]) -> tuple[RankError, ...]:
-    """The errors with the pods of their ranks, as far as Ray knows them: a pod's name is its hostname."""
-    import ray
-
-    hosts: dict[str, str] = {}
-    with contextlib.suppress(Exception):  # Ray's control store may be what failed
-        hosts = {node["NodeID"]: str(node["NodeManagerHostname"]) for node in ray.nodes()}
-    nodes = {rank: process.node for rank, process in processes.items()}
-    return tuple(replace(each, pod=hosts.get(nodes.get(each.rank, ""), "")) for each in errors)
+    """The errors with the pods of their ranks."""
+    return tuple(replace(each, pod=processes[each.rank].pod) if each.rank in processes else each for each in errors)
 
 
 def count_worker_slots() -> int:
@@ -257,7 +251,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
-            kind = find_hardware_kind(error.text) or kind
+            kind = find_kind(error.text, has_trained=group.CURRENT.has_trained(rank)) or kind
         return RankError(-1 if kind == failure.STUCK else rank, kind, error.text, exit_code=error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):

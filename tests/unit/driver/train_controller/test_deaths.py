@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from railhead.driver.node.memory import read_memory
 from railhead.driver.train_controller import deaths, failure
-from railhead.driver.train_controller.deaths import Death, explain_death, explain_deaths, find_last_words, read_death
-from railhead.driver.train_controller.failure import RankError, classify_failure
+from railhead.driver.train_controller.deaths import TAIL_BYTES, explain_deaths, find_deaths, read_deaths
+from railhead.driver.train_controller.evidence import Death
+from railhead.driver.train_controller.failure import RankError
 from railhead.driver.train_controller.group import Process
+from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
 
 DIED = RankError(3, failure.DIED, "its worker process has died", pod="digits-w1-0")
-BUS = "Fatal Python error: Bus error\n\nStack (most recent call first):\n  File user.py, line 3 in f\n"
-WATCHDOG = (
-    "terminate called after throwing an instance of 'c10::DistBackendError'\n"
-    "  what():  [PG ID 0 PG GUID 0 Rank 3] Process group watchdog thread terminated with exception: "
-    "[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\nFatal Python error: Aborted\n"
-)
-
-
-@pytest.mark.parametrize(
-    ("death", "expected"),
-    [
-        (Death(find_last_words(BUS)), ("Hardware", "BusError", "Fatal Python error: Bus error")),
-        (Death(find_last_words(WATCHDOG)), ("Hang", "CollectiveTimedOut", "Watchdog caught collective operation")),
-        (Death(find_last_words("Fatal Python error: Aborted")), ("Application", "TrainingProcessDied", "Aborted")),
-        (Death(), ("Application", "TrainingProcessDied", "rank 3: its worker process has died")),
-        (
-            Death(oom_kills=1, limit=16 * 2**30),
-            (
-                "OutOfMemory",
-                "OutOfMemory",
-                "memory limit of 16Gi of pod digits-w1-0; raise spec.scaling.resourcesPerWorker.memory, "
-                "which can change while the job is suspended",
-            ),
-        ),
-    ],
-)
-def test_a_death_is_classified_by_its_cause(death: Death, expected: tuple[str, str, str]) -> None:
-    found = classify_failure(failure.FailureFacts(failure.WORKERS, (explain_death(DIED, death, before=0),)))
-    assert (found.class_.value, found.reason) == expected[:2]
-    assert expected[2] in found.message
 
 
 def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,13 +30,49 @@ def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None
     assert [each.kind for each in explain_deaths((DIED,), processes)] == [failure.DIED], "not killed again"
 
 
-def test_reads_the_end_of_a_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
     logs = tmp_path / "session_2026-11-22" / "logs"
     logs.mkdir(parents=True)
-    (logs / "worker-0a-01000000-71.err").write_text("x" * 100_000 + "\n" + BUS)
-    assert read_death(71).words == "Fatal Python error: Bus error"
-    assert read_death(72).words == ""
+    (logs / "worker-0a-01000000-71.err").write_text("x" * TAIL_BYTES + "\n" + BUS_ERROR)
+    stacks = "\n".join([TIMEOUT_2_5, *["frame #9: <unknown function> + 0x8609"] * 5000])
+    (logs / "worker-0b-01000000-72.err").write_text("x" * TAIL_BYTES + "\n" + stacks)
+    found = read_deaths([71, 72, 73])
+    assert [found[pid].words for pid in (71, 73)] == ["Fatal Python error: Bus error", ""]
+    assert "Watchdog caught collective operation timeout" in found[72].words
+
+
+class Nodes:
+    """Ray's tasks, each with the node on which it runs; `silent` ones never end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, silent: set[str]) -> None:
+        self.asked: dict[str, list[int]] = {}
+        self.silent = silent
+        monkeypatch.setattr("ray.remote", lambda **options: lambda function: self)
+        monkeypatch.setattr("ray.wait", self.wait)
+        monkeypatch.setattr("ray.get", lambda node: {pid: Death(f"{node} {pid}") for pid in self.asked[node]})
+
+    def options(self, *, scheduling_strategy: Any) -> Any:
+        return SimpleNamespace(remote=partial(self.run, scheduling_strategy.node_id))
+
+    def run(self, node: str, pids: list[int]) -> str:
+        assert node not in self.asked, "one task per node"
+        self.asked[node] = pids
+        return node
+
+    def wait(self, nodes: list[str], *, num_returns: int, timeout: float) -> tuple[list[str], list[str]]:
+        assert (num_returns, timeout) == (len(nodes), deaths.ANSWER_TIMEOUT)
+        return [node for node in nodes if node not in self.silent], []
+
+
+def test_asks_each_node_once_about_all_of_its_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pods have the same process ids. A node that does not answer in time says nothing of the others."""
+    ids = [f"{number:056x}" for number in range(64)]
+    nodes = Nodes(monkeypatch, {ids[7]})
+    found = find_deaths({rank: Process(ids[rank // 8], 100 + rank % 8) for rank in range(512)})
+    assert {node: len(pids) for node, pids in nodes.asked.items()} == dict.fromkeys(ids, 8)
+    assert set(range(512)) - set(found) == set(range(56, 64))
+    assert [found[rank].words for rank in (0, 37, 511)] == [f"{ids[0]} 100", f"{ids[4]} 105", f"{ids[63]} 107"]
 
 
 @pytest.mark.parametrize(

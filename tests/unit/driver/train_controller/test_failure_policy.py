@@ -358,7 +358,9 @@ class WorkerGroup:
     def get_workers(self) -> list[SimpleNamespace]:
         if not self.nodes:
             raise ValueError("Worker group is not active.")
-        return [SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7)) for node in self.nodes]
+        return [
+            SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7, hostname=f"w-{node}")) for node in self.nodes
+        ]
 
 
 def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
@@ -378,7 +380,10 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     workers.nodes = ["ab", "new"]
     assert not decider.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
-    assert group.CURRENT.read_processes() == {0: Process("ab", 7), 1: Process("new", 7)}, "the last known processes"
+    assert group.CURRENT.read_processes() == {
+        0: Process("ab", 7, "w-ab"),
+        1: Process("new", 7, "w-new"),
+    }, "the last known processes"
 
 
 def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,15 +437,14 @@ def test_rays_own_hang_detector_reports_a_hang() -> None:
 
 def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
-    monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": "ab", "NodeManagerHostname": "job-1-w1-0"}])
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
     decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     Spool(tmp_path).write_allowed_restarts(3, [])
     error = WorkerGroupError("text", {0: RAISED, 1: TrainFunctionRaised(1, ECC)})
     assert [decider.decide(error) for _ in range(2)] == [True, False]
     found = Spool(tmp_path).read_failure()
-    assert found is not None and found.suspect_pod == "job-1-w1-0"
-    assert found.message.startswith("pod job-1-w1-0: rank 1: torch.AcceleratorError")
+    assert found is not None and found.suspect_pod == "w-ab"
+    assert found.message.startswith("pod w-ab: rank 1: torch.AcceleratorError")
 
 
 def test_a_group_that_waits_for_nodes_is_retried_without_limit(

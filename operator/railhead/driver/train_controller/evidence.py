@@ -1,0 +1,157 @@
+"""What failed, by the words of torch, CUDA, NCCL, gloo and faulthandler, and by the kernel's OOM counter. Pure.
+
+Frameworks wrap the messages in exceptions of their own, so the text decides: the whole of it, since only what a message
+quotes is shortened. Left out is what bugs in kernels cause more often than broken hardware: illegal accesses, illegal
+instructions, unspecified launch failures. tests/unit/driver/evidence has recorded texts and what each of them means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Callable
+
+from railhead.contract.outcome import shorten_middle
+from railhead.driver.train_controller.failure import (
+    BUS,
+    DIED,
+    GPU,
+    GPU_LOST,
+    KILLED_FOR_MEMORY,
+    NETWORK,
+    RAISED,
+    SHARED_MEMORY,
+    UNANSWERED,
+    RankError,
+)
+
+# The first phrase that a text contains decides. Source of the CUDA texts: cudaGetErrorString of libcudart 12, with the
+# number in cudaError; NCCL has the same ones after "Cuda failure".
+_PHRASES = {
+    "address already in use": "",  # torch's DistNetworkError for a port that the user chose
+    "while creating shared memory segment": SHARED_MEMORY,  # NCCL, as the last error of an ncclSystemError
+    "out of shared memory": SHARED_MEMORY,  # torch's DataLoader
+    "insufficient shared memory (shm)": SHARED_MEMORY,  # the same, on the standard error of its worker
+    "unable to allocate shared memory(shm)": SHARED_MEMORY,  # torch's MapAllocator
+    "uncorrectable ecc error": GPU,  # cudaErrorECCUncorrectable (214)
+    "uncorrectable nvlink error": GPU,  # cudaErrorNvlinkUncorrectable (220)
+    "invalid access of peer gpu memory over nvlink or a hardware error": GPU,  # cudaErrorContained (226)
+    "cuda error: hardware stack error": GPU,  # cudaErrorHardwareStackError (714)
+    "cuda-capable device(s) is/are busy or unavailable": GPU,  # cudaErrorDevicesUnavailable (46)
+    "cuda error: system not yet initialized": GPU,  # cudaErrorSystemNotReady (802): the fabric manager of NVSwitch
+    "gpu is lost": GPU,  # NVML_ERROR_GPU_IS_LOST
+    "fallen off the bus": GPU,  # Xid 79 of NVIDIA's driver
+    "cuda error: unknown error": GPU_LOST,  # cudaErrorUnknown (999), as after Xid 79
+    "no cuda-capable device is detected": GPU_LOST,  # cudaErrorNoDevice (100)
+    "no cuda gpus are available": GPU_LOST,  # torch, when the driver lists none
+    "ncclremoteerror": NETWORK,  # ncclResult_t: a network error, or a peer that ended early
+    "ncclsystemerror": NETWORK,  # ncclResult_t: a call to the system failed, such as a socket's or ibverbs'
+    "connection closed by remote peer": NETWORK,  # NCCL, which may call it an ncclInternalError
+    "fatal python error: bus error": BUS,  # faulthandler, which Ray switches on in its workers
+    "watchdog caught collective operation timeout": UNANSWERED,  # torch's ProcessGroupNCCL
+    "processgroupnccl's watchdog got stuck": UNANSWERED,  # the same, by the thread that watches the watchdog
+    "ms for recv operation to complete": UNANSWERED,  # gloo
+    "ms for send operation to complete": UNANSWERED,  # gloo
+    "gloo/transport/": NETWORK,  # the file that gloo names first in each error of a connection
+    "diststoreerror": NETWORK,  # torch: ranks that have not joined, or a key that none of them has set
+    "distnetworkerror": NETWORK,  # torch: no connection to the store
+    "runtimeerror: socket timeout": NETWORK,  # the same, before torch 2.2
+}
+# A rank that died without a word next to one of these is its consequence, or was never asked.
+_CAUSES = (GPU, GPU_LOST, BUS, SHARED_MEMORY, KILLED_FOR_MEMORY, UNANSWERED)
+# The lines with which a runtime ends a process. Their ends are the stacks of torch and of Ray.
+_LAST_WORDS = re.compile(
+    r"(?:Fatal Python error: |terminate called |what\(\): |\[[EF][ \d][^\n\]]*ProcessGroupNCCL\.cpp:\d+\] "
+    r"|ERROR: Unexpected bus error ).*(?:\n(?!Exception raised from |frame #|\[|.*\(\+0x).+){0,6}"
+)
+_STACK = re.compile(r" \S*\(\+0x.*")
+_PREFIX = re.compile(
+    r"^(?:[\s\S]*(?:what\(\): +|ProcessGroupNCCL\.cpp:\d+\] ))?"
+    r"(?:\[[^\]\n]*Rank \d+\] *|(?:Process group|NCCL) watchdog thread terminated with exception: )*"
+)
+_MOST_WORDS, _QUOTED_CHARS = 40, 400
+_LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "exited unexpectedly" above that
+
+
+@dataclass(frozen=True)
+class Death:
+    """`words`: the last ones of its standard error; `oom_kills`, `limit` (bytes): of its pod, for its memory."""
+
+    words: str = ""
+    oom_kills: int = 0
+    limit: int = 0
+
+
+def find_kind(text: str, *, has_trained: bool) -> str:
+    """One of `failure`'s kinds; empty when the text names none, so that the error is the application's own.
+
+    `has_trained`: on the rank's node. Before that a GPU that is not there is a mistake in an image or a variable.
+    """
+    small = text.lower()
+    kind = next((kind for phrase, kind in _PHRASES.items() if phrase in small), "")
+    return "" if kind == GPU_LOST and not has_trained else kind
+
+
+def find_last_words(text: str) -> str:
+    """What its runtimes said of a process's end, in paragraphs; empty if nothing."""
+    found = (_STACK.sub("", match.group()).strip() for match in _LAST_WORDS.finditer(text))
+    return "\n\n".join(list(dict.fromkeys(found))[-_MOST_WORDS:])
+
+
+def is_open(error: RankError) -> bool:
+    """Whether the rank's pod may know more of it than its text says."""
+    return error.kind == DIED or (error.kind == RAISED and _LOADER in error.text)
+
+
+def explain_errors(
+    errors: tuple[RankError, ...],
+    deaths: Mapping[int, Death],
+    *,
+    killed_before: Mapping[int, int],
+    has_trained: Callable[[int], bool],
+) -> tuple[RankError, ...]:
+    """The errors with their causes, without those of ranks that died of another's cause.
+
+    `deaths`: of the ranks whose pods answered; `killed_before`: their pods' oom_kills that explained an earlier death.
+    """
+    explained = tuple(
+        _explain(each, deaths[each.rank], before=killed_before[each.rank], has_trained=has_trained(each.rank))
+        if each.rank in deaths
+        else each
+        for each in errors
+    )
+    kinds = {each.kind for each in explained}
+    is_explained = bool(kinds.intersection(_CAUSES))
+
+    def has_cause(error: RankError) -> bool:
+        if error.kind != DIED or (error.rank in deaths and deaths[error.rank].words):
+            return True
+        # What others say of the network is what a process that was killed looks like to them.
+        return not is_explained and (error.rank in deaths or NETWORK not in kinds)
+
+    return tuple(each for each in explained if has_cause(each))
+
+
+def _explain(error: RankError, death: Death, *, before: int, has_trained: bool) -> RankError:
+    kind = find_kind(death.words, has_trained=has_trained)
+    if error.kind == RAISED and kind != SHARED_MEMORY:
+        kind = ""  # an error of its own, whatever else its runtimes said
+    if not kind and death.oom_kills > before:
+        what = "its DataLoader's process" if error.kind == RAISED else "its process"
+        limit = f" of {death.limit / 2**30:.3g}Gi" if death.limit else ""
+        text = (
+            f"the kernel killed {what} for the memory limit{limit} of pod {error.pod or 'of the rank'}; raise "
+            "spec.scaling.resourcesPerWorker.memory, which can change while the job is suspended"
+        )
+        return replace(error, kind=KILLED_FOR_MEMORY, text=text)
+    if not death.words or (error.kind == RAISED and not kind):
+        return error
+    return replace(error, kind=kind or error.kind, text=f"{_quote(death.words)} ({error.text})")
+
+
+def _quote(words: str) -> str:
+    """The paragraph that decides, or the last ones."""
+    texts = list(dict.fromkeys(" ".join(_PREFIX.sub("", each).split()) for each in words.split("\n\n")))
+    decisive = next((text for text in texts if find_kind(text, has_trained=True)), "; ".join(texts[-3:]))
+    return shorten_middle(decisive, _QUOTED_CHARS)

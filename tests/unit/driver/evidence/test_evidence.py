@@ -1,0 +1,344 @@
+"""The table of evidence: what each text means, for one, 5, 64 and 512 ranks, and who pays for it.
+
+A wrong row costs users: an error of their own that counts as broken hardware is tried again in vain, and broken
+hardware that counts as theirs fails the job after `backoffLimit` and sends them looking for a bug.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pytest
+from ray.train.v2.api.exceptions import WorkerGroupError
+
+from railhead.contract.failure import Failure, Payer
+from railhead.contract.outcome import MESSAGE_CHARS
+from railhead.driver.errors import TrainFunctionRaised
+from railhead.driver.train_controller import evidence, failure, failure_policy, group
+from railhead.driver.train_controller.evidence import Death
+from railhead.driver.train_controller.failure import FailureFacts, RankError, classify_failure
+from railhead.driver.train_controller.group import Process
+from tests.unit.driver.evidence import texts_of_errors as raised
+from tests.unit.driver.evidence import texts_of_processes as died
+
+SIZES = (1, 5, 64, 512)
+PER_POD = 8
+# Who pays: these are the counters of status.restarts.
+USER, CLUSTER = Payer.APPLICATION, Payer.INFRASTRUCTURE
+NONE = None  # no pod is named when more than one rank says the same
+DEAD = "ActorDiedError: The actor died unexpectedly before finishing this task."
+
+
+@dataclass(frozen=True)
+class Row:
+    """One rank has `text`, all others have `others`; None = its node did not answer.
+
+    `suspect`: whether that rank's pod is named, also among many; `words`: what the message has.
+    """
+
+    name: str
+    text: str
+    others: str | None
+    reason: str
+    payer: Payer
+    suspect: bool
+    words: str
+    has_trained: bool = True
+    oom_kills: int = 0
+
+
+WATCHDOG = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum="
+DIED = (
+    # All watchdogs fire within a second, and any of them is a peer of the rank that is stuck.
+    Row("timeout, torch 2.1", died.TIMEOUT_2_1, died.TIMEOUT_2_1, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.3", died.TIMEOUT_2_3, died.TIMEOUT_2_3, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.4", died.TIMEOUT_2_4, died.TIMEOUT_2_4, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.5", died.TIMEOUT_2_5, died.TIMEOUT_2_5, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.6", died.TIMEOUT_2_6, died.TIMEOUT_2_6, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
+    Row("timeout, one node answers", died.TIMEOUT_2_5, None, "Hang/CollectiveTimedOut", CLUSTER, True, WATCHDOG),
+    Row(
+        "timeout, others are silent", died.TIMEOUT_2_5, died.KILLED, "Hang/CollectiveTimedOut", CLUSTER, True, WATCHDOG
+    ),
+    # A process that aborts after a timeout of minutes is the cause of what its peers say of the network.
+    Row(
+        "watchdog stuck",
+        died.WATCHDOG_STUCK,
+        died.REMOTE,
+        "Hang/CollectiveTimedOut",
+        CLUSTER,
+        True,
+        "watchdog got stuck",
+    ),
+    Row("ECC, peers follow", died.ECC, died.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
+    Row("ECC, peers are silent", died.ECC, died.KILLED, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
+    Row("ECC, peers not asked", died.ECC, None, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
+    Row(
+        "ECC, peers crash", died.ECC, died.SEGMENTATION_FAULT, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC"
+    ),
+    Row("NVLink", died.NVLINK, died.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable NVLink error"),
+    Row("Xid", died.UNKNOWN_ERROR, died.REMOTE, "Hardware/GPULost", CLUSTER, True, "CUDA error: unknown error"),
+    # On a node that has never trained it is more likely to be the image or a variable.
+    Row(
+        "unknown error at first",
+        died.UNKNOWN_ERROR,
+        died.REMOTE,
+        "Application/TrainingProcessDied",
+        USER,
+        True,
+        "",
+        False,
+    ),
+    Row("network", died.REMOTE, died.REMOTE, "Hardware/NetworkFailed", CLUSTER, False, "Got completion from peer"),
+    Row(
+        "network, as internal",
+        died.REMOTE_AS_INTERNAL,
+        died.REMOTE,
+        "Hardware/NetworkFailed",
+        CLUSTER,
+        False,
+        "NCCL error",
+    ),
+    Row("network, some not asked", died.REMOTE, None, "Hardware/NetworkFailed", CLUSTER, True, "ncclRemoteError"),
+    # A process that somebody killed is the cause of what its peers say of the network.
+    Row("SIGKILL, peers follow", died.KILLED, died.REMOTE, "Application/TrainingProcessDied", USER, True, DEAD),
+    Row(
+        "SIGSEGV, peers follow",
+        died.SEGMENTATION_FAULT,
+        died.REMOTE,
+        "Application/TrainingProcessDied",
+        USER,
+        True,
+        "Segm",
+    ),
+    Row(
+        "SIGSEGV of all",
+        died.SEGMENTATION_FAULT,
+        died.SEGMENTATION_FAULT,
+        "Application/TrainingProcessDied",
+        USER,
+        True,
+        "",
+    ),
+    Row(
+        "SIGSEGV in a hang",
+        died.SEGMENTATION_FAULT,
+        died.TIMEOUT_2_5,
+        "Application/TrainingProcessDied",
+        USER,
+        True,
+        "",
+    ),
+    Row(
+        "bug in a kernel",
+        died.ILLEGAL_ACCESS,
+        died.REMOTE,
+        "Application/TrainingProcessDied",
+        USER,
+        True,
+        "illegal memory",
+    ),
+    Row("SIGBUS, peers follow", died.BUS_ERROR, died.REMOTE, "Hardware/BusError", CLUSTER, True, "Bus error"),
+    Row(
+        "OOM kill", died.KILLED, died.REMOTE, "OutOfMemory/OutOfMemory", USER, True, "memory limit of 16Gi", oom_kills=1
+    ),
+    Row(
+        "OOM kill in a hang", died.KILLED, died.TIMEOUT_2_5, "OutOfMemory/OutOfMemory", USER, True, "16Gi", oom_kills=1
+    ),
+)
+SHM = "raise spec.worker.sharedMemory"
+RAISED = (
+    Row("NCCL, /dev/shm full", raised.SHM_FULL, raised.REMOTE, "Application/SharedMemoryFull", USER, True, SHM),
+    Row("NCCL before 2.20", raised.SHM_FULL_OLD, raised.REMOTE, "Application/SharedMemoryFull", USER, True, SHM),
+    Row("DataLoader", raised.LOADER_OUT_OF_SHM, raised.GLOO_CLOSED, "Application/SharedMemoryFull", USER, True, SHM),
+    Row("tensor", raised.SHM_NOT_ALLOCATED, raised.GLOO_CLOSED, "Application/SharedMemoryFull", USER, True, SHM),
+    Row("ECC", raised.ECC, raised.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
+    Row("Xid", raised.UNKNOWN_ERROR, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "unknown error"),
+    Row("no GPUs", raised.NO_GPUS, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "No CUDA GPUs"),
+    Row("no device", raised.NO_DEVICE, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "no CUDA-capable"),
+    Row(
+        "no GPUs at first",
+        raised.NO_GPUS,
+        raised.REMOTE,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "No CUDA",
+        False,
+    ),
+    Row("network", raised.REMOTE, raised.REMOTE, "Hardware/NetworkFailed", CLUSTER, False, "ncclRemoteError"),
+    Row("clients", raised.CLIENTS, raised.CONNECT, "Hardware/NetworkFailed", CLUSTER, False, "imed out"),
+    Row(
+        "connect",
+        raised.CONNECT,
+        raised.CONNECT,
+        "Hardware/NetworkFailed",
+        CLUSTER,
+        False,
+        "client socket has timed out",
+    ),
+    Row("store wait", raised.STORE_WAIT, raised.STORE_WAIT, "Hardware/NetworkFailed", CLUSTER, False, "wait timeout"),
+    Row("store gone", raised.STORE_GONE, raised.STORE_GONE, "Hardware/NetworkFailed", CLUSTER, False, "Failed to recv"),
+    Row("gloo", raised.GLOO_CLOSED, raised.GLOO_CLOSED, "Hardware/NetworkFailed", CLUSTER, False, "closed by peer"),
+    Row(
+        "old socket",
+        raised.SOCKET_TIMEOUT_OLD,
+        raised.SOCKET_TIMEOUT,
+        "Hardware/NetworkFailed",
+        CLUSTER,
+        False,
+        "Timeout",
+    ),
+    Row(
+        "gloo timeout", raised.GLOO_TIMEOUT, raised.GLOO_TIMEOUT, "Hang/CollectiveTimedOut", CLUSTER, False, "Timed out"
+    ),
+    # The function's own error wins over what the others say of the network, however late it comes.
+    Row("own, gloo", raised.OWN, raised.GLOO_CLOSED, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
+    Row("own, NCCL", raised.OWN, raised.REMOTE, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
+    Row("own, store", raised.OWN, raised.STORE_GONE, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
+    Row("own, timeout", raised.OWN, raised.GLOO_TIMEOUT, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
+    Row("own, GPU lost", raised.OWN, raised.NO_GPUS, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
+    Row(
+        "own service",
+        raised.OWN_CONNECTION,
+        raised.GLOO_CLOSED,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "Errno 104",
+    ),
+    Row(
+        "own timeout",
+        raised.OWN_TIMEOUT,
+        raised.GLOO_CLOSED,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "timed out",
+    ),
+    Row(
+        "own port",
+        raised.PORT_TAKEN,
+        raised.CONNECT,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "Address already in use",
+    ),
+    Row(
+        "bug in a kernel",
+        raised.ILLEGAL_ACCESS,
+        raised.REMOTE,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "illegal mem",
+    ),
+    Row(
+        "loader killed",
+        raised.LOADER_KILLED,
+        raised.GLOO_CLOSED,
+        "Application/TrainFunctionRaised",
+        USER,
+        True,
+        "Killed",
+    ),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+
+
+find_last_words = lru_cache(evidence.find_last_words)
+
+
+def name_pod(rank: int) -> str:
+    return f"job-1-w{rank // PER_POD}"
+
+
+def shuffle(row: Row, size: int) -> tuple[int, list[int], random.Random]:
+    chance = random.Random(f"{row.name} {size}")
+    ranks = list(range(size))
+    chance.shuffle(ranks)
+    return chance.choice(ranks), ranks, chance
+
+
+def check(found: Failure, row: Row, first: int, size: int) -> None:
+    assert f"{found.class_.value}/{found.reason}" == row.reason
+    assert found.class_.policy.payer is row.payer
+    assert row.words in found.message
+    assert len(found.message) <= MESSAGE_CHARS
+    named = {name_pod(first)} if row.suspect or size == 1 else {""}
+    if row.text == row.others and row.suspect:
+        named = {name_pod(rank) for rank in range(size)}
+    assert found.suspect_pod in named
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("row", DIED, ids=lambda row: row.name)
+def test_a_death_means(row: Row, size: int) -> None:
+    first, ranks, _ = shuffle(row, size)
+    errors = tuple(RankError(rank, failure.DIED, DEAD, pod=name_pod(rank)) for rank in ranks)
+    deaths = {
+        rank: Death(find_last_words(text), row.oom_kills if rank == first else 0, 16 * 2**30)
+        for rank in ranks
+        for text in [row.text if rank == first else row.others]
+        if text is not None
+    }
+    explained = evidence.explain_errors(
+        errors, deaths, killed_before=dict.fromkeys(ranks, 0), has_trained=lambda rank: row.has_trained
+    )
+    check(classify_failure(FailureFacts(failure.WORKERS, explained)), row, first, size)
+
+
+def form_group(size: int, *, has_trained: bool) -> None:
+    """All pods have the same process ids: each has its own namespace of them."""
+    processes = {rank: Process(f"node-{rank // PER_POD}", 100 + rank % PER_POD, name_pod(rank)) for rank in range(size)}
+    group.CURRENT._processes = processes
+    group.CURRENT.trained = {each.node for each in processes.values()} if has_trained else set()
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("row", RAISED, ids=lambda row: row.name)
+def test_an_error_means(row: Row, size: int) -> None:
+    form_group(size, has_trained=row.has_trained)
+    first, ranks, _ = shuffle(row, size)
+    texts = {rank: row.text if rank == first else str(row.others) for rank in ranks}
+    error = WorkerGroupError("text", {rank: TrainFunctionRaised(rank, text) for rank, text in texts.items()})
+    facts = failure_policy.translate_error(error)
+    errors = failure_policy.find_pods(facts.errors, group.CURRENT.read_processes())
+    check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
+
+
+@pytest.mark.parametrize(
+    ("text", "death", "reason", "payer"),
+    [
+        (raised.LOADER_KILLED, Death(oom_kills=1), "OutOfMemory", USER),
+        (raised.LOADER_EXITED, Death(oom_kills=1), "OutOfMemory", USER),
+        (raised.LOADER_EXITED, Death(), "TrainFunctionRaised", USER),
+        (raised.LOADER_EXITED, Death(find_last_words(died.LOADER_BUS_ERROR)), "SharedMemoryFull", USER),
+        # Its own error stands, whatever torch says on the same standard error.
+        (raised.LOADER_EXITED, Death(find_last_words(died.TIMEOUT_2_5)), "TrainFunctionRaised", USER),
+    ],
+)
+def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, death: Death, reason: str, payer: Payer) -> None:
+    errors = (RankError(0, failure.RAISED, text, pod="w0"), RankError(1, failure.NETWORK, raised.GLOO_CLOSED, pod="w1"))
+    assert [evidence.is_open(each) for each in errors] == [True, False]
+    explained = evidence.explain_errors(errors, {0: death}, killed_before={0: 0}, has_trained=lambda rank: True)
+    found = classify_failure(FailureFacts(failure.WORKERS, explained))
+    assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
+
+
+def test_a_process_that_ended_without_a_word_has_no_words() -> None:
+    assert find_last_words(died.KILLED) == ""
+    log = "INFO: what: ncclRemoteError was caught and tried again\nWARNING CUDA error: unknown error in a log of mine\n"
+    assert find_last_words(log * 1000) == "", "what the function logged is not why it died"
+
+
+def test_words_are_whole_and_quotes_are_short() -> None:
+    words = find_last_words(died.REMOTE)
+    assert "vendor err 249" in words and "frame #" not in words and "_raylet.so" not in words
+    assert "Watchdog caught" in find_last_words("x" * 200_000 + "\n" + died.TIMEOUT_2_5)
