@@ -522,6 +522,13 @@ DEFECTS = (
         (EVIDENCE,),
     ),
     Defect(
+        "what breaks while the process group forms has no rank",
+        "driver/train_controller/failure_policy.py",
+        'rank = -1 if "clients joined" in text else group.CURRENT.find_rank(read_text(error))',
+        "rank = -1",
+        (EVIDENCE,),
+    ),
+    Defect(
         "a restart in place costs nothing",
         "planning/decisions/restarts_in_place.py",
         "count_failures(job, committed=committed) + charged,",

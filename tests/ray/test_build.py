@@ -104,6 +104,45 @@ def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
         assert "railhead-mark" not in log
 
 
+BREAKS_A_GPU = """
+from ray.train.backend import Backend, BackendConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+
+def set_up(rank):
+    if rank == 1:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered\\nCompile with `TORCH_USE_CUDA_DSA`")
+
+
+class Group(Backend):
+    def on_start(self, worker_group, backend_config):
+        import ray
+        ray.get([worker_group.execute_single_async(rank, set_up, rank) for rank in range(len(worker_group))])
+
+
+class GroupConfig(BackendConfig):
+    backend_cls = Group
+
+
+def make_trainer(scaling_config, run_config, **others):
+    return DataParallelTrainer(
+        lambda: None, backend_config=GroupConfig(), scaling_config=scaling_config, run_config=run_config
+    )
+"""
+
+
+def test_a_gpu_that_breaks_while_the_process_group_forms_names_its_rank_and_pod(tmp_path: Path) -> None:
+    """Before Ray Train calls the callback that tells which processes the group has."""
+    job = make_job(train_func="", build="user:make_trainer", framework="", backend={})
+    with Pods(tmp_path, job, source={"user.py": BREAKS_A_GPU}) as pods:
+        pods.start()
+        assert pods.wait_ended(timeout=300) == FailureClass.HARDWARE.exit_code, pods.read_log()
+        outcome = pods.read_outcome()
+    assert (outcome.reason, outcome.suspect_pod) == ("GPUFailed", outcome.message.split()[1].rstrip(":"))
+    assert "rank 1: the workers could not be set up: " in outcome.message
+    assert "uncorrectable ECC error encountered" in outcome.message
+
+
 RAISES = """
 import time
 import ray.train

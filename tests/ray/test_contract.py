@@ -130,6 +130,7 @@ def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
     module = "ray.train.v2._internal.execution.callback"
     for name, method, parameters in (
         ("ControllerCallback", "after_controller_state_update", ("previous_state", "current_state")),
+        ("WorkerGroupCallback", "before_init_train_context", ("workers",)),
         ("WorkerGroupCallback", "after_worker_group_start", ("worker_group",)),
         ("WorkerGroupCallback", "after_worker_group_poll_status", ("worker_group_status",)),
         ("ReportCallback", "after_report", ("training_report", "metrics")),
@@ -142,7 +143,7 @@ def test_callbacks_receive_the_arguments_that_the_driver_reads() -> None:
     metadata = find(
         "ray.train.v2._internal.execution.worker_group.worker", "ActorMetadata.__dataclass_fields__", used_by=used_by
     )
-    assert {"node_id", "pid", "hostname"} <= set(metadata)
+    assert {"node_id", "pid", "node_ip", "hostname"} <= set(metadata)
 
 
 @pytest.mark.skipif(

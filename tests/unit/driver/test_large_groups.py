@@ -118,7 +118,11 @@ def test_the_loss_of_all_nodes_stays_within_the_bounds_of_a_report(
 ) -> None:
     ray_cluster.nodes = make_nodes(size)
     workers = [
-        SimpleNamespace(metadata=SimpleNamespace(node_id=n["NodeID"], pid=7, hostname=n["NodeManagerHostname"]))
+        SimpleNamespace(
+            metadata=SimpleNamespace(
+                node_id=n["NodeID"], pid=7, node_ip=n["NodeManagerAddress"], hostname=n["NodeManagerHostname"]
+            )
+        )
         for n in ray_cluster.nodes[1:]
     ]
     group.CURRENT.worker_group = SimpleNamespace(get_workers=lambda: workers)

@@ -6,6 +6,7 @@ driver and pickles it into the controller. An exception here would end the run.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -67,6 +68,12 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     @never_raises
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
         self._change(self._progress.with_ray_state(current_state._state_type.state_name))
+
+    def before_init_train_context(self, workers: Any) -> dict[str, list[Any]]:
+        """What fails while they form their process group is theirs."""
+        with contextlib.suppress(Exception):
+            group.CURRENT.note_workers(workers)
+        return {}
 
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:

@@ -224,9 +224,18 @@ def translate_error(error: BaseException) -> FailureFacts:
         text = f"spec.image: the workers cannot import the trainer's framework ({_last_line(inner)}); fix the image"
         return FailureFacts(failure.WORKERS, (RankError(-1, failure.MISSING, text),))
     if "RayTaskError" in _class_names(inner):
-        # Backend setup on the workers, such as nccl without a GPU.
-        return FailureFacts(failure.WORKERS, text=f"the workers could not be set up: {_last_line(inner)}")
+        return _translate_set_up_error(inner)
     return FailureFacts(failure.CONTROLLER, text=f"{type(inner).__name__}: {_cut(inner)}")
+
+
+def _translate_set_up_error(error: BaseException) -> FailureFacts:
+    """Of Ray's backend on a rank, such as a process group that does not form."""
+    text = describe_exception(error)
+    # Rank 0 says it of the others.
+    rank = -1 if "clients joined" in text else group.CURRENT.find_rank(read_text(error))
+    kind = find_kind(text, has_trained=group.CURRENT.has_trained(rank))
+    text = f"the workers could not be set up: {text}"
+    return FailureFacts(failure.WORKERS, (RankError(rank, kind, text),) if kind else (), text=text)
 
 
 def _is_broken_framework(error: BaseException) -> bool:

@@ -6,18 +6,23 @@ All of them run in Ray Train's controller actor, one process, where nothing else
 from __future__ import annotations
 
 import contextlib
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from railhead.driver.storage.run_folder import RunFolder
 
+_TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
+
 
 @dataclass(frozen=True)
 class Process:
-    """A rank's; `node`: Ray's id of its node; `pod`: its pod's name, which is its hostname."""
+    """A rank's; `node`: Ray's id of its node; `address`, `pod`: of its pod, whose name is its hostname."""
 
     node: str
     pid: int
+    address: str = ""
     pod: str = ""
 
 
@@ -48,15 +53,25 @@ class Group:
         """By rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
             with contextlib.suppress(ValueError):  # it is not active
-                found = [worker.metadata for worker in self.worker_group.get_workers()]
-                self._processes = {
-                    rank: Process(each.node_id, each.pid, each.hostname) for rank, each in enumerate(found)
-                }
+                self.note_workers(self.worker_group.get_workers())
         return self._processes
+
+    def note_workers(self, workers: Iterable[Any]) -> None:
+        """In the order of their ranks; they may not train yet."""
+        found = [worker.metadata for worker in workers]
+        self._processes = {
+            rank: Process(each.node_id, each.pid, each.node_ip, each.hostname) for rank, each in enumerate(found)
+        }
 
     def note_report(self) -> None:
         """All ranks have reported, so they train."""
         self.trained.update(process.node for process in self.read_processes().values())
+
+    def find_rank(self, text: str) -> int:
+        """Of the process in which Ray's tasks of this traceback ran; -1 if none is a rank's."""
+        ranks = {(each.pid, each.address): rank for rank, each in self._processes.items()}
+        found = (ranks.get((int(pid), address), -1) for pid, address in _TASK.findall(text))
+        return next((rank for rank in found if rank >= 0), -1)
 
     def has_trained(self, rank: int) -> bool:
         """Whether a rank of this fit() has trained on its node."""

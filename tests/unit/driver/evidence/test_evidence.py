@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import pytest
-from ray.train.v2.api.exceptions import WorkerGroupError
+from ray.exceptions import RayTaskError
+from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
@@ -296,7 +297,10 @@ def test_a_death_means(row: Row, size: int) -> None:
 
 def form_group(size: int, *, has_trained: bool) -> None:
     """All pods have the same process ids: each has its own namespace of them."""
-    processes = {rank: Process(f"node-{rank // PER_POD}", 100 + rank % PER_POD, name_pod(rank)) for rank in range(size)}
+    processes = {
+        rank: Process(f"node-{rank // PER_POD}", 100 + rank % PER_POD, f"10.0.0.{rank // PER_POD}", name_pod(rank))
+        for rank in range(size)
+    }
     group.CURRENT._processes = processes
     group.CURRENT.trained = {each.node for each in processes.values()} if has_trained else set()
 
@@ -330,6 +334,36 @@ def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, death: Death, 
     explained = evidence.explain_errors(errors, {0: death}, killed_before={0: 0}, has_trained=lambda rank: True)
     found = classify_failure(FailureFacts(failure.WORKERS, explained))
     assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
+
+
+TASK = "\x1b[36mray::RayTrainWorker._RayTrainWorker__execute()\x1b[39m (pid={}, ip={}, actor_id=ab, repr=Worker)\n"
+TRACE = '  File "/opt/venv/lib/python3.11/site-packages/ray/train/torch/config.py", line 88, in _setup\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "payer", "suspect"),
+    [
+        (raised.ECC, "Hardware/GPUFailed", CLUSTER, "job-1-w7"),
+        (raised.REMOTE, "Hardware/NetworkFailed", CLUSTER, "job-1-w7"),
+        (raised.CONNECT, "Hardware/NetworkFailed", CLUSTER, "job-1-w7"),
+        (raised.CLIENTS, "Hardware/NetworkFailed", CLUSTER, ""),  # rank 0 says it of the others
+        (raised.NO_GPUS, "Hardware/GPULost", CLUSTER, "job-1-w7"),
+        (raised.PORT_TAKEN, "Application/TrainingFailed", USER, ""),
+        (raised.OWN, "Application/TrainingFailed", USER, ""),
+    ],
+)
+def test_an_error_while_the_process_group_forms_means(text: str, reason: str, payer: Payer, suspect: str) -> None:
+    """As Ray passes it on: an instance of both classes, whose text alone names the process."""
+    form_group(512, has_trained=True)
+    trace = f"{TASK.format(103, '10.0.0.7')}{TRACE}{text}\nCompile with `TORCH_USE_CUDA_DSA`"
+    error = ControllerError(RayTaskError("set_up", trace, RuntimeError(text)).as_instanceof_cause())
+    facts = failure_policy.translate_error(error)
+    errors = failure_policy.find_pods(facts.errors, group.CURRENT.read_processes())
+    found = classify_failure(FailureFacts(facts.source, errors, text=facts.text))
+    assert f"{found.class_.value}/{found.reason}" == reason
+    assert (found.class_.policy.payer, found.suspect_pod) == (payer, suspect)
+    assert text.split("\n")[0].partition(" (train.py")[0] in found.message, "not only the last line"
+    assert ("rank 59" in found.message) == bool(suspect)
 
 
 def test_a_process_that_ended_without_a_word_has_no_words() -> None:

@@ -112,7 +112,7 @@ class Run:
         self.manager = CheckpointManager(CheckpointConfig(**config), storage)
         self.storage = storage
         self.callback = ProgressCallback()
-        metadata = types.SimpleNamespace(node_id="n", pid=1, hostname="w")
+        metadata = types.SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w")
         group = types.SimpleNamespace(
             _callbacks=[object(), self.manager], get_workers=lambda: [types.SimpleNamespace(metadata=metadata)]
         )

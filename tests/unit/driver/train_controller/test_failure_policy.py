@@ -50,6 +50,7 @@ from railhead.driver.errors import (
 )
 from railhead.driver.rank.run import RankEnd
 from railhead.driver.reporting.spool import Spool
+from railhead.driver.run_context import RunContext
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import callback, failure, failure_policy, group
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
@@ -359,7 +360,8 @@ class WorkerGroup:
         if not self.nodes:
             raise ValueError("Worker group is not active.")
         return [
-            SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7, hostname=f"w-{node}")) for node in self.nodes
+            SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=7, node_ip="10.0.0.2", hostname=f"w-{node}"))
+            for node in self.nodes
         ]
 
 
@@ -381,8 +383,8 @@ def test_a_failure_after_ray_replaced_a_lost_replica_group_counts(
     assert not decider.decide(WorkerGroupError("", {0: RAISED}))
     workers.nodes = []
     assert group.CURRENT.read_processes() == {
-        0: Process("ab", 7, "w-ab"),
-        1: Process("new", 7, "w-new"),
+        0: Process("ab", 7, "10.0.0.2", "w-ab"),
+        1: Process("new", 7, "10.0.0.2", "w-new"),
     }, "the last known processes"
 
 
@@ -445,6 +447,26 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.suspect_pod == "w-ab"
     assert found.message.startswith("pod w-ab: rank 1: torch.AcceleratorError")
+
+
+def test_knows_the_ranks_before_their_process_group_forms_and_which_nodes_have_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "CURRENT", group.Group())
+    monkeypatch.setenv(e.TEMP, str(tmp_path))
+    monkeypatch.setenv("RAILHEAD_RUN", "")
+    RunContext(str(tmp_path / "runs" / "r")).write()
+    workers = WorkerGroup(["ab", "cd"])
+    progress = callback.ProgressCallback()
+    assert progress.before_init_train_context(workers.get_workers()) == {}
+    text = "ray::A.run() (pid=7, ip=10.0.0.9)\nray::B.run() (pid=7, ip=10.0.0.2, actor_id=ab)\nValueError"
+    assert (group.CURRENT.find_rank(text), group.CURRENT.find_rank("ValueError")) == (1, -1)
+    assert not group.CURRENT.has_trained(0), "no report yet"
+    progress.after_worker_group_start(workers)
+    progress.after_report(SimpleNamespace(checkpoint=None, metrics={}), [{}])
+    assert group.CURRENT.has_trained(0) and not group.CURRENT.has_trained(2)
+    progress.before_init_train_context(WorkerGroup(["new", "cd"]).get_workers())
+    assert [group.CURRENT.has_trained(rank) for rank in (0, 1)] == [False, True]
 
 
 def test_a_group_that_waits_for_nodes_is_retried_without_limit(
