@@ -529,6 +529,20 @@ DEFECTS = (
         (EVIDENCE,),
     ),
     Defect(
+        "a pod whose process cannot be ended is not named",
+        "driver/train_controller/old_processes.py",
+        "answer.value, suspect_pod=pod)",
+        "answer.value)",
+        ("tests/unit/driver/train_controller/test_old_processes.py",),
+    ),
+    Defect(
+        "any rank that is alone at its place is the one for which the others wait",
+        "driver/hang_detection.py",
+        "if len(alone) == 1 < len(stacks) else None",
+        "if alone else None",
+        ("tests/unit/driver/test_hang_detection.py",),
+    ),
+    Defect(
         "a restart in place costs nothing",
         "planning/decisions/restarts_in_place.py",
         "count_failures(job, committed=committed) + charged,",

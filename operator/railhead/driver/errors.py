@@ -58,7 +58,7 @@ class Unfenced(TrainingError):
 
 
 class Stuck(TrainingError):
-    """Training reported nothing for spec.progressDeadlineSeconds."""
+    """Training reported nothing for spec.progressDeadlineSeconds; `rank`: the one for which the others wait, or -1."""
 
 
 class CallbackRaised(Exception):

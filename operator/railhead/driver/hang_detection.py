@@ -12,7 +12,7 @@ from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.spool import Hang, Spool
 
 LOOK_INTERVAL = 0.5  # seconds
 LONGEST_LOOK = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more than this counts
@@ -57,19 +57,21 @@ def watch_for_hang(
         for line in describe_stacks(stacks):
             log(line)
         message = explain_hang(stacks, limit=limit)
-        if stacks is None or not _hand_over(spool, message):
-            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", message))
+        odd = find_odd_one(stacks or [])
+        if stacks is None or not _hand_over(spool, Hang(message, odd["rank"] if odd else -1)):
+            suspect = odd["pod"] if odd else ""
+            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", message, suspect_pod=suspect))
             return
         silence = HangDetector()  # the controller may look at the nodes for a while before it restarts the group
 
 
-def _hand_over(spool: Spool, message: str) -> bool:
+def _hand_over(spool: Spool, hang: Hang) -> bool:
     """Whether Ray Train's controller takes the hang for a failure of the worker group: it may restart it in place."""
-    spool.write_hang(message)
+    spool.write_hang(hang)
     until = time.monotonic() + STACKS_TIMEOUT
     while spool.has_hang() and time.monotonic() < until:
         time.sleep(0.1)
-    return not spool.take_hang()
+    return spool.take_hang() is None
 
 
 def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
@@ -92,16 +94,26 @@ def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str
             f"{prefix}, and Ray Train's controller does not respond; check for storage that does not respond "
             "and for run.callbacks that block"
         )
-    places: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for rank in stacks:
-        places[rank["place"]].append(rank)
-    ranked = sorted(places.items(), key=lambda item: (len(item[1]), item[1][0]["rank"]))
+    ranked = _rank_places(stacks)
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
     return (
         f"{prefix}: {where}{more}. The stacks are in the head's log. If training is merely slow, raise the limit; "
         "this takes effect on the running job"
     )
+
+
+def find_odd_one(stacks: list[dict[str, Any]]) -> Optional[dict[str, Any]]:
+    """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
+    alone = [ranks[0] for _, ranks in _rank_places(stacks) if len(ranks) == 1]
+    return alone[0] if len(alone) == 1 < len(stacks) else None
+
+
+def _rank_places(stacks: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+    places: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for rank in stacks:
+        places[rank["place"]].append(rank)
+    return sorted(places.items(), key=lambda item: (len(item[1]), item[1][0]["rank"]))
 
 
 def _describe(ranks: list[dict[str, Any]], place: str) -> str:

@@ -15,9 +15,9 @@ import pytest
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver import hang_detection as hang_module
 from railhead.driver.ending import is_premature
-from railhead.driver.hang_detection import HangDetector, describe_stacks, explain_hang, watch_for_hang
+from railhead.driver.hang_detection import HangDetector, describe_stacks, explain_hang, find_odd_one, watch_for_hang
 from railhead.driver.reporting.progress import Progress
-from railhead.driver.reporting.spool import Spool
+from railhead.driver.reporting.spool import Hang, Spool
 from railhead.driver.train_controller.stacks import find_package, find_place, read_stacks
 
 TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
@@ -78,24 +78,26 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The controller takes the hang twice and does not respond the third time."""
-    spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[str](), [0.0]
+    spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[Hang](), [0.0]
 
     def log(text: str) -> None:
         if "has reported nothing" in text:
-            spool.write_stacks([rank(0, "at t.py:4 in load")])
+            spool.write_stacks([rank(0, "at t.py:4 in load"), rank(1, "at t.py:9"), rank(2, "at t.py:9")])
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
         if spool.has_hang() and len(taken) < 2:
-            taken.append(spool.take_hang())
+            taken.extend(filter(None, [spool.take_hang()]))
 
     monkeypatch.setattr(hang_module, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: now[0]))
     monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: None)
     spool.write(TRAINING.to_dict())
     watch_for_hang(spool, deadline=600, log=log, on_fatal=endings.append)
-    assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in text for text in taken)
+    assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in each.message for each in taken)
+    assert [each.rank for each in taken] == [0, 0]
     [ending] = endings
     assert "at t.py:4 in load" in ending.message and not spool.has_hang()
+    assert ending.suspect_pod == "w0"
     assert now[0] > 3 * 600, "the full deadline each time"
 
 
@@ -133,6 +135,23 @@ def test_the_message_names_the_smallest_groups_of_ranks_first() -> None:
     )
     many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], limit=1)
     assert "and 6 more places" in many
+
+
+def test_a_hang_has_a_suspect_only_if_one_rank_is_elsewhere_than_all_others() -> None:
+    wait, also = "at t.py:9 in step, inside torch", "at t.py:7 in step, inside torch"
+    places = {
+        (wait, wait, "at t.py:4 in load", wait): 2,
+        (wait, wait, ""): 2,
+        (wait, also, wait, also, "at t.py:4 in load"): 4,
+        (wait, wait): None,
+        (wait, "at t.py:4 in load"): None,
+        (wait, wait, "at t.py:4 in load", ""): None,
+        (wait,): None,
+        (): None,
+    }
+    for given, expected in places.items():
+        odd = find_odd_one([rank(number, place) for number, place in enumerate(given)])
+        assert (odd and odd["rank"]) == expected, given
 
 
 def test_equal_stacks_are_shown_once() -> None:

@@ -31,6 +31,14 @@ class Fit:
     failure: Optional[Failure] = None
 
 
+@dataclass(frozen=True)
+class Hang:
+    """`rank`: the one that is elsewhere than all others, which wait for it; -1 without such a one."""
+
+    message: str
+    rank: int = -1
+
+
 class Spool:
     """One head pod's spool, by its folder."""
 
@@ -165,18 +173,18 @@ class Spool:
         values = self._read("stacks.json")
         return None if values is None else list(values["ranks"])
 
-    def write_hang(self, message: str) -> None:
+    def write_hang(self, hang: Hang) -> None:
         """The controller takes it at its next poll of the workers."""
-        self._replace("hang.json", {"message": message})
+        self._replace("hang.json", asdict(hang))
 
     def has_hang(self) -> bool:
         return self._read("hang.json") is not None
 
-    def take_hang(self) -> str:
-        """Its message, once; empty without one."""
+    def take_hang(self) -> Optional[Hang]:
+        """Once; None without one."""
         values = self._read("hang.json")
         (self._folder / "hang.json").unlink(missing_ok=True)
-        return str(values["message"]) if values else ""
+        return Hang(str(values["message"]), int(values["rank"])) if values else None
 
     def open_socket(self) -> socket.socket:
         """The reader's end."""

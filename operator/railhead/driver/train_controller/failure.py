@@ -42,7 +42,10 @@ SAME_LIMIT = 2  # the same failure this often in a row: the next group gets new 
 
 @dataclass(frozen=True)
 class RankError:
-    """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown."""
+    """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown.
+
+    A hang (`STUCK`) has the rank for which the others wait, if there is one.
+    """
 
     rank: int
     kind: str
@@ -193,7 +196,7 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
     others = sorted(error.rank for error in errors if error is not first)
-    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 else first.text
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind != STUCK else first.text
     if not others:
         return text
     ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")

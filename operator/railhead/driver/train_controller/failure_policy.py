@@ -261,7 +261,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
             kind = find_kind(error.text, has_trained=group.CURRENT.has_trained(rank)) or kind
-        return RankError(-1 if kind == failure.STUCK else rank, kind, error.text, exit_code=error.exit_code)
+        return RankError(error.rank if kind == failure.STUCK else rank, kind, error.text, exit_code=error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

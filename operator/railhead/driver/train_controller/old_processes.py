@@ -40,9 +40,10 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
         if not old:
             return
         answers = call_ranks(worker_group, old, end_processes, each=old, timeout=ANSWER_TIMEOUT)
-        problems = [answer.value for answer in answers.values() if answer.value]
-        if problems:
-            raise AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", problems[0]))
+        for rank, answer in answers.items():
+            if answer.value:
+                pod = worker_group.get_workers()[rank].metadata.hostname
+                raise AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", answer.value, suspect_pod=pod))
 
 
 def list_processes(worker_group: Any) -> dict[str, tuple[int, ...]]:

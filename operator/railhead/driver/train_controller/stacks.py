@@ -46,9 +46,9 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
     def after_worker_group_poll_status(self, worker_group_status: Any) -> None:
         if self._group is not None and self._spool.take_request_for_stacks():
             self._spool.write_stacks(call_workers(self._group))
-        message = self._spool.take_hang()
-        if message and not worker_group_status.finished:
-            worker_group_status.worker_statuses[0].error = Stuck(-1, message)
+        hang = self._spool.take_hang()
+        if hang and not worker_group_status.finished:
+            worker_group_status.worker_statuses[0].error = Stuck(hang.rank, hang.message)
 
 
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:

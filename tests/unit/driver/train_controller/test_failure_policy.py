@@ -449,6 +449,17 @@ def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monke
     assert found.message.startswith("pod w-ab: rank 1: torch.AcceleratorError")
 
 
+def test_a_hang_names_the_pod_for_which_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
+    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(
+        WorkerGroupError("", {0: Stuck(1, "training reported nothing for 600 s: rank 1 (pod w-ab) is elsewhere")})
+    )
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and (found.reason, found.suspect_pod) == ("ProgressDeadlineExceeded", "w-ab")
+    assert found.message.startswith("training reported nothing")
+
+
 def test_knows_the_ranks_before_their_process_group_forms_and_which_nodes_have_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

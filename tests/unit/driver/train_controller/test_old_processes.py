@@ -62,7 +62,10 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytes
 
 class Workers:
     def __init__(self, *places: tuple[str, int]) -> None:
-        self.found = [SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=pid)) for node, pid in places]
+        self.found = [
+            SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=pid, hostname=f"w-{node}"))
+            for node, pid in places
+        ]
 
     def get_workers(self) -> list[SimpleNamespace]:
         return self.found
@@ -91,5 +94,6 @@ def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest
     answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
     with pytest.raises(AttemptFailed) as caught:
         callback.after_worker_group_start(Workers(("a", 7)))
-    assert (caught.value.failure.class_, caught.value.failure.reason) == (FailureClass.HARDWARE, "ProcessNotEnding")
+    found = caught.value.failure
+    assert (found.class_, found.reason, found.suspect_pod) == (FailureClass.HARDWARE, "ProcessNotEnding", "w-a")
     assert list_processes(Workers(("a", 7))) == {"a": (7,)}
