@@ -120,7 +120,11 @@ class Reports:
 
     def start_group(self) -> None:
         self.callback.after_worker_group_start(
-            SimpleNamespace(get_workers=lambda: [SimpleNamespace(metadata=SimpleNamespace(node_id="n", pid=1))])
+            SimpleNamespace(
+                get_workers=lambda: [
+                    SimpleNamespace(metadata=SimpleNamespace(node_id="n", pid=1, node_ip="10.0.0.2", hostname="w"))
+                ]
+            )
         )
 
     def arrive(self, *, has_checkpoint: bool) -> bool:
