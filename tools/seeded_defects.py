@@ -1963,6 +1963,27 @@ DEFECTS = (
         (AVOIDED,),
     ),
     Defect(
+        "a job returns to the node of a broken GPU",
+        "planning/facts/avoided_nodes.py",
+        "failure = job.status.failure if job.is_attempt_lost else None",
+        "failure = None",
+        (AVOIDED,),
+    ),
+    Defect(
+        "a job avoids a node because of a guess",
+        "planning/facts/avoided_nodes.py",
+        " and failure.reason in SURE and failure.suspect_node",
+        " and failure.suspect_node",
+        (AVOIDED,),
+    ),
+    Defect(
+        "an application's failure speaks against a node",
+        "planning/facts/avoided_nodes.py",
+        "if failure and failure.class_ == FailureClass.HARDWARE and",
+        "if failure and",
+        (AVOIDED,),
+    ),
+    Defect(
         "a node is avoided for 1 h each time",
         "planning/facts/avoided_nodes.py",
         "grow(AVOID_FIRST_SECONDS, times - 1, limit",

@@ -11,6 +11,7 @@ import pytest
 
 from railhead.api import names
 from railhead.api.status import MAX_AVOIDED_NODES
+from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
 from railhead.planning.planner import plan
@@ -137,6 +138,54 @@ def test_an_avoidance_ends_after_an_hour_and_the_next_one_after_twice_as_long() 
         cluster.play(10)
         assert listed(sim) == ["sick"] and "formerlyAvoidedNodes" not in sim.status
     assert sim.events.count("NodeAvoided") == 4 and sim.events.count("NodeAvoidanceEnded") == 3
+
+
+BROKEN = Outcome("Hardware", "GPUFailed", "rank 1: CUDA error: uncorrectable ECC error encountered")
+
+
+def fail_on_node_of(sim: Simulation, slot: int, outcome: Outcome) -> str:
+    """The driver ends the attempt, and suspects the pod of this slot."""
+    pod = next(pod for pod in sim.pods.values() if pod.slot == slot and pod.is_live)
+    sim.end_with(replace(outcome, suspect_pod=pod.name))
+    return pod.node
+
+
+@pytest.mark.parametrize("reason", ["GPUFailed", "ProcessNotEnding"])
+def test_sure_evidence_of_broken_hardware_keeps_the_next_attempt_off_the_node(reason: str) -> None:
+    sim = Simulation()
+    cluster = Cluster(sim, sick=[], healthy=5)
+    cluster.train()
+    node = fail_on_node_of(sim, 1, replace(BROKEN, reason=reason))
+    cluster.play(300)
+    assert sim.status["attempt"] == 2 and listed(sim) == [node]
+    assert sim.status["avoidedNodes"][0]["reason"] == reason
+    assert all(avoided_by(sim.bodies[pod.name]) == {node} for pod in sim.pods.values())
+    [event] = [e.object for e in sim.api.log if e.plural == "events" and e.object["reason"] == "NodeAvoided"]
+    assert "uncorrectable ECC error" in event["message"]
+    cluster.play(HOUR)
+    assert listed(sim) == [], "an old failure is no news"
+    sim.report()
+    node = fail_on_node_of(sim, 1, replace(BROKEN, reason=reason))
+    cluster.play(300)
+    assert listed(sim) == [node]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("Hardware", "NetworkFailed"),
+        ("Hardware", "BusError"),
+        ("Hang", "CollectiveTimedOut"),
+        ("Application", "GPUFailed"),
+    ],
+)
+def test_a_guess_is_no_evidence_against_a_node(kind: str, reason: str) -> None:
+    sim = Simulation(backoffLimit=3)
+    cluster = Cluster(sim, sick=[], healthy=5)
+    cluster.train()
+    fail_on_node_of(sim, 1, Outcome(kind, reason, "rank 1: some words"))
+    cluster.play(300)
+    assert sim.status["attempt"] == 2 and listed(sim) == [] and sim.status["failure"]["suspectNode"]
 
 
 def test_the_list_costs_no_status_write_of_its_own_until_it_ends() -> None:

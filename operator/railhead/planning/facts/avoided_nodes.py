@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode
+from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
 from railhead.planning.facts.failure_from_pod import describe_refusal
@@ -18,6 +19,9 @@ from railhead.planning.pod_view import PodView
 AVOID_FIRST_SECONDS, AVOID_LIMIT_SECONDS = 3600, 86_400
 PATIENCE_SECONDS, PATIENCE_LIMIT_SECONDS = 30, 120  # for another node, before an avoided one may have the pod
 PODS_PER_AVOIDED_NODE = 10
+# Reasons of class Hardware that name the node beyond doubt, given by the driver: an uncorrectable error of a GPU or of
+# its NVLink, or a process that SIGKILL does not end, since the GPU's driver holds it.
+SURE = frozenset({"GPUFailed", "ProcessNotEnding"})
 
 
 @dataclass(frozen=True)
@@ -25,13 +29,13 @@ class Evidence:
     """Why a node is bad for the job.
 
     Attributes:
-        pod_created_at: of the pod that shows it; None = not known.
+        at: when the pod was created that the node refused, or when the hardware failed; None = not known.
     """
 
     node: str
     reason: str
     message: str
-    pod_created_at: datetime | None
+    at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,11 @@ class Avoidance:
 def find_evidence(job: Job) -> list[Evidence]:
     """All that is seen now against nodes."""
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
-    return [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
+    found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
+    failure = job.status.failure if job.is_attempt_lost else None
+    if failure and failure.class_ == FailureClass.HARDWARE and failure.reason in SURE and failure.suspect_node:
+        found.append(Evidence(failure.suspect_node, failure.reason, failure.message, parse_time(failure.time)))
+    return found
 
 
 def find_avoidance(job: Job) -> Avoidance:
@@ -126,9 +134,9 @@ def _find_limit(job: Job) -> int:
 
 
 def _is_news(evidence: Evidence, known: AvoidedNode | None) -> bool:
-    """The pod was created after the job had begun to avoid the node the last time."""
+    """It is newer than the last time that the job began to avoid the node."""
     since = parse_time(known.since) if known is not None else None
-    return since is None or (evidence.pod_created_at is not None and evidence.pod_created_at > since)
+    return since is None or (evidence.at is not None and evidence.at > since)
 
 
 def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
