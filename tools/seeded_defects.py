@@ -1425,6 +1425,21 @@ DEFECTS = (
         ("tests/unit/driver/logs/test_output.py",),
     ),
     Defect(
+        "a training function that exits with code 0 has failed",
+        "driver/rank/run.py",
+        "error.code in (None, 0) and not",
+        "error.code is None and not",
+        ("tests/unit/driver/rank/test_loop.py",),
+        raises=("SystemExit",),
+    ),
+    Defect(
+        "a rank whose actor exits has succeeded",
+        "driver/rank/run.py",
+        ' and not hasattr(error, "is_ray_terminate")',
+        "",
+        ("tests/unit/driver/rank/test_loop.py",),
+    ),
+    Defect(
         "the log files of Ray Train itself fill the disk",
         "driver/logs/free_space.py",
         'f"{SESSION_LOGS}/train/*"',

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable
 
-from railhead.driver.rank.run import run_rank
+from railhead.driver.rank.run import call_function, run_rank
 from railhead.driver.user_code.load import has_parameter
 
 
@@ -23,8 +23,8 @@ def mark_loop(function: Callable[..., Any], *, initial: str = "") -> Callable[..
 
 # Ray inspects the signature to decide whether to pass the config.
 def _run_with_config(function: Callable[..., Any], initial: str, config: Any) -> Any:
-    return run_rank(lambda _: function(config), initial=initial, keeps_exception=True)
+    return run_rank(lambda _: call_function(function, config), initial=initial, keeps_exception=True)
 
 
 def _run_without(function: Callable[..., Any], initial: str) -> Any:
-    return run_rank(lambda _: function(), initial=initial, keeps_exception=True)
+    return run_rank(lambda _: call_function(function), initial=initial, keeps_exception=True)

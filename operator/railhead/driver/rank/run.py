@@ -113,6 +113,16 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
     raise raised  # outside the except clause: otherwise Ray would log the user's exception as its context
 
 
+def call_function(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What the user's function returns; `sys.exit(0)` in it ends it without an error, as it ends a program."""
+    try:
+        return function(*arguments)
+    except SystemExit as error:
+        if error.code in (None, 0) and not hasattr(error, "is_ray_terminate"):
+            return None
+        raise
+
+
 def _refuse_what_has_not_run(result: Any, rank: int) -> None:
     """An async function or generator hidden by a decorator returns at once, and its body never runs."""
     if inspect.iscoroutine(result):

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Callable
 
 from railhead.driver.errors import EntrypointNotUsable, TrainFunctionRaised, build_training_error
-from railhead.driver.rank.run import run_rank
+from railhead.driver.rank.run import call_function, run_rank
 from railhead.driver.user_code.load import has_parameter, load_function
 
 ENTRYPOINT, CONFIG, INITIAL = "entrypoint", "config", "initial"
@@ -33,12 +33,7 @@ def _load_and_call(entrypoint: str, config: dict[str, Any], rank: int) -> Any:
         takes_config = has_parameter(function)
     except (TypeError, ValueError) as error:
         raise build_training_error(EntrypointNotUsable, rank, error) from error
-    try:
-        return function(config) if takes_config else function()
-    except SystemExit as error:
-        if error.code in (None, 0) and not hasattr(error, "is_ray_terminate"):
-            return None
-        raise
+    return call_function(function, config) if takes_config else call_function(function)
 
 
 def _load(entrypoint: str, rank: int) -> Callable[..., Any]:
