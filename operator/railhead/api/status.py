@@ -173,6 +173,7 @@ class RestartStatus(StatusModel):
     class_: str = Field(default="", max_length=32, alias="class", description="What failed, as in status.failure.")
     reason: str = _text("CamelCase word.", 128)
     message: str = _text("What went wrong.", MAX_MESSAGE)
+    suspect_pod: str = _text(SUSPECT_POD, 253)
 
 
 class ProgressStatus(StatusModel):

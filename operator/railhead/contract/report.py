@@ -70,7 +70,7 @@ class RestartInPlace:
     Attributes:
         number: how many there were in this attempt.
         charged: how many of them spec.backoffLimit counts.
-        cause, reason, message: the failure before it; `cause` is a `contract.failure.FailureClass`.
+        cause, reason, message, suspect_pod: the failure before it, as in `contract.failure.Failure`; `cause` is its class.
     """
 
     number: int
@@ -78,6 +78,7 @@ class RestartInPlace:
     cause: str = ""
     reason: str = ""
     message: str = ""
+    suspect_pod: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pytest
 from railhead.api import names
 from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.outcome import Outcome
+from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
 from railhead.planning.planner import plan
@@ -168,6 +169,29 @@ def test_sure_evidence_of_broken_hardware_keeps_the_next_attempt_off_the_node(re
     node = fail_on_node_of(sim, 1, replace(BROKEN, reason=reason))
     cluster.play(300)
     assert listed(sim) == [node]
+
+
+def test_a_broken_gpu_costs_one_pod_and_the_group_forms_anew_in_place() -> None:
+    sim = Simulation(scaling={"numWorkers": 8})
+    cluster = Cluster(sim, sick=[], healthy=10)
+    cluster.train()
+    pod = next(pod for pod in sim.pods.values() if pod.slot == 3)
+    healthy = {each.uid for each in sim.pods.values()} - {pod.uid}
+    failed = RestartInPlace(1, 0, "Hardware", "GPUFailed", "rank 3: uncorrectable ECC error", pod.name)
+    sim.report("RESTARTING", restart=failed)
+    sim.report("RESTARTING", restart=failed, lost_pods=(pod.name,))
+    cluster.play(60)
+    assert listed(sim) == [pod.node] and sim.status["avoidedNodes"][0]["reason"] == "GPUFailed"
+    [new] = [each for each in sim.pods.values() if each.slot == 3]
+    assert avoided_by(sim.bodies[new.name]) == {pod.node} and healthy <= {each.uid for each in sim.pods.values()}
+    assert (sim.status["attempt"], sim.status["round"]) == (1, 1) and "budget" not in sim.status
+    sim.report(restart=failed, lost_pods=(pod.name,))
+    cluster.play(HOUR)
+    assert listed(sim) == [] and sim.status["phase"] == "Running"
+    lost = next(each for each in sim.pods.values() if each.slot == 5)
+    sim.report("RESTARTING", restart=failed, lost_pods=(lost.name,))
+    cluster.play(60)
+    assert listed(sim) == [], "another pod was lost for another reason"
 
 
 @pytest.mark.parametrize(

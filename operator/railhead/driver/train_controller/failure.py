@@ -127,9 +127,10 @@ def classify_failure(facts: FailureFacts) -> Failure:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
+_GPU_FAILED = "GPUFailed"
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
-    (GPU, FailureClass.HARDWARE, "GPUFailed", ""),
+    (GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),
     (BUS, FailureClass.HARDWARE, "BusError", "broken memory, a broken disk or a full /dev/shm (sharedMemory): "),
     (ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
     (
@@ -172,6 +173,11 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
     if failure.class_ in _NEEDS_NEW_PODS and not facts.is_explained:
         return history.may_restart and history.same < SAME_LIMIT
     return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT
+
+
+def is_of_broken_gpu(failure: Failure) -> bool:
+    """Beyond doubt: the operator replaces the pod, and the job avoids its node."""
+    return failure.reason == _GPU_FAILED and bool(failure.suspect_pod)
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:

@@ -41,7 +41,7 @@ from railhead.driver.train_controller.deaths import explain_deaths
 from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
 from railhead.driver.train_controller.group import Process
-from railhead.driver.train_controller.lost_nodes import confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
+from railhead.driver.train_controller.lost_nodes import LostNode, confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.storage_failure import handle, name_path
 from railhead.driver.train_controller.workers import call_ranks
 
@@ -114,7 +114,12 @@ class RetryDecider:
         elif not facts.is_explained and facts.source != failure.STARTUP:
             charged = before.charged + (not failure.is_infrastructure(facts, found))
             text = shorten_middle(found.message, MESSAGE_CHARS)
-            spool.write_restart(RestartInPlace(before.number + 1, charged, found.class_.value, found.reason, text))
+            restart = RestartInPlace(
+                before.number + 1, charged, found.class_.value, found.reason, text, found.suspect_pod
+            )
+            spool.write_restart(restart)
+            if failure.is_of_broken_gpu(found):
+                _give_up_pod(found.suspect_pod, spool)
         what = "restarting the worker group" if is_retry else "the run ends"
         with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
             print(f"railhead: {found.class_}: {found.message}; {what}", flush=True)
@@ -155,6 +160,14 @@ def collect_facts(error: BaseException) -> FailureFacts:
     if not lost:
         errors = explain_deaths(find_ages(errors), processes)
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
+
+
+def _give_up_pod(pod: str, spool: Spool) -> None:
+    """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
+    spool.write_lost_pods((pod,))
+    processes = {each for each in group.CURRENT.read_processes().values() if each.pod == pod}
+    nodes = {each.node: each.address for each in processes}
+    mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
 
 def _find_awaited_workers(error: BaseException) -> int:

@@ -134,6 +134,6 @@ def _unregister(node: LostNode) -> None:
 
     request = gcs_service_pb2.UnregisterNodeRequest(node_id=bytes.fromhex(node.node_id))
     request.node_death_info.reason = request.node_death_info.UNEXPECTED_TERMINATION
-    request.node_death_info.reason_message = "its raylet does not accept connections"
+    request.node_death_info.reason_message = "Railhead takes the node for lost"
     with init_grpc_channel(ray.get_runtime_context().gcs_address) as channel:
         gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel).UnregisterNode(request, timeout=ANSWER_TIMEOUT)

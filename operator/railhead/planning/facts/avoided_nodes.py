@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode
+from railhead.api.status import MAX_AVOIDED_NODES, AvoidedNode, FailureStatus, RestartStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.backoff import grow
@@ -55,10 +55,18 @@ def find_evidence(job: Job) -> list[Evidence]:
     """All that is seen now against nodes."""
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
-    failure = job.status.failure if job.is_attempt_lost else None
-    if failure and failure.class_ == FailureClass.HARDWARE and failure.reason in SURE and failure.suspect_node:
+    failure, progress = job.status.failure if job.is_attempt_lost else None, job.status.progress
+    if failure and _is_sure(failure) and failure.suspect_node:
         found.append(Evidence(failure.suspect_node, failure.reason, failure.message, parse_time(failure.time)))
+    restart = progress.restart if progress.attempt == job.attempt else None
+    if restart and _is_sure(restart):
+        suspects = (pod for pod in job.pods if pod.name == restart.suspect_pod and pod.node)
+        found += [Evidence(pod.node, restart.reason, restart.message, pod.created_at) for pod in suspects]
     return found
+
+
+def _is_sure(failure: FailureStatus | RestartStatus) -> bool:
+    return failure.class_ == FailureClass.HARDWARE and failure.reason in SURE
 
 
 def find_avoidance(job: Job) -> Avoidance:

@@ -131,6 +131,7 @@ def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
         class_=FailureClass.parse(restart.cause),
         reason=clean_line(restart.reason[:128]),
         message=clean_text(restart.message[:MAX_MESSAGE]),
+        suspect_pod=clean_line(restart.suspect_pod[:253]),
     )
 
 

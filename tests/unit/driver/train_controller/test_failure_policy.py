@@ -398,6 +398,26 @@ def test_lost_nodes_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert Spool(tmp_path).read_lost_pods() == ("w1-0",), "the operator replaces the pod at once"
 
 
+def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others stay."""
+    given_up: list[LostNode] = []
+    monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": n, "NodeManagerHostname": f"w-{n}"} for n in ("ab", "cd")])
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["ab", "ab", "cd"])))
+    spool = Spool(tmp_path)
+    spool.write_allowed_restarts(1, [])
+    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    assert decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)}))
+    assert spool.read_lost_pods() == ("w-ab",)
+    assert given_up == [LostNode("ab", "10.0.0.2", is_known=False, host="w-ab")]
+    restart = spool.read_restart()
+    assert restart is not None and (restart.charged, restart.reason, restart.suspect_pod) == (0, "GPUFailed", "w-ab")
+    assert not decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)})), "a second one: all pods are new"
+
+
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered (user.py, line 9, in train_func)"
 REMOTE = (
     "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:268, remote process exited or there was a "
