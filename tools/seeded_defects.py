@@ -489,8 +489,8 @@ DEFECTS = (
     Defect(
         "a process that was killed hides behind what others say of the network",
         "driver/train_controller/evidence.py",
-        "(error.rank in deaths or NETWORK not in kinds)",
-        "NETWORK not in kinds",
+        "(error.rank in deaths or not kinds.intersection((NETWORK, SIGNALLED)))",
+        "not kinds.intersection((NETWORK, SIGNALLED))",
         (EVIDENCE,),
     ),
     Defect(
@@ -503,8 +503,15 @@ DEFECTS = (
     Defect(
         "what any rank says of the network names a suspect",
         "driver/train_controller/failure.py",
-        ' if kind not in _SEEN_BY_OTHERS or len(errors) == 1 else ""',
-        "",
+        "kind in _WAITS or (kind == NETWORK and len(errors) > 1)",
+        "kind in _WAITS",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a rank that waits in a collective is the suspect",
+        "driver/train_controller/failure.py",
+        "kind in _WAITS or (kind == NETWORK and len(errors) > 1)",
+        "kind == NETWORK and len(errors) > 1",
         (EVIDENCE,),
     ),
     Defect(

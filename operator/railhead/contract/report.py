@@ -70,7 +70,8 @@ class RestartInPlace:
     Attributes:
         number: how many there were in this attempt.
         charged: how many of them spec.backoffLimit counts.
-        cause, reason, message, suspect_pod: the failure before it, as in `contract.failure.Failure`; `cause` is its class.
+        cause, reason, message, suspect_pod: the failure before it, as in `contract.failure.Failure`; `cause` is the
+            class.
     """
 
     number: int

@@ -22,6 +22,7 @@ from railhead.driver.train_controller.failure import (
     NETWORK,
     RAISED,
     SHARED_MEMORY,
+    SIGNALLED,
     UNANSWERED,
     RankError,
 )
@@ -57,6 +58,8 @@ _PHRASES = {
     "diststoreerror": NETWORK,  # torch: ranks that have not joined, or a key that none of them has set
     "distnetworkerror": NETWORK,  # torch: no connection to the store
     "runtimeerror: socket timeout": NETWORK,  # the same, before torch 2.2
+    "dump signal from another rank": SIGNALLED,  # torch's monitor of the watchdog, which ends the process
+    "received a dump signal due to a collective timeout": SIGNALLED,  # the same; torch says so after any error
 }
 # A rank that died without a word next to one of these is its consequence, or was never asked.
 _CAUSES = (GPU, GPU_LOST, BUS, SHARED_MEMORY, KILLED_FOR_MEMORY, UNANSWERED)
@@ -128,7 +131,7 @@ def explain_errors(
         if error.kind != DIED or (error.rank in deaths and deaths[error.rank].words):
             return True
         # What others say of the network is what a process that was killed looks like to them.
-        return not is_explained and (error.rank in deaths or NETWORK not in kinds)
+        return not is_explained and (error.rank in deaths or not kinds.intersection((NETWORK, SIGNALLED)))
 
     return tuple(each for each in explained if has_cause(each))
 
@@ -150,8 +153,8 @@ def _explain(error: RankError, death: Death, *, before: int, has_trained: bool) 
     return replace(error, kind=kind or error.kind, text=f"{_quote(death.words)} ({error.text})")
 
 
-def _quote(words: str) -> str:
+def _quote(text: str) -> str:
     """The paragraph that decides, or the last ones."""
-    texts = list(dict.fromkeys(" ".join(_PREFIX.sub("", each).split()) for each in words.split("\n\n")))
+    texts = list(dict.fromkeys(" ".join(_PREFIX.sub("", each).split()) for each in text.split("\n\n")))
     decisive = next((text for text in texts if find_kind(text, has_trained=True)), "; ".join(texts[-3:]))
     return shorten_middle(decisive, _QUOTED_CHARS)

@@ -28,6 +28,7 @@ SHARED_MEMORY = "shared-memory"  # /dev/shm is full
 BUS = "bus"  # killed by SIGBUS
 NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
 UNANSWERED = "unanswered"  # a collective did not end
+SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
 STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
 SILENT = "silent"  # its thread ended without any sign that the function returned
 # Where a failure surfaces.
@@ -118,7 +119,8 @@ def classify_failure(facts: FailureFacts) -> Failure:
         if errors:
             first = _find_first(errors)
             where = f"pod {first.pod}: " if kind in (GPU, BUS, GPU_LOST) and first.pod else ""
-            suspect = first.pod if kind not in _SEEN_BY_OTHERS or len(errors) == 1 else ""
+            is_of_others = kind in _WAITS or (kind == NETWORK and len(errors) > 1)
+            suspect = "" if is_of_others else first.pod
             return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, suspect)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
@@ -155,10 +157,11 @@ _BY_CAUSE = (
     (GPU_LOST, FailureClass.HARDWARE, "GPULost", ""),
     (UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
     (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
+    (SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
     (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
-_SEEN_BY_OTHERS = (NETWORK, UNANSWERED)  # any rank reports it, so more than one of them name no suspect
+_WAITS = (UNANSWERED, SIGNALLED)  # of ranks that wait for the one that is to blame
 _NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
 

@@ -28,7 +28,6 @@ SIZES = (1, 5, 64, 512)
 PER_POD = 8
 # Who pays: these are the counters of status.restarts.
 USER, CLUSTER = Payer.APPLICATION, Payer.INFRASTRUCTURE
-NONE = None  # no pod is named when more than one rank says the same
 DEAD = "ActorDiedError: The actor died unexpectedly before finishing this task."
 
 
@@ -50,96 +49,43 @@ class Row:
     oom_kills: int = 0
 
 
+HANG, GPU, LOST, NETWORK = "Hang/CollectiveTimedOut", "Hardware/GPUFailed", "Hardware/GPULost", "Hardware/NetworkFailed"
+CRASH, ERROR = "Application/TrainingProcessDied", "Application/TrainFunctionRaised"
+SHM_FULL = "Application/SharedMemoryFull"
 WATCHDOG = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum="
 DIED = (
-    # All watchdogs fire within a second, and any of them is a peer of the rank that is stuck.
-    Row("timeout, torch 2.1", died.TIMEOUT_2_1, died.TIMEOUT_2_1, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
-    Row("timeout, torch 2.3", died.TIMEOUT_2_3, died.TIMEOUT_2_3, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
-    Row("timeout, torch 2.4", died.TIMEOUT_2_4, died.TIMEOUT_2_4, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
-    Row("timeout, torch 2.5", died.TIMEOUT_2_5, died.TIMEOUT_2_5, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
-    Row("timeout, torch 2.6", died.TIMEOUT_2_6, died.TIMEOUT_2_6, "Hang/CollectiveTimedOut", CLUSTER, False, WATCHDOG),
-    Row("timeout, one node answers", died.TIMEOUT_2_5, None, "Hang/CollectiveTimedOut", CLUSTER, True, WATCHDOG),
-    Row(
-        "timeout, others are silent", died.TIMEOUT_2_5, died.KILLED, "Hang/CollectiveTimedOut", CLUSTER, True, WATCHDOG
-    ),
+    # All watchdogs fire within a second, and their ranks are those that wait for the one that is stuck.
+    Row("timeout, torch 2.1", died.TIMEOUT_2_1, died.TIMEOUT_2_1, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.3", died.TIMEOUT_2_3, died.TIMEOUT_2_3, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.4", died.TIMEOUT_2_4, died.TIMEOUT_2_4, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.5", died.TIMEOUT_2_5, died.TIMEOUT_2_5, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, torch 2.6", died.TIMEOUT_2_6, died.TIMEOUT_2_6, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, one node answers", died.TIMEOUT_2_5, None, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, others are silent", died.TIMEOUT_2_5, died.KILLED, HANG, CLUSTER, False, WATCHDOG),
+    Row("timeout, peers signalled", died.TIMEOUT_2_6, died.SIGNALLED, HANG, CLUSTER, False, WATCHDOG),
+    Row("all signalled", died.SIGNALLED, died.SIGNALLED, HANG, CLUSTER, False, "dump signal"),
+    Row("ECC, peers signalled", died.ECC, died.SIGNALLED, GPU, CLUSTER, True, "uncorrectable ECC error"),
+    Row("network, peers signalled", died.REMOTE, died.SIGNALLED, NETWORK, CLUSTER, True, "ncclRemoteError"),
+    Row("SIGKILL, peers signalled", died.KILLED, died.SIGNALLED, CRASH, USER, True, DEAD),
     # A process that aborts after a timeout of minutes is the cause of what its peers say of the network.
-    Row(
-        "watchdog stuck",
-        died.WATCHDOG_STUCK,
-        died.REMOTE,
-        "Hang/CollectiveTimedOut",
-        CLUSTER,
-        True,
-        "watchdog got stuck",
-    ),
-    Row("ECC, peers follow", died.ECC, died.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
-    Row("ECC, peers are silent", died.ECC, died.KILLED, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
-    Row("ECC, peers not asked", died.ECC, None, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
-    Row(
-        "ECC, peers crash", died.ECC, died.SEGMENTATION_FAULT, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC"
-    ),
-    Row("NVLink", died.NVLINK, died.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable NVLink error"),
-    Row("Xid", died.UNKNOWN_ERROR, died.REMOTE, "Hardware/GPULost", CLUSTER, True, "CUDA error: unknown error"),
+    Row("watchdog stuck", died.WATCHDOG_STUCK, died.REMOTE, HANG, CLUSTER, False, "watchdog got stuck"),
+    Row("ECC, peers follow", died.ECC, died.REMOTE, GPU, CLUSTER, True, "uncorrectable ECC error"),
+    Row("ECC, peers are silent", died.ECC, died.KILLED, GPU, CLUSTER, True, "uncorrectable ECC error"),
+    Row("ECC, peers not asked", died.ECC, None, GPU, CLUSTER, True, "uncorrectable ECC error"),
+    Row("ECC, peers crash", died.ECC, died.SEGMENTATION_FAULT, GPU, CLUSTER, True, "uncorrectable ECC"),
+    Row("NVLink", died.NVLINK, died.REMOTE, GPU, CLUSTER, True, "uncorrectable NVLink error"),
+    Row("Xid", died.UNKNOWN_ERROR, died.REMOTE, LOST, CLUSTER, True, "CUDA error: unknown error"),
     # On a node that has never trained it is more likely to be the image or a variable.
-    Row(
-        "unknown error at first",
-        died.UNKNOWN_ERROR,
-        died.REMOTE,
-        "Application/TrainingProcessDied",
-        USER,
-        True,
-        "",
-        False,
-    ),
-    Row("network", died.REMOTE, died.REMOTE, "Hardware/NetworkFailed", CLUSTER, False, "Got completion from peer"),
-    Row(
-        "network, as internal",
-        died.REMOTE_AS_INTERNAL,
-        died.REMOTE,
-        "Hardware/NetworkFailed",
-        CLUSTER,
-        False,
-        "NCCL error",
-    ),
-    Row("network, some not asked", died.REMOTE, None, "Hardware/NetworkFailed", CLUSTER, True, "ncclRemoteError"),
-    # A process that somebody killed is the cause of what its peers say of the network.
-    Row("SIGKILL, peers follow", died.KILLED, died.REMOTE, "Application/TrainingProcessDied", USER, True, DEAD),
-    Row(
-        "SIGSEGV, peers follow",
-        died.SEGMENTATION_FAULT,
-        died.REMOTE,
-        "Application/TrainingProcessDied",
-        USER,
-        True,
-        "Segm",
-    ),
-    Row(
-        "SIGSEGV of all",
-        died.SEGMENTATION_FAULT,
-        died.SEGMENTATION_FAULT,
-        "Application/TrainingProcessDied",
-        USER,
-        True,
-        "",
-    ),
-    Row(
-        "SIGSEGV in a hang",
-        died.SEGMENTATION_FAULT,
-        died.TIMEOUT_2_5,
-        "Application/TrainingProcessDied",
-        USER,
-        True,
-        "",
-    ),
-    Row(
-        "bug in a kernel",
-        died.ILLEGAL_ACCESS,
-        died.REMOTE,
-        "Application/TrainingProcessDied",
-        USER,
-        True,
-        "illegal memory",
-    ),
+    Row("unknown error at first", died.UNKNOWN_ERROR, died.REMOTE, CRASH, USER, True, "", False),
+    Row("network", died.REMOTE, died.REMOTE, NETWORK, CLUSTER, False, "Got completion from peer"),
+    Row("network, as internal", died.REMOTE_AS_INTERNAL, died.REMOTE, NETWORK, CLUSTER, False, "NCCL error"),
+    Row("network, some not asked", died.REMOTE, None, NETWORK, CLUSTER, True, "ncclRemoteError"),
+    # A process that was killed is the cause of what its peers say of the network.
+    Row("SIGKILL, peers follow", died.KILLED, died.REMOTE, CRASH, USER, True, DEAD),
+    Row("SIGSEGV, peers follow", died.SEGMENTATION_FAULT, died.REMOTE, CRASH, USER, True, "Segm"),
+    Row("SIGSEGV of all", died.SEGMENTATION_FAULT, died.SEGMENTATION_FAULT, CRASH, USER, True, ""),
+    Row("SIGSEGV in a hang", died.SEGMENTATION_FAULT, died.TIMEOUT_2_5, CRASH, USER, True, ""),
+    Row("bug in a kernel", died.ILLEGAL_ACCESS, died.REMOTE, CRASH, USER, True, "illegal memory"),
     Row("SIGBUS, peers follow", died.BUS_ERROR, died.REMOTE, "Hardware/BusError", CLUSTER, True, "Bus error"),
     Row(
         "OOM kill", died.KILLED, died.REMOTE, "OutOfMemory/OutOfMemory", USER, True, "memory limit of 16Gi", oom_kills=1
@@ -150,101 +96,34 @@ DIED = (
 )
 SHM = "raise spec.worker.sharedMemory"
 RAISED = (
-    Row("NCCL, /dev/shm full", raised.SHM_FULL, raised.REMOTE, "Application/SharedMemoryFull", USER, True, SHM),
-    Row("NCCL before 2.20", raised.SHM_FULL_OLD, raised.REMOTE, "Application/SharedMemoryFull", USER, True, SHM),
-    Row("DataLoader", raised.LOADER_OUT_OF_SHM, raised.GLOO_CLOSED, "Application/SharedMemoryFull", USER, True, SHM),
-    Row("tensor", raised.SHM_NOT_ALLOCATED, raised.GLOO_CLOSED, "Application/SharedMemoryFull", USER, True, SHM),
-    Row("ECC", raised.ECC, raised.REMOTE, "Hardware/GPUFailed", CLUSTER, True, "uncorrectable ECC error"),
-    Row("Xid", raised.UNKNOWN_ERROR, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "unknown error"),
-    Row("no GPUs", raised.NO_GPUS, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "No CUDA GPUs"),
-    Row("no device", raised.NO_DEVICE, raised.REMOTE, "Hardware/GPULost", CLUSTER, True, "no CUDA-capable"),
-    Row(
-        "no GPUs at first",
-        raised.NO_GPUS,
-        raised.REMOTE,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "No CUDA",
-        False,
-    ),
-    Row("network", raised.REMOTE, raised.REMOTE, "Hardware/NetworkFailed", CLUSTER, False, "ncclRemoteError"),
-    Row("clients", raised.CLIENTS, raised.CONNECT, "Hardware/NetworkFailed", CLUSTER, False, "imed out"),
-    Row(
-        "connect",
-        raised.CONNECT,
-        raised.CONNECT,
-        "Hardware/NetworkFailed",
-        CLUSTER,
-        False,
-        "client socket has timed out",
-    ),
-    Row("store wait", raised.STORE_WAIT, raised.STORE_WAIT, "Hardware/NetworkFailed", CLUSTER, False, "wait timeout"),
-    Row("store gone", raised.STORE_GONE, raised.STORE_GONE, "Hardware/NetworkFailed", CLUSTER, False, "Failed to recv"),
-    Row("gloo", raised.GLOO_CLOSED, raised.GLOO_CLOSED, "Hardware/NetworkFailed", CLUSTER, False, "closed by peer"),
-    Row(
-        "old socket",
-        raised.SOCKET_TIMEOUT_OLD,
-        raised.SOCKET_TIMEOUT,
-        "Hardware/NetworkFailed",
-        CLUSTER,
-        False,
-        "Timeout",
-    ),
-    Row(
-        "gloo timeout", raised.GLOO_TIMEOUT, raised.GLOO_TIMEOUT, "Hang/CollectiveTimedOut", CLUSTER, False, "Timed out"
-    ),
+    Row("NCCL, /dev/shm full", raised.SHM_FULL, raised.REMOTE, SHM_FULL, USER, True, SHM),
+    Row("NCCL before 2.20", raised.SHM_FULL_OLD, raised.REMOTE, SHM_FULL, USER, True, SHM),
+    Row("DataLoader", raised.LOADER_OUT_OF_SHM, raised.GLOO_CLOSED, SHM_FULL, USER, True, SHM),
+    Row("tensor", raised.SHM_NOT_ALLOCATED, raised.GLOO_CLOSED, SHM_FULL, USER, True, SHM),
+    Row("ECC", raised.ECC, raised.REMOTE, GPU, CLUSTER, True, "uncorrectable ECC error"),
+    Row("Xid", raised.UNKNOWN_ERROR, raised.REMOTE, LOST, CLUSTER, True, "unknown error"),
+    Row("no GPUs", raised.NO_GPUS, raised.REMOTE, LOST, CLUSTER, True, "No CUDA GPUs"),
+    Row("no device", raised.NO_DEVICE, raised.REMOTE, LOST, CLUSTER, True, "no CUDA-capable"),
+    Row("no GPUs at first", raised.NO_GPUS, raised.REMOTE, ERROR, USER, True, "No CUDA", False),
+    Row("network", raised.REMOTE, raised.REMOTE, NETWORK, CLUSTER, False, "ncclRemoteError"),
+    Row("clients", raised.CLIENTS, raised.CONNECT, NETWORK, CLUSTER, False, "imed out"),
+    Row("connect", raised.CONNECT, raised.CONNECT, NETWORK, CLUSTER, False, "client socket has timed out"),
+    Row("store wait", raised.STORE_WAIT, raised.STORE_WAIT, NETWORK, CLUSTER, False, "wait timeout"),
+    Row("store gone", raised.STORE_GONE, raised.STORE_GONE, NETWORK, CLUSTER, False, "Failed to recv"),
+    Row("gloo", raised.GLOO_CLOSED, raised.GLOO_CLOSED, NETWORK, CLUSTER, False, "closed by peer"),
+    Row("old socket", raised.SOCKET_TIMEOUT_OLD, raised.SOCKET_TIMEOUT, NETWORK, CLUSTER, False, "Timeout"),
+    Row("gloo timeout", raised.GLOO_TIMEOUT, raised.GLOO_TIMEOUT, HANG, CLUSTER, False, "Timed out"),
     # The function's own error wins over what the others say of the network, however late it comes.
-    Row("own, gloo", raised.OWN, raised.GLOO_CLOSED, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
-    Row("own, NCCL", raised.OWN, raised.REMOTE, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
-    Row("own, store", raised.OWN, raised.STORE_GONE, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
-    Row("own, timeout", raised.OWN, raised.GLOO_TIMEOUT, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
-    Row("own, GPU lost", raised.OWN, raised.NO_GPUS, "Application/TrainFunctionRaised", USER, True, "loss is NaN"),
-    Row(
-        "own service",
-        raised.OWN_CONNECTION,
-        raised.GLOO_CLOSED,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "Errno 104",
-    ),
-    Row(
-        "own timeout",
-        raised.OWN_TIMEOUT,
-        raised.GLOO_CLOSED,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "timed out",
-    ),
-    Row(
-        "own port",
-        raised.PORT_TAKEN,
-        raised.CONNECT,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "Address already in use",
-    ),
-    Row(
-        "bug in a kernel",
-        raised.ILLEGAL_ACCESS,
-        raised.REMOTE,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "illegal mem",
-    ),
-    Row(
-        "loader killed",
-        raised.LOADER_KILLED,
-        raised.GLOO_CLOSED,
-        "Application/TrainFunctionRaised",
-        USER,
-        True,
-        "Killed",
-    ),
+    Row("own, gloo", raised.OWN, raised.GLOO_CLOSED, ERROR, USER, True, "loss is NaN"),
+    Row("own, NCCL", raised.OWN, raised.REMOTE, ERROR, USER, True, "loss is NaN"),
+    Row("own, store", raised.OWN, raised.STORE_GONE, ERROR, USER, True, "loss is NaN"),
+    Row("own, timeout", raised.OWN, raised.GLOO_TIMEOUT, ERROR, USER, True, "loss is NaN"),
+    Row("own, GPU lost", raised.OWN, raised.NO_GPUS, ERROR, USER, True, "loss is NaN"),
+    Row("own service", raised.OWN_CONNECTION, raised.GLOO_CLOSED, ERROR, USER, True, "Errno 104"),
+    Row("own timeout", raised.OWN_TIMEOUT, raised.GLOO_CLOSED, ERROR, USER, True, "timed out"),
+    Row("own port", raised.PORT_TAKEN, raised.CONNECT, ERROR, USER, True, "Address already in use"),
+    Row("bug in a kernel", raised.ILLEGAL_ACCESS, raised.REMOTE, ERROR, USER, True, "illegal mem"),
+    Row("loader killed", raised.LOADER_KILLED, raised.GLOO_CLOSED, ERROR, USER, True, "Killed"),
 )
 
 
@@ -272,7 +151,8 @@ def check(found: Failure, row: Row, first: int, size: int) -> None:
     assert found.class_.policy.payer is row.payer
     assert row.words in found.message
     assert len(found.message) <= MESSAGE_CHARS
-    named = {name_pod(first)} if row.suspect or size == 1 else {""}
+    is_named = row.suspect or (size == 1 and row.reason != HANG)
+    named = {name_pod(first)} if is_named else {""}
     if row.text == row.others and row.suspect:
         named = {name_pod(rank) for rank in range(size)}
     assert found.suspect_pod in named
@@ -315,6 +195,21 @@ def test_an_error_means(row: Row, size: int) -> None:
     facts = failure_policy.translate_error(error)
     errors = failure_policy.find_pods(facts.errors, group.CURRENT.read_processes())
     check(classify_failure(FailureFacts(facts.source, errors)), row, first, size)
+
+
+@pytest.mark.parametrize("others", [died.REMOTE, died.TIMEOUT_2_5, died.SIGNALLED])
+def test_an_error_of_the_function_wins_over_the_deaths_of_its_peers(others: str) -> None:
+    errors = (
+        *(RankError(rank, failure.DIED, DEAD, pod=name_pod(rank)) for rank in range(63)),
+        RankError(63, failure.RAISED, raised.OWN, pod=name_pod(63)),
+    )
+    deaths = {rank: Death(find_last_words(others)) for rank in range(63)}
+    explained = evidence.explain_errors(
+        errors, deaths, killed_before=dict.fromkeys(deaths, 0), has_trained=lambda rank: True
+    )
+    found = classify_failure(FailureFacts(failure.WORKERS, explained))
+    assert (found.reason, found.suspect_pod) == ("TrainFunctionRaised", name_pod(63))
+    assert found.class_.policy.payer is USER
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,6 @@ PORT_TAKEN = (
 # From vllm#4108.
 ILLEGAL_ACCESS = f"RuntimeError: CUDA error: an illegal memory access was encountered{_PLACE}"
 # Errors of users' functions that look like the network's: their own services, not the ranks.
-OWN_CONNECTION = f"ConnectionResetError: [Errno 104] Connection reset by peer (features.py, line 3, in fetch){''}"
+OWN_CONNECTION = "ConnectionResetError: [Errno 104] Connection reset by peer (features.py, line 3, in fetch)"
 OWN_TIMEOUT = "TimeoutError: timed out (features.py, line 3, in fetch)"
 OWN = f"ValueError: loss is NaN{_PLACE}"

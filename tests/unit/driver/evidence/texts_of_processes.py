@@ -115,6 +115,14 @@ WATCHDOG_STUCK = in_ray(
     "thread holding the GIL inside a CUDA api.\n",
 )
 
+# From OpenRLHF#1126 (torch 2.6): a rank that another one's watchdog ends, for a timeout as well as for any other error.
+SIGNALLED = in_ray(
+    "",
+    frames="",
+    before="[rank5]:[E901 05:20:03.110823792 ProcessGroupNCCL.cpp:1685] [PG ID 0 PG GUID 0(default_pg) Rank 5] Observed flight recorder dump signal from another rank via TCPStore.\n"
+    "[rank5]:[E901 05:20:03.110956967 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 34 and we will try our best to dump the debug info. Last enqueued NCCL work: 460631, last completed NCCL work: 460630.This is most likely caused by incorrect usages of collectives, e.g., wrong sizes used across ranks, the order of collectives is not same for all ranks or the scheduled collective, for some reason, didn't run.\n",
+)
+
 # From pytorch#113128 (torch 2.4).
 ECC = in_ray(
     "[PG 0 (default_pg) Rank 12] Process group watchdog thread terminated with exception: CUDA error: uncorrectable ECC error "
