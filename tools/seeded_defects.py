@@ -468,7 +468,7 @@ DEFECTS = (
     Defect(
         "an error of another rank hides a broken GPU",
         "driver/train_controller/failure.py",
-        '    (GPU, FailureClass.HARDWARE, "GPUFailed", ""),\n',
+        '    (GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),\n',
         "",
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
     ),
@@ -1987,8 +1987,8 @@ DEFECTS = (
     Defect(
         "a job returns to the node of a broken GPU",
         "planning/facts/avoided_nodes.py",
-        "failure = job.status.failure if job.is_attempt_lost else None",
-        "failure = None",
+        "failure, progress = job.status.failure if job.is_attempt_lost else None, ",
+        "failure, progress = None, ",
         (AVOIDED,),
     ),
     Defect(
