@@ -9,6 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from hypothesis import HealthCheck, settings
 from tools.older_kubernetes import resolve_kubernetes
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -28,6 +29,9 @@ ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "fuzz", "model", "unit")
 # A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# By the clock, an example may take 200 ms, and the choice of examples a second: too little on a busy machine.
+settings.register_profile("railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("railhead")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
@@ -247,7 +247,6 @@ POD = maybe(
 )
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(POD)
 def test_a_pod_with_missing_fields_still_gives_a_view(pod: Object) -> None:
     assert record_pod(pod) == PodRecord(NOBODY, observe_pod(pod))

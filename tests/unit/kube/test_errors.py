@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, classify_response
@@ -55,7 +55,6 @@ def test_a_body_that_is_no_status_becomes_the_message(body: bytes, message: str)
     assert (error.reason, error.message) == ("", message)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(400, 599), st.binary(max_size=50), st.none() | st.text(max_size=8))
 def test_any_response_has_an_outcome(status: int, body: bytes, retry_after: str | None) -> None:
     assert classify_response(status, body, retry_after=retry_after).status == status

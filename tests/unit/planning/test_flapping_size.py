@@ -71,7 +71,7 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(ACTIONS, min_size=4, max_size=40))
 def test_resizes_in_any_order_with_anything_else_count_nothing(actions: list[str]) -> None:
     sim = Simulation(**sized(4))

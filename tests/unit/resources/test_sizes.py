@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api.gpus import DEFAULT_GPU, is_gpu
@@ -76,7 +76,6 @@ def number(quantities: Any, name: str) -> Any:
     return parse_quantity(quantities.get(name, "0"))
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_rays_resources_and_the_overhead_add_up_to_the_requests(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
@@ -86,7 +85,6 @@ def test_rays_resources_and_the_overhead_add_up_to_the_requests(raw: dict[str, A
     assert worker.ray.resources.get("example.com/nic", 0) == number(worker.requests, "example.com/nic")
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_a_pod_requests_the_gpus_that_ray_is_told_and_no_others(raw: dict[str, Any]) -> None:
     sizes = compute_sizes(make_spec(**raw))
@@ -97,7 +95,6 @@ def test_a_pod_requests_the_gpus_that_ray_is_told_and_no_others(raw: dict[str, A
     assert not any(is_gpu(name) for name in sizes.head.requests)
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str, Any]) -> None:
     worker = compute_sizes(make_spec(**raw)).worker
@@ -111,7 +108,6 @@ def test_memory_has_room_for_workers_overhead_object_store_and_shm(raw: dict[str
     assert number(worker.requests, "memory") == workers + extra + overhead + parse_quantity(worker.shared_memory)
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     sizes, count = compute_sizes(make_spec(**raw)), raw["scaling"]["workersPerPod"]
@@ -121,7 +117,6 @@ def test_a_pod_has_room_for_exactly_its_workers(raw: dict[str, Any]) -> None:
     assert room[WORKER_SLOT] == count * sizes.per_worker[WORKER_SLOT]
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_rays_placement_group_fits_the_pods(raw: dict[str, Any]) -> None:
     """A node holds exactly the strategy's number of bundles, with their resources and labels."""
@@ -140,7 +135,6 @@ def test_rays_placement_group_fits_the_pods(raw: dict[str, Any]) -> None:
         assert parse_selector((scaling.ray_label_selector or {})[key]) == ("In", [value])
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_ray_data_has_a_full_cpu_exactly_if_the_extra_one_suffices(raw: dict[str, Any]) -> None:
     """The validation rule `api.datasets.CPU_FOR_TASKS` of the CRD, in its own terms."""
@@ -166,7 +160,6 @@ def test_datasets_raise_the_sizes_unless_the_job_sets_them() -> None:
     assert sizes.head.requests == {"cpu": "2", "memory": "4Gi"}
 
 
-@settings(deadline=None)
 @given(raw_specs())
 def test_limits_are_the_requests_except_cpu(raw: dict[str, Any]) -> None:
     sizes = compute_sizes(make_spec(**raw))

@@ -275,7 +275,7 @@ async def test_without_election_the_operator_leads() -> None:
 SPEEDS = st.sampled_from([(0.0, 0.0)] * 4 + [(1.0, 0.0), (0.0, 4.0), (9.0, 0.0), (0.0, 9.0), (4.0, 4.0), (9.0, 4.0)])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

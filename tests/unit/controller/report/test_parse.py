@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api.status import MAX_MESSAGE, JobStatus
@@ -56,7 +56,7 @@ REPORT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
+@settings(max_examples=150)
 @given(REPORT)
 def test_any_report_results_in_a_valid_status(values: dict[str, Any]) -> None:
     try:

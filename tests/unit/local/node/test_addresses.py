@@ -34,7 +34,7 @@ def pool() -> Iterator[AddressPool]:
     pool.close()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.booleans(), max_size=600))
 def test_no_two_pods_share_an_address(steps: list[bool]) -> None:
     pool = AddressPool()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.local.node.pod_state import (
@@ -82,7 +82,6 @@ def move(facts: ContainerFacts, *, code: int, starts: bool) -> ContainerFacts:
     return replace(facts, state="terminated", exit_code=code if facts.state == "running" else 128)
 
 
-@settings(deadline=None)
 @given(st.data(), st.sampled_from(["Never", "OnFailure", "Always"]), st.integers(0, 2), st.integers(1, 3))
 def test_phases_only_advance_and_a_pod_has_ended_once_no_container_can_change(
     data: st.DataObject, policy: str, inits: int, mains: int

@@ -69,7 +69,7 @@ LABELS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(labels=LABELS, is_owned=st.booleans(), is_running=st.booleans())
 def test_no_foreign_pod_costs_the_job_a_pod_or_an_attempt(
     labels: dict[str, str], is_owned: bool, is_running: bool
