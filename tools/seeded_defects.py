@@ -28,6 +28,7 @@ CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
 NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
 BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
+CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
@@ -1286,17 +1287,19 @@ DEFECTS = (
     ),
     Defect(
         "a checkpoint that overwrites another one has its size",
-        "driver/train_controller/fence.py",
-        "            copy.overwritten.add(name)\n",
-        "",
-        (FENCE,),
+        "driver/storage/repair.py",
+        "if counts[name] == 1 and reports.get(name) == report else Size(0, 0)",
+        "if counts[name] == 1 else Size(0, 0)",
+        (CHECKPOINT_MODEL,),
+        raises=("JobRefused",),
     ),
     Defect(
-        "a lost checkpoint's size outlives it",
+        "a size outlives the checkpoint that had it",
         "driver/storage/acquire_run.py",
-        "select_sizes(found.snapshot, copy.sizes))",
+        "select_sizes(found.snapshot, copy))",
         "copy.sizes)",
-        (FENCE,),
+        (CHECKPOINT_MODEL,),
+        raises=("JobRefused",),
     ),
     Defect(
         "the head does not know its pod's uid, so the fence cannot tell two heads apart",

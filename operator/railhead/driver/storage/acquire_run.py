@@ -103,7 +103,7 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
         folder.replace(FILE, text.encode())
     copy = read_copy(folder)
     if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
-        _keep_copy(folder, text, select_sizes(found.snapshot, copy.sizes))
+        _keep_copy(folder, text, select_sizes(found.snapshot, copy))
     return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
 
 

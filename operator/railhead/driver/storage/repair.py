@@ -57,8 +57,9 @@ def examine(folder: RunFolder, *, known: Mapping[str, int]) -> Found:
     if data is None and copy.snapshot is None and not known:
         return Found(None, None)
     own, damage = _read_own(data)
+    sizes = {**copy.sizes, **(select_sizes(own, copy) if own else {})}
     for snapshot in filter(None, (own, copy.snapshot, _from_status(known))):
-        left, problem = _keep_intact(snapshot, copy.sizes, folder)
+        left, problem = _keep_intact(snapshot, sizes, folder)
         damage = damage or problem
         if left.entries:
             return Found(left, damage)
@@ -80,13 +81,13 @@ def _keep_intact(snapshot: Snapshot, sizes: Mapping[str, Size], folder: RunFolde
     An older one only has to exist: its owner may have removed what no run resumes from.
     """
     newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
-    existing, wanted = folder.find_existing(snapshot.names), select_sizes(snapshot, sizes)
+    existing = folder.find_existing(snapshot.names)
     problems: dict[str, str] = {}
     for name in dict.fromkeys(entry.name for entry in newest_first):
         if name not in existing:
             problems[name] = _NOTHING
         elif "" not in problems.values():
-            problems[name] = _explain(folder.measure(name), wanted.get(name))
+            problems[name] = _explain(folder.measure(name), sizes.get(name))
         else:
             problems[name] = ""
     damaged = [(name, problem) for name, problem in problems.items() if problem]
@@ -127,10 +128,15 @@ def read_copy(folder: RunFolder) -> Copy:
         return Copy(None, {})
 
 
-def select_sizes(snapshot: Snapshot, sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """Those of the snapshot's checkpoints, except for a folder that a later commit has overwritten."""
+def select_sizes(snapshot: Snapshot, copy: Copy) -> dict[str, Size]:
+    """Those of the snapshot's checkpoints; zero for a folder that a later commit has overwritten."""
     counts = Counter(snapshot.names)
-    return {name: size for name, size in sizes.items() if counts[name] == 1}
+    reports = {entry.name: entry.report for entry in copy.snapshot.entries} if copy.snapshot else {}
+    return {
+        name: copy.sizes[name] if counts[name] == 1 and reports.get(name) == report else Size(0, 0)
+        for name, report in ((entry.name, entry.report) for entry in snapshot.entries)
+        if name in copy.sizes
+    }
 
 
 def write_copy(folder: RunFolder, text: str, sizes: Mapping[str, Size]) -> None:

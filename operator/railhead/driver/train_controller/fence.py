@@ -74,13 +74,7 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         check_quietly = functools.partial(look, folder, self._claim)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
-        copy = SnapshotCopy(folder, check_quietly)
-
-        def note_repeated(name: str) -> None:
-            copy.overwritten.add(name)
-            group.CURRENT.repeated_name = name
-
-        guard(manager, check=check, after=copy.request, patience=patience, note_repeated=note_repeated)
+        guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)
 
     def after_controller_finish(self, result: Any) -> None:
         """The last group is gone, and there may be no later one. Never raises."""
@@ -97,26 +91,14 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
             raise
 
 
-def guard(
-    manager: Any,
-    *,
-    check: Callable[[], None],
-    after: Callable[[], None],
-    patience: Patience,
-    note_repeated: Callable[[str], None],
-) -> None:
-    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit.
-
-    `note_repeated` is called with the name of a new checkpoint that a kept one has too.
-    """
+def guard(manager: Any, *, check: Callable[[], None], after: Callable[[], None], patience: Patience) -> None:
+    """Wraps each commit and deletion; idempotent. What `check` raises propagates out of the commit."""
     if getattr(manager, _GUARDED, False):
         return
     save, write = manager._save_state_and_delete_old_checkpoints, manager._write_state_to_storage
 
     def save_state_and_delete_old_checkpoints() -> None:
-        name = ray_checkpoints.drop_repeated(manager)
-        if name:
-            note_repeated(name)
+        group.CURRENT.repeated_name = ray_checkpoints.drop_repeated(manager) or group.CURRENT.repeated_name
         save()
 
     def check_and_write() -> None:

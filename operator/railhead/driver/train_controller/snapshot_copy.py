@@ -13,23 +13,18 @@ from typing import Callable, Optional
 
 from railhead.driver.describe import describe_exception
 from railhead.driver.storage.leftovers import forget_uploads
-from railhead.driver.storage.repair import read_copy, select_sizes, write_copy
-from railhead.driver.storage.run_folder import RunFolder, Size
+from railhead.driver.storage.repair import Copy, read_copy, select_sizes, write_copy
+from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE, parse_snapshot
 
 
 class SnapshotCopy:
-    """One per manager. Never raises: a run without a copy is as robust as plain Ray. `check`: the fence.
-
-    Attributes:
-        overwritten: names of folders that a later commit has overwritten; the size of those is not known.
-    """
+    """One per manager. Never raises: a run without a copy is as robust as plain Ray. `check`: the fence."""
 
     def __init__(self, folder: RunFolder, check: Callable[[], None]) -> None:
         self._folder = folder
         self._check = check
-        self._sizes: Optional[dict[str, Size]] = None
-        self.overwritten: set[str] = set()
+        self._last: Optional[Copy] = None
         self._wanted = threading.Event()
         self._thread = threading.Thread(target=self._run, name="railhead-snapshot-copy", daemon=True)
 
@@ -52,14 +47,14 @@ class SnapshotCopy:
             print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
 
     def _copy(self) -> None:
-        if self._sizes is None:
-            self._sizes = dict(read_copy(self._folder).sizes)
+        before = self._last or read_copy(self._folder)
         text = (self._folder.read(FILE) or b"").decode()
         snapshot = parse_snapshot(text)
-        self._sizes = select_sizes(snapshot, {**self._sizes, **dict.fromkeys(self.overwritten, Size(0, 0))})
+        sizes = select_sizes(snapshot, before)
         newest = snapshot.latest
-        if newest and newest not in self._sizes and snapshot.names.count(newest) == 1:
-            self._sizes[newest] = self._folder.measure(newest)
+        if newest and newest not in sizes and snapshot.names.count(newest) == 1:
+            sizes[newest] = self._folder.measure(newest)
+        self._last = Copy(snapshot, sizes)
         self._check()  # measuring takes time, and a successor may have taken over
-        write_copy(self._folder, text, self._sizes)
+        write_copy(self._folder, text, sizes)
         forget_uploads(self._folder, snapshot.names)
