@@ -19,6 +19,7 @@ from tests.unit.builders import SETTINGS
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_RAY = {
+    "railhead.driver.train_controller.barriers",
     "railhead.driver.train_controller.callback",
     "railhead.driver.train_controller.end_notice",
     "railhead.driver.train_controller.fence",

@@ -33,7 +33,7 @@ class BarrierCallback(WorkerGroupCallback):  # type: ignore[misc]
 
 
 def make_room(calls: int) -> None:
-    """For so many at once, in the actors of the groups that start from now on."""
+    """For that many at once, in the actors of the groups that start from now on."""
     from ray.train.v2._internal.execution.checkpoint.sync_actor import SynchronizationActor
 
     import ray
