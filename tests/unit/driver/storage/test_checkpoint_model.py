@@ -11,6 +11,7 @@ import contextlib
 import math
 import shutil
 import tempfile
+import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -135,6 +136,9 @@ class Head:
         self.uploads.clear()
         checkpoint_manager.delete_fs_path = self.delete  # the other head has its own process
         self.callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
+        for thread in threading.enumerate():
+            if thread.name == "railhead-clean-up":
+                thread.join(60)
         self.delete = checkpoint_manager.delete_fs_path
 
     def begin(self) -> None:
@@ -350,7 +354,7 @@ class Life:
 
 
 @pytest.mark.parametrize("scheme", [RAYS, UNIQUE, ONE, EPOCHS])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(config=CONFIGS, steps=st.lists(STEPS, min_size=5, max_size=12))
 @example(config={"num_to_keep": 2}, steps=EVERY)
 def test_the_newest_commit_exists_and_a_next_attempt_starts_from_it(
