@@ -118,7 +118,7 @@ class Watchman:
         ]
         heads = [p for p in group if role_of(p) == names.HEAD]
         drivers = [world.drivers.get(head["metadata"]["uid"]) for head in heads]
-        is_complete = len(heads) == 1 and len(group) == workers + 1
+        is_complete = pod in group and len(heads) == 1 and len(group) == workers + 1
         return is_complete and all(driver is not None and driver.state == "RUNNING" for driver in drivers)
 
     def _is_fenced(self, pod: Object) -> bool:

@@ -150,7 +150,7 @@ class HealthyPodsStay(Oracle):
 
 
 class CutOffHeadsCostLittle(Oracle):
-    """While a head reaches none of its workers, they are replaced at most once."""
+    """While a head reaches none of its workers, they are replaced at most once; pods that a node refuses never ran."""
 
     def __init__(self, now: Circumstances) -> None:
         super().__init__(now)
@@ -159,10 +159,11 @@ class CutOffHeadsCostLittle(Oracle):
     def on_change(self, entry: Entry) -> None:
         if entry.plural != "trainjobs" or entry.type != "MODIFIED":
             return
-        head, round_ = find_head(self.world, entry.object), entry.object["status"].get("round", 0)
+        head = find_head(self.world, entry.object)
+        lost = (entry.object["status"].get("restarts") or {}).get("infrastructure", 0)
         if head is not None and head["metadata"]["uid"] in self.world.cut:
-            first = self._first.setdefault(head["metadata"]["uid"], round_)
-            assert round_ <= first + 1, f"a head that is cut off costs {round_ - first} rounds"
+            first = self._first.setdefault(head["metadata"]["uid"], lost)
+            assert lost <= first + 1, f"a head that is cut off costs {lost - first} rounds"
 
 
 class NobodyIsBlamed(Oracle):
@@ -307,6 +308,8 @@ class NodesAreGivenBack(Oracle):
             placed = self._find_placed(job)
             holds_a_worker = any(role_of(pod) == names.WORKER for pod in placed)
             is_waiting = holds_a_worker and len(placed) < len(pods) and not self._can_train(job)
+            is_denied = self.now.are_requests_denied and self.now.healthy_since is None
+            is_waiting &= not is_denied  # a release is a write of the status, and deletes
             if not is_waiting or not limit or is_lost(job) or job["status"].get("phase") in AT_REST:
                 self._since.pop(uid, None)
                 continue
