@@ -1,6 +1,8 @@
-"""Ranks in tests of the driver have their controller's permission, unless a test takes it away."""
+"""Ranks in tests of the driver have their controller's permission, unless a test takes it away; no test starts Ray."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -10,3 +12,13 @@ from railhead.driver.rank import run
 @pytest.fixture(autouse=True)
 def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_is_permitted", True)
+
+
+@pytest.fixture(autouse=True)
+def no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nearly every function of Ray starts a cluster if there is none, and its end would take this process with it."""
+
+    def start(*_: Any, **__: Any) -> None:
+        pytest.fail("a unit test starts Ray")  # not an Exception, which the driver may suppress
+
+    monkeypatch.setattr("ray.init", start)

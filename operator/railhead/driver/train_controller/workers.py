@@ -26,6 +26,8 @@ def call_ranks(
     import ray
 
     references = {rank: worker_group.execute_single_async(rank, function, *each.get(rank, ())) for rank in ranks}
+    if not references:
+        return {}
     ready, _ = ray.wait(list(references.values()), num_returns=len(references), timeout=timeout)
     answered = set(ready)
     return {rank: _read(reference) if reference in answered else Answer() for rank, reference in references.items()}

@@ -459,6 +459,7 @@ def test_rays_own_hang_detector_reports_a_hang() -> None:
 
 def test_broken_hardware_is_retried_once_and_names_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr(failure_policy, "mark_dead_in_ray", list)
     monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["cd", "ab"])))
     decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     Spool(tmp_path).write_allowed_restarts(3, [])
