@@ -876,6 +876,7 @@ DEFECTS = (
         "    if due is None or due > job.now:\n",
         "    if due is None:\n",
         (CLEAN_UP,),
+        raises=("KeyError",),
     ),
     Defect(
         "a job is deleted although it has changed meanwhile",
@@ -1349,6 +1350,7 @@ DEFECTS = (
         "isinstance(error, Unreachable) or is_passing(error)",
         "is_passing(error)",
         (WAITING,),
+        raises=("Unreachable",),
     ),
     Defect(
         "an attempt waits two minutes for its storage, and no longer",
@@ -1356,6 +1358,7 @@ DEFECTS = (
         "seconds=math.inf, ",
         "",
         (WAITING,),
+        raises=("Unreachable",),
     ),
     Defect(
         "a call to the storage that hangs is made a second time beside itself",
@@ -1377,6 +1380,7 @@ DEFECTS = (
         "is_known=commits > 0, spool=spool",
         "is_known=commits > 0",
         (WAITING,),
+        raises=("Unreachable",),
     ),
     Defect(
         "an unfinished upload is removed although the snapshot names it",

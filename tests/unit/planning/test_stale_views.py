@@ -33,7 +33,7 @@ def test_a_counter_is_raised_only_while_the_job_is_unchanged() -> None:
     replaced = plan(make_observed(make_head(), make_worker(0), lost, status=RUNNING_STATUS))
     for wanted in (in_place, replaced):
         assert wanted.status is not None and "restarts" in wanted.status.fields
-        assert wanted.status.tests["/metadata/resourceVersion"] == "0"
+        assert wanted.status.tests.get("/metadata/resourceVersion") == "0"
 
 
 def test_uncreated_pods_are_created_only_while_the_status_is_unchanged() -> None:
