@@ -32,7 +32,6 @@ STUCK = frozenset(
     }
 )
 OUTCOME_OF_NO_INTEREST = frozenset({"", "Error", "Completed"})
-POD_SCHEDULED = "PodScheduled"
 UNKNOWN_END = "ContainerStatusUnknown"  # the kubelet no longer finds the container
 GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
 MOST_CODE = 2**31 - 1
@@ -86,7 +85,7 @@ def observe_pod(pod: Object) -> PodView:
     state = _container_state(status)
     container, ended = _end(state, status)
     conditions = {str(each.get("type")): each for each in _parts(status, "conditions")}
-    disruption, running = _disruption(conditions), _part(state, "running")
+    scheduled, disruption, running = _part(conditions, "PodScheduled"), _disruption(conditions), _part(state, "running")
     code, deleted = ended.get("exitCode"), metadata.get("deletionTimestamp")
     grace = metadata.get("deletionGracePeriodSeconds")
     return PodView(
@@ -105,11 +104,11 @@ def observe_pod(pod: Object) -> PodView:
         message=clean_text(str(ended.get("message") or status.get("message") or "")[:8192]),
         started_at=_time(running.get("startedAt")),
         finished_at=_time(ended.get("finishedAt")),
-        problem=_problem(status, _part(conditions, POD_SCHEDULED)),
+        problem=_problem(status, scheduled),
         disruption=disruption,
         container=container,
         created_at=_time(metadata.get("creationTimestamp")),
-        scheduled_at=_scheduled_at(_part(conditions, POD_SCHEDULED)),
+        scheduled_at=_scheduled_at(scheduled),
         deletion_timestamp=_time(deleted),
         grace_seconds=min(grace, GRACE_LIMIT_SECONDS) if isinstance(grace, int) else 0,
         is_silent=_is_silent(conditions, state, disruption),

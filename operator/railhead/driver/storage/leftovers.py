@@ -41,7 +41,7 @@ def keep_uploads(folder: RunFolder) -> None:
         folder.write(ELSEWHERE, b"")
 
 
-def forget_uploads(folder: RunFolder, names: Optional[Collection[str]] = None) -> None:
+def forget_uploads(folder: RunFolder, names: Optional[Collection[str]]) -> None:
     """Their folders stay, whatever happens; None for all."""
     committed = None if names is None else _find_folders(names)
     for name in _list_records(folder):

@@ -95,7 +95,6 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     def after_report(self, training_report: Any, metrics: Any) -> None:
         checkpoint = training_report.checkpoint
         group.CURRENT.commits += checkpoint is not None
-        group.CURRENT.reports += 1
         group.CURRENT.note_report()
         name = self._name(checkpoint) if checkpoint else None
         time = now_text()

@@ -165,8 +165,7 @@ def collect_facts(error: BaseException) -> FailureFacts:
 def _give_up_pod(pod: str, spool: Spool) -> None:
     """The operator, which knows the reason by then, replaces the pod, and no rank of the next group runs there."""
     spool.write_lost_pods((pod,))
-    processes = {each for each in group.CURRENT.read_processes().values() if each.pod == pod}
-    nodes = {each.node: each.address for each in processes}
+    nodes = {each.node: each.address for each in group.CURRENT.read_processes().values() if each.pod == pod}
     mark_dead_in_ray(LostNode(node, address, is_known=False, host=pod) for node, address in nodes.items())
 
 

@@ -65,6 +65,7 @@ class Group:
 
     def note_report(self) -> None:
         """All ranks have reported, so they train."""
+        self.reports += 1
         self.trained.update(process.node for process in self.read_processes().values())
 
     def find_rank(self, text: str) -> int:

@@ -11,7 +11,6 @@ import contextlib
 import math
 import shutil
 import tempfile
-import threading
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -40,6 +39,7 @@ from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.fence import FenceCallback
 from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
+from tests.unit.driver.storage.test_fence import wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
 RAYS, UNIQUE, ONE, EPOCHS = "named by Ray", "unique", "one name", "by epoch, resumed at the newest one"
@@ -136,9 +136,7 @@ class Head:
         self.uploads.clear()
         checkpoint_manager.delete_fs_path = self.delete  # the other head has its own process
         self.callback.after_worker_group_start(types.SimpleNamespace(_callbacks=[self.manager]))
-        for thread in threading.enumerate():
-            if thread.name == "railhead-clean-up":
-                thread.join(60)
+        wait_for_clean_up()
         self.delete = checkpoint_manager.delete_fs_path
 
     def begin(self) -> None:
