@@ -28,7 +28,7 @@ RETRY_AFTER_SECONDS = 1
 PATH = re.compile(r"^/apis?/.*?namespaces/(?P<namespace>[^/]+)/(?P<resource>[^/]+)(/(?P<name>[^/]+))?(/(?P<sub>.+))?$")
 NOT_FORWARDED = ("host", "content-length", "transfer-encoding", "connection", "content-encoding")
 COMMANDS_SECONDS = 30
-TURNS = 500
+TURNS = 2000
 GONE = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
 EXPIRED = json.dumps({"type": "ERROR", "object": {**GONE, "message": "too old resource version"}}).encode() + b"\n"
 
@@ -154,12 +154,16 @@ class FaultyProxy:
         await self._open()
 
     async def _stop(self) -> None:
+        """A connection whose handshake ends after the clean-up belongs to nobody: it is broken here."""
+        server = self._runner.server
         await self._runner.cleanup()
         await self._session.close()
-        for _ in range(TURNS):  # aborted connections and handshakes still end
+        for _ in range(TURNS):
             if len(self._selector.get_map()) == 1:  # the loop's own
-                break
+                return
+            _break_connections(server)
             await asyncio.sleep(0.01)
+        raise AssertionError(f"{len(self._selector.get_map()) - 1} sockets of the proxy are still open")
 
     async def _open(self) -> None:
         self._is_down = False
@@ -172,12 +176,7 @@ class FaultyProxy:
         self._is_down = True
         await self._site.stop()
         await self._end_watches(b"")
-        server = self._runner.server
-        assert server is not None
-        for connection in server.connections:
-            connection.force_close()
-            if connection.transport is not None:
-                connection.transport.abort()
+        _break_connections(self._runner.server)
 
     async def _end_watches(self, last: bytes) -> int:
         watches = list(self._watches)
@@ -285,3 +284,11 @@ def _refuse(code: int) -> web.Response:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REASONS[code], "code": code}
     headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if code == 429 else {}
     return web.json_response({**status, "message": "injected"}, status=code, headers=headers)
+
+
+def _break_connections(server: web.Server | None) -> None:
+    assert server is not None
+    for connection in server.connections:
+        connection.force_close()
+        if connection.transport is not None:
+            connection.transport.abort()

@@ -24,13 +24,22 @@ from tests.operator.test_report_tls import NOW
 from tests.operator.test_writes import WORKERS, play, wait_last_write
 from tests.waiting import wait_until
 
+ALL_JOBS = "/apis/railhead.dev/v1alpha1/trainjobs"
+
 
 def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
     families = text_string_to_metric_families(cluster.operator.metrics())
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
+def knows_all_jobs(cluster: Cluster) -> bool:
+    """Another test may have restarted the operator a moment ago."""
+    counted = sum(value for name, value in read(cluster).items() if name[0] == "railhead_jobs")
+    return counted == len(cluster.server.request("GET", ALL_JOBS).body["items"])
+
+
 def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
+    wait_until("the jobs of other tests", lambda: knows_all_jobs(cluster))
     before = read(cluster)
     play(cluster, "counted")
     wait_last_write(cluster, audit)
