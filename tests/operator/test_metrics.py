@@ -19,12 +19,11 @@ from railhead.pki import issue, make_ca
 from tests.operator.account import make_account
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster
+from tests.operator.conftest import make_cluster
 from tests.operator.running import RunningOperator
 from tests.operator.test_report_tls import NOW
 from tests.operator.test_writes import WORKERS, play, wait_last_write
 from tests.waiting import wait_until
-
-ALL_JOBS = "/apis/railhead.dev/v1alpha1/trainjobs"
 
 
 def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
@@ -32,14 +31,15 @@ def read(cluster: Cluster) -> dict[tuple[str, ...], float]:
     return {(sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples}
 
 
-def knows_all_jobs(cluster: Cluster) -> bool:
-    """Another test may have restarted the operator a moment ago."""
-    counted = sum(value for name, value in read(cluster).items() if name[0] == "railhead_jobs")
-    return counted == len(cluster.server.request("GET", ALL_JOBS).body["items"])
+def wait_listed(cluster: Cluster) -> None:
+    """Until the operator, which another test may have just restarted, has listed the jobs: a later one is known."""
+    other = make_cluster(cluster.server, cluster.operator)
+    other.apply("listed", suspend=True)
+    other.wait_phase("listed", "Suspended")
 
 
 def test_the_metrics_of_a_jobs_life(cluster: Cluster, audit: AuditLog) -> None:
-    wait_until("the jobs of other tests", lambda: knows_all_jobs(cluster))
+    wait_listed(cluster)
     before = read(cluster)
     play(cluster, "counted")
     wait_last_write(cluster, audit)
