@@ -31,6 +31,7 @@ END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
+HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
@@ -2081,5 +2082,61 @@ DEFECTS = (
         "change * record.avoided_nodes",
         "record.avoided_nodes",
         ("tests/unit/controller/test_store.py",),
+    ),
+    Defect(
+        "time in a report of all ranks counts as time without a step",
+        "driver/reporting/heartbeat.py",
+        "0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND)",
+        "min(now - self._at, LONGEST_ROUND)",
+        (HEARTBEAT,),
+    ),
+    Defect(
+        "a gap of the run does not lengthen the window",
+        "driver/reporting/heartbeat.py",
+        "self._longest = max(self._longest, self.idle)",
+        "self._longest = 0.0",
+        (HEARTBEAT,),
+    ),
+    Defect(
+        "the steps of optimizers are counted twice",
+        "driver/rank/steps.py",
+        "if register is not None and not _is_counting:",
+        "if register is not None:",
+        ("tests/unit/driver/rank/test_steps.py",),
+    ),
+    Defect(
+        "a rank in a debugger is restarted",
+        "driver/hang_detection.py",
+        "elif is_of_steps and is_debugged(stacks or []):",
+        "elif is_of_steps and not stacks:",
+        ("tests/unit/driver/test_hang_detection.py",),
+    ),
+    Defect(
+        "the heartbeat of a group lasts into the next one",
+        "driver/train_controller/heartbeat.py",
+        "    spool.forget_heartbeat()  # of the group before\n",
+        "",
+        ("tests/unit/driver/train_controller/test_heartbeat.py",),
+    ),
+    Defect(
+        "each step is a reason to report",
+        "driver/reporting/publisher.py",
+        "        report = replace(report, steps=known.steps)\n",
+        "",
+        ("tests/unit/driver/reporting/test_publisher.py",),
+    ),
+    Defect(
+        "a function that hangs after each checkpoint starts again forever",
+        "planning/facts/budgets.py",
+        "    return trained < job.spec.backoff_reset_seconds\n",
+        "    return False\n",
+        ("tests/unit/planning/test_loops.py",),
+    ),
+    Defect(
+        "a second hang restarts in place once a checkpoint was committed",
+        "driver/train_controller/failure.py",
+        "max(history.same, history.hangs) < SAME_LIMIT",
+        "history.same < SAME_LIMIT",
+        ("tests/unit/driver/train_controller/test_failure_policy.py",),
     ),
 )

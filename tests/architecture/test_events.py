@@ -11,6 +11,7 @@ from railhead.contract.report import (
     CHECKPOINT_NAME_REPEATED,
     END_NOT_ANNOUNCED,
     LOSSES,
+    NO_STEPS,
     RAY_NOT_TESTED,
     STORAGE_TROUBLES,
 )
@@ -29,6 +30,7 @@ PASSED_ON = {
     *STORAGE_TROUBLES,
     *(resume_source.NOT_FOUND, resume_source.RUNS, resume_source.NOTHING),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
+    NO_STEPS,
 }
 VARIABLES = {"reason", "warning.reason", "problem.reason"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
@@ -13,6 +14,7 @@ from tests.ray.pods import Pods, make_job, share_pod
 # The first group's rank 1 leaves a process behind when it raises; the later ones hang.
 HANGS = """
 import os, pathlib, subprocess, tempfile, threading
+import railhead.training
 import ray.train
 
 def wait_for_ever():
@@ -35,11 +37,16 @@ def train_func(config):
             left.write_text(str(subprocess.Popen(["sleep", "3600"]).pid))
             raise ValueError("the loss is not a number")
         wait_for_ever()
+    railhead.training.progress(7, total=9, tokens=4096)
     if rank == 1:
         print("left behind:", does_run(left.read_text()), flush=True)
         wait_for_ever()
     ray.train.report({"epoch": 1})
 """
+
+
+def has_hung(report: dict[str, Any]) -> bool:
+    return bool(report["restart"]) and report["restart"]["cause"] == "Hang"
 
 
 def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_hang_ends_the_attempt(
@@ -48,7 +55,11 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
     job = share_pod(make_job(framework="Python", train_loop_config={"left": str(tmp_path / "left")}))
     with Pods(tmp_path, job, source={"user.py": HANGS}) as pods:
         # A limit that is lowered while training runs: the first report may take long on a busy machine.
-        pods.answer = lambda report: {DEADLINE: 2 if report["reports"] else 600, RESTARTS: 3}
+        # The first hang lasts for more than a round of heartbeats.
+        pods.answer = lambda report: {
+            DEADLINE: (2 if has_hung(report) else 13) if report["reports"] else 600,
+            RESTARTS: 3,
+        }
         pods.start(workers=1, env={e.PROGRESS_DEADLINE: "600"})
         assert pods.wait_ended(timeout=240) == FailureClass.HANG.exit_code, pods.read_log()
         outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports
@@ -60,8 +71,10 @@ def test_an_error_and_a_hang_restart_the_group_in_the_same_pods_and_a_second_han
     assert len(re.findall("left behind: False", log)) >= 2 and "left behind: True" not in log
     assert (outcome.outcome, outcome.reason) == ("Hang", "ProgressDeadlineExceeded")
     assert outcome.checkpoint is not None and outcome.checkpoint.index == 0
-    assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:6 in wait_for_ever, inside threading", outcome.message)
-    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:28 in train_func, inside ray", outcome.message)
+    assert re.search(r"rank 1 \(pod w[01]-0\) is at user.py:7 in wait_for_ever, inside threading", outcome.message)
+    assert re.search(r"rank 0 \(pod w[01]-0\) is at user.py:30 in train_func, inside ray", outcome.message)
+    steps = [report["steps"] for report in reports if report["steps"]["step"] is not None]
+    assert {(each["step"], each["total"]) for each in steps} == {(7, 9)}
     assert "spec.progressDeadlineSeconds" in outcome.message
     assert re.search(r"stack of rank 1 \(pod w[01]-0\):", log)
     assert "threading.Event().wait()" in log

@@ -29,6 +29,7 @@ ALWAYS: dict[str, frozenset[str]] = {
             "restartDeadlineSeconds",
             "partialStartDeadlineSeconds",
             "progressDeadlineSeconds",
+            "hangPolicy",
             "keepPodsSeconds",
             "ttlSecondsAfterFinished",
         }

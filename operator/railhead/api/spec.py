@@ -99,8 +99,8 @@ class TrainJobSpec(Model):
         ge=0,
         le=900,
         description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure, Hardware "
-        "and Hang) without a new checkpoint before the job fails; disruptions do not count. May be changed at any "
-        "time.",
+        "and Hang) without a new checkpoint before the job fails, or with one that followed on less than "
+        "backoffResetSeconds of training before a Hang; disruptions do not count. May be changed at any time.",
     )
     disruption_limit: int | None = Field(
         default=None,
@@ -158,6 +158,14 @@ class TrainJobSpec(Model):
         "Limit while training runs: from one report of all ranks to the next, or from the start of the worker group "
         "to the first. After it the attempt ends as Hang, with the ranks' stacks in the head's log. Must be longer "
         "than an epoch and the upload of its checkpoint."
+    )
+    hang_policy: Literal["Warn", "Restart"] = Field(
+        default="Warn",
+        description="What happens when no rank makes a step for longer than 10 minutes and 3 times the longest such "
+        "gap of the run, after its first 20 steps and not within ray.train.report. Warn: the condition HangSuspected "
+        "says where the ranks are. Restart: after twice that time, the worker group restarts as after any Hang. Steps "
+        "are those of torch's optimizers, and calls of railhead.training.progress; a job without any is only watched "
+        "by progressDeadlineSeconds. May be changed at any time.",
     )
     active_deadline_seconds: int | None = time_limit(
         "Limit from the first start, without suspended time. After it an unfinished job fails."

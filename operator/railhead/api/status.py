@@ -1,8 +1,7 @@
 """status of a TrainJob: what the operator and the driver have observed.
 
-Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head,
-workers, failure and the times; the report endpoint owns progress, checkpoint, bestCheckpoint,
-runURI and resumedFrom.
+Two writers share it. The leader owns phase, conditions, attempt, round, restarts, head, workers, failure and the
+times; the report endpoint owns progress, checkpoint, bestCheckpoint, runURI and resumedFrom.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ Metrics = dict[Annotated[str, Field(max_length=MAX_METRIC_NAME)], Annotated[str,
 Phase = Literal["", "Pending", "Starting", "Running", "Restarting", "Suspending", "Suspended", "Succeeded", "Failed"]
 
 
-def _text(description: str, limit: int = 1024) -> Any:
-    return Field(default="", max_length=limit, description=description)
+def _text(description: str, limit: int = 1024, default: str | None = "") -> Any:
+    return Field(default=default, max_length=limit, description=description)
 
 
 def _metrics(description: str) -> Any:
@@ -184,12 +183,16 @@ class ProgressStatus(StatusModel):
     reports: int = Field(default=0, description="Reports of the whole worker group in this attempt.")
     joined: int = Field(default=0, description="Worker pods that have joined.")
     workers: int = Field(default=0, description="Ray Train workers of the current worker group.")
+    step: int | None = Field(default=None, description="Steps of the run so far, by railhead.training.progress.")
+    total_steps: int | None = Field(default=None, description="Steps that the run will have, likewise.")
+    steps_per_second: str | None = _text("Decimal; by railhead.training.progress, else torch's optimizers.", 32, None)
+    tokens_per_second: str | None = _text("Decimal; by railhead.training.progress.", 32, None)
     metrics: Metrics = _metrics("Metrics of the latest report, as text.")
     update_time: str | None = time_field("When the driver recorded them.")
     warning: DriverWarning | None = Field(
         default=None,
         description="What the user should fix although training runs; conditions Resumable, CheckpointFallback, "
-        "StorageUnavailable, EndNotice, RayTested.",
+        "StorageUnavailable, HangSuspected, EndNotice, RayTested.",
     )
     lost_pods: list[Annotated[str, Field(max_length=253)]] | None = Field(
         default=None,
@@ -285,7 +288,7 @@ class JobStatus(StatusModel):
         default_factory=list,
         max_length=MAX_CONDITIONS,
         description="Running, Suspended, Complete, Failed, Reconciling, Stalled, Resumable, CheckpointFallback, "
-        "StorageUnavailable, EndNotice, RayTested; those of other controllers are kept.",
+        "StorageUnavailable, HangSuspected, EndNotice, RayTested; those of other controllers are kept.",
     )
     attempt: int = Field(default=0, description="Current attempt, from 1: each has its own head pod.")
     round: int = Field(default=0, description="Replacements and reductions of worker pods within the attempt.")

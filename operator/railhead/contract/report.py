@@ -2,11 +2,11 @@
 
 One JSON object by `POST {url}/v1/report`, with the pod's projected token as bearer token. Each
 report holds the complete current state, so that a lost or skipped one does no harm. The response
-to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null,
-`RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's (a list of
-`contract.failure_rules.FailureRule`), `NEXT_REPORT` after how many seconds new metrics are of use; anything else is
-reported at once. While its group trains, a driver reports at least every `SILENCE_SECONDS`, so that it learns of a
-change.
+to an accepted one is a JSON object: `DEADLINE` is the current spec.progressDeadlineSeconds or null, `HANG_POLICY`
+spec.hangPolicy, `RESTARTS` how many charged restarts in place the attempt may have in all, `RULES` the failure policy's
+(a list of `contract.failure_rules.FailureRule`), `NEXT_REPORT` after how many seconds new metrics are of use; anything
+else but `Report.steps` is reported at once. While its group trains, a driver reports at least every `SILENCE_SECONDS`,
+so that it learns of a change.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ AUDIENCE = "railhead.dev/report"  # of the projected token; the API server does 
 LIMIT_BYTES = 65536
 MAX_LOST_PODS = 128
 DEADLINE = "progressDeadlineSeconds"
+HANG_POLICY = "hangPolicy"
+RESTART_AT_HANG = "Restart"  # of spec.hangPolicy
 RESTARTS = "restartsInPlace"
 RULES = "failureRules"
 NEXT_REPORT = "nextReportSeconds"
@@ -44,6 +46,7 @@ RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 ACCELERATOR_NOT_THERE = "AcceleratorNotThere"  # reason of a warning that lost_pods have the wrong type of GPU
 CHECKPOINT_NAME_REPEATED = "CheckpointNameRepeated"  # reason of a warning that an upload overwrites a kept checkpoint
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
+NO_STEPS = "NoSteps"  # reason of a warning that training seems to hang
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
 STORAGE_TROUBLES = ("CheckpointNotWritten", "StorageUnreachable", "StorageNotShared")
 
@@ -54,6 +57,22 @@ class RunWarning:
 
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How far training is between reports, by rank 0's heartbeat.
+
+    Attributes:
+        step, total: as training code passed them to `railhead.training.progress`; None if it did not.
+        per_second: steps of `railhead.training.progress`, or else of the optimizers; tokens likewise. Both are decimal
+            numbers as text, and empty while they are not known.
+    """
+
+    step: Optional[int] = None
+    total: Optional[int] = None
+    per_second: str = ""
+    tokens_per_second: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,7 @@ class Report:
         joined: worker pods (Ray nodes) that have joined.
         workers: Ray Train workers of the current group, 0 while there is none.
         metrics: rank 0's last metrics, numbers as text.
+        steps: how far training is between reports; it alone is never a reason to report at once.
         time: RFC 3339, UTC; when the state was recorded.
         checkpoint: the newest committed one, or None; its `attempt` is this one.
         best_checkpoint: the one with the best score; `NO_CHECKPOINT`, on the wire an empty object, when no
@@ -136,6 +156,7 @@ class Report:
     outcome: Optional[ReportedOutcome] = None
     lost_pods: Tuple[str, ...] = ()
     restart: Optional[RestartInPlace] = None
+    steps: Steps = field(default_factory=Steps)
 
     def to_json(self) -> bytes:
         """At most `LIMIT_BYTES`: when the metrics are too large, drops those of the checkpoints first."""

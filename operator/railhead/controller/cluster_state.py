@@ -97,7 +97,8 @@ class ClusterState:
         if isinstance(spec, InvalidSpec):
             return facts
         restarts = count_allowed_restarts(spec, status, self._now())
-        return replace(facts, limits=Limits(spec.progress_deadline_seconds, restarts, build_rules(spec)))
+        limits = Limits(spec.progress_deadline_seconds, restarts, build_rules(spec), spec.hang_policy)
+        return replace(facts, limits=limits)
 
     @property
     def are_synced(self) -> bool:

@@ -61,6 +61,10 @@ class Stuck(TrainingError):
     """Training reported nothing for spec.progressDeadlineSeconds; `rank`: the one for which the others wait, or -1."""
 
 
+class Stepless(TrainingError):
+    """No rank made a step for long, and spec.hangPolicy is Restart; `rank` as in `Stuck`."""
+
+
 class CallbackRaised(Exception):
     """A user callback raised in Ray Train's controller; the message begins with its field."""
 

@@ -1,5 +1,6 @@
-"""Detects training that reports nothing for too long (spec.progressDeadlineSeconds) and fails the attempt.
+"""Detects training that hangs: it reports nothing for spec.progressDeadlineSeconds, or no rank makes a step for long.
 
+The first ends the attempt, the second is shown or, with spec.hangPolicy Restart, restarts the worker group.
 train_func runs in a thread, so Ray's health checks do not notice when it hangs. Measured here, with a
 monotonic clock: neither trouble between driver and operator nor a clock jump counts as a hang.
 """
@@ -8,9 +9,13 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Callable, Optional
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.report import NO_STEPS, RESTART_AT_HANG, RunWarning
+from railhead.driver.describe import clean
+from railhead.driver.reporting.heartbeat import StepWatch
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
 
@@ -18,6 +23,11 @@ LOOK_INTERVAL = 0.5  # seconds
 LONGEST_LOOK = 5.0  # a driver that was suspended for longer saw no reports meanwhile, so no more than this counts
 STACKS_TIMEOUT = 20.0
 PLACES = 3  # how many a message names
+DEBUGGERS = ("/pdb.py", "/bdb.py", "/debugpy/", "/pydevd")  # in the paths of their files
+ALIVE = (
+    "A loop without optimizer steps, such as a long evaluation, shows that it is alive by "
+    "railhead.training.progress(); spec.hangPolicy Restart restarts the ranks after twice the time"
+)
 
 
 class HangDetector:
@@ -39,30 +49,88 @@ class HangDetector:
         return self._seconds
 
 
+@dataclass(frozen=True)
+class Suspicion:
+    """Training seems to hang.
+
+    Attributes:
+        because: what was observed, with the field that the limit is from.
+        advice: what to do if training is merely slow.
+        reason: of the failure.
+        is_final: the attempt, or the worker group, ends for it; else it is shown.
+    """
+
+    because: str
+    advice: str
+    reason: str
+    is_final: bool
+
+
+class HangWatch:
+    """Looks at what Ray Train's controller has put into the spool: reports and the ranks' heartbeats."""
+
+    def __init__(self, spool: Spool, deadline: Optional[float]) -> None:
+        self._spool, self._deadline = spool, deadline
+        self._silence, self._steps = HangDetector(), StepWatch()
+        self._windows = 2  # without a step, after which spec.hangPolicy Restart applies
+
+    def look(self) -> Optional[Suspicion]:
+        """Only a final suspicion, or the first one until there are steps again."""
+        progress, now = Progress.from_dict(self._spool.read()), time.monotonic()
+        steps = self._steps
+        steps.look(self._spool.read_heartbeat(), progress, now=now)
+        seconds, limit = self._silence.count(progress, now=now), self._spool.read_deadline(self._deadline)
+        if limit is not None and seconds >= limit:
+            because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
+            advice = "If training is merely slow, raise the limit; this takes effect on the running job"
+            return Suspicion(because, advice, "ProgressDeadlineExceeded", is_final=True)
+        is_shown = (warning := self._spool.read_warning()) is not None and warning.reason == NO_STEPS
+        if steps.idle < steps.window:
+            if is_shown:
+                self._spool.forget_warning()
+            return None
+        is_final = self._spool.read_hang_policy() == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
+        if is_shown and not is_final:
+            return None
+        return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)
+
+    def put_off(self) -> None:
+        """Somebody looks at the ranks with a debugger."""
+        self._windows += 1
+
+    def begin_again(self) -> None:
+        """The controller may look at the nodes for a while before it restarts the group."""
+        self._silence = HangDetector()
+        self._steps.accept()
+
+
 def watch_for_hang(
     spool: Spool, *, deadline: Optional[float], log: Callable[[str], None], on_fatal: Callable[[Failure], None]
 ) -> None:
     """Runs until a hang ends the attempt. `deadline` applies until the operator sends another one."""
-    silence = HangDetector()
+    watch = HangWatch(spool, deadline)
     while True:
         time.sleep(LOOK_INTERVAL)
-        seconds = silence.count(Progress.from_dict(spool.read()), now=time.monotonic())
-        limit = spool.read_deadline(deadline)
-        if limit is None or seconds < limit:
+        suspicion = watch.look()
+        if suspicion is None:
             continue
-        log(f"training has reported nothing for {seconds:.0f} s (spec.progressDeadlineSeconds)")
+        log(suspicion.because)
         stacks = _wait_for_stacks(spool)
-        if silence.count(Progress.from_dict(spool.read()), now=time.monotonic()) < limit:
+        if watch.look() is None:
             continue
         for line in describe_stacks(stacks):
             log(line)
-        message = explain_hang(stacks, limit=limit)
-        odd = find_odd_one(stacks or [])
-        if stacks is None or not _hand_over(spool, Hang(message, odd["rank"] if odd else -1)):
-            suspect = odd["pod"] if odd else ""
-            on_fatal(Failure(FailureClass.HANG, "ProgressDeadlineExceeded", message, suspect_pod=suspect))
+        message, odd = explain_hang(stacks, suspicion), find_odd_one(stacks or [])
+        is_of_steps = suspicion.reason == NO_STEPS
+        if not suspicion.is_final:
+            spool.write_warning(RunWarning(NO_STEPS, clean(message)))
+        elif is_of_steps and is_debugged(stacks or []):
+            watch.put_off()
+        elif stacks is None or not _hand_over(spool, Hang(message, odd["rank"] if odd else -1, is_of_steps)):
+            on_fatal(Failure(FailureClass.HANG, suspicion.reason, message, suspect_pod=odd["pod"] if odd else ""))
             return
-        silence = HangDetector()  # the controller may look at the nodes for a while before it restarts the group
+        else:
+            watch.begin_again()
 
 
 def _hand_over(spool: Spool, hang: Hang) -> bool:
@@ -86,21 +154,22 @@ def _wait_for_stacks(spool: Spool) -> Optional[list[dict[str, Any]]]:
     return None
 
 
-def explain_hang(stacks: Optional[list[dict[str, Any]]], *, limit: float) -> str:
+def explain_hang(stacks: Optional[list[dict[str, Any]]], suspicion: Suspicion) -> str:
     """For the status: where the ranks are, the smallest group first, since the others are waiting for it."""
-    prefix = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
     if stacks is None:
         return (
-            f"{prefix}, and Ray Train's controller does not respond; check for storage that does not respond "
-            "and for run.callbacks that block"
+            f"{suspicion.because}, and Ray Train's controller does not respond; check for storage that does not "
+            "respond and for run.callbacks that block"
         )
     ranked = _rank_places(stacks)
     where = "; ".join(_describe(ranks, place) for place, ranks in ranked[:PLACES])
     more = f"; and {len(ranked) - PLACES} more places" if len(ranked) > PLACES else ""
-    return (
-        f"{prefix}: {where}{more}. The stacks are in the head's log. If training is merely slow, raise the limit; "
-        "this takes effect on the running job"
-    )
+    return f"{suspicion.because}: {where}{more}. The stacks are in the head's log. {suspicion.advice}"
+
+
+def is_debugged(stacks: list[dict[str, Any]]) -> bool:
+    """Whether a rank waits for the commands of a debugger."""
+    return any(file in rank["stack"] for rank in stacks for file in DEBUGGERS)
 
 
 def find_odd_one(stacks: list[dict[str, Any]]) -> Optional[dict[str, Any]]:

@@ -92,6 +92,7 @@ FULL: dict[str, Any] = {
     "restartDeadlineSeconds": 600,
     "partialStartDeadlineSeconds": 0,
     "progressDeadlineSeconds": 1800,
+    "hangPolicy": "Restart",
     "keepPodsSeconds": 0,
     "ttlSecondsAfterFinished": 0,
     "managedBy": "railhead.dev/operator",

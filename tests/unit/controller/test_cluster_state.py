@@ -116,7 +116,7 @@ async def test_each_change_of_a_pod_queues_its_job() -> None:
     facts = fixture.state.find_facts(KEY)
     assert facts is not None
     assert (facts.uid, [p.name for p in facts.pods]) == (UID, ["w"])
-    assert facts.limits == Limits(None, restarts=3)
+    assert facts.limits == Limits(None, restarts=3, hang_policy="Warn")
     changed = make_job(9)
     changed["spec"]["progressDeadlineSeconds"] = 600
     changed["metadata"]["generation"] = 9

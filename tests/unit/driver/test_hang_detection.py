@@ -13,14 +13,26 @@ from typing import Any
 import pytest
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.report import NO_STEPS, Steps
 from railhead.driver import hang_detection as hang_module
 from railhead.driver.ending import is_premature
-from railhead.driver.hang_detection import HangDetector, describe_stacks, explain_hang, find_odd_one, watch_for_hang
+from railhead.driver.hang_detection import (
+    HangDetector,
+    Suspicion,
+    describe_stacks,
+    explain_hang,
+    find_odd_one,
+    watch_for_hang,
+)
+from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Hang, Spool
 from railhead.driver.train_controller.stacks import find_package, find_place, read_stacks
 
 TRAINING = Progress(state="RUNNING", is_training=True, reports=3, processes=("a-1",))
+SILENT = Suspicion(
+    "training reported nothing for 600 s (spec.progressDeadlineSeconds)", "Raise it.", "ProgressDeadlineExceeded", True
+)
 
 
 def rank(number: int, place: str, stack: str = "s", pod: str = "w") -> dict[str, Any]:
@@ -81,7 +93,7 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     spool, endings, taken, now = Spool(tmp_path), list[Failure](), list[Hang](), [0.0]
 
     def log(text: str) -> None:
-        if "has reported nothing" in text:
+        if "reported nothing" in text:
             spool.write_stacks([rank(0, "at t.py:4 in load"), rank(1, "at t.py:9"), rank(2, "at t.py:9")])
 
     def sleep(seconds: float) -> None:
@@ -106,7 +118,7 @@ def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path) ->
     spool, endings, is_done = Spool(tmp_path), list[Failure](), threading.Event()
 
     def log(text: str) -> None:
-        if "has reported nothing" in text and not is_done.is_set():
+        if "reported nothing" in text and not is_done.is_set():
             spool.write(replace(TRAINING, reports=int(Progress.from_dict(spool.read()).reports) + 1).to_dict())
             spool.write_deadline(None)
 
@@ -128,12 +140,12 @@ def test_a_report_while_stacks_are_collected_cancels_the_hang(tmp_path: Path) ->
 
 def test_the_message_names_the_smallest_groups_of_ranks_first() -> None:
     waits = [rank(number, "at t.py:9 in step, inside torch") for number in (0, 2, 3, 5)]
-    message = explain_hang([*waits, rank(1, "at t.py:4 in load"), rank(4, "", "")], limit=600)
+    message = explain_hang([*waits, rank(1, "at t.py:4 in load"), rank(4, "", "")], SILENT)
     assert message.startswith(
         "training reported nothing for 600 s (spec.progressDeadlineSeconds): rank 1 (pod w1) is at t.py:4 in load; "
         "rank 4 (pod w4) does not respond; ranks 0, 2-3, 5 are at t.py:9 in step, inside torch. "
     )
-    many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], limit=1)
+    many = explain_hang([rank(number, f"at t.py:{number}") for number in range(9)], SILENT)
     assert "and 6 more places" in many
 
 
@@ -194,3 +206,105 @@ def test_finds_the_package_of_a_file() -> None:
     assert find_package("/code/train.py") is None
     assert find_place(traceback.extract_stack(sys._getframe()))
     assert find_place([]) == ""
+
+
+class Stopped(Exception):
+    """The test has seen enough."""
+
+
+class Ranks:
+    """Two ranks in simulated time: a round every 10 s, steps until `still`, and where rank 1 stands then."""
+
+    def __init__(self, spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.spool, self.now, self.number, self.steps = spool, 0.0, 0, 0
+        self.still, self.until = 600.0, 6000.0
+        self.stack = "s"
+        self.logged: list[str] = []
+        self.ended: list[Failure] = []
+        self.hangs: list[tuple[float, Hang]] = []
+        self.warned: list[tuple[float, bool]] = []
+        time = SimpleNamespace(sleep=self.sleep, monotonic=lambda: self.now)
+        monkeypatch.setattr(hang_module, "time", time)
+        monkeypatch.setattr(Spool, "ask_for_stacks", lambda spool: self.answer())
+        spool.write(TRAINING.to_dict())
+
+    def answer(self) -> None:
+        self.spool.write_stacks([rank(0, "at t.py:9 in step, inside torch"), rank(1, "at t.py:4 in load", self.stack)])
+
+    def sleep(self, seconds: float) -> None:
+        self.now += 5.0 if seconds == hang_module.LOOK_INTERVAL else seconds
+        if self.now > self.until:
+            raise Stopped
+        if self.now // 10 > self.number:
+            self.number += 1
+            self.steps += 10 if self.now < self.still else 0
+            self.spool.write_heartbeat(Heartbeat(self.number, 2 * self.steps, self.steps, False, Steps(self.steps)))
+        is_shown = self.spool.read_warning() is not None
+        if is_shown != (bool(self.warned) and self.warned[-1][1]):
+            self.warned.append((self.now, is_shown))
+        hang = self.spool.take_hang()
+        if hang is not None:
+            self.hangs.append((self.now, hang))
+            self.still = self.now + 600  # the group begins again, and hangs again
+            self.steps = 0
+
+    def watch(self) -> None:
+        with pytest.raises(Stopped):
+            watch_for_hang(self.spool, deadline=None, log=self.logged.append, on_fatal=self.ended.append)
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    return Ranks(Spool(tmp_path), monkeypatch)
+
+
+def test_ranks_that_stop_stepping_are_shown_and_nothing_ends(ranks: Ranks) -> None:
+    ranks.watch()
+    [(at, _)] = ranks.warned
+    assert 1190 <= at <= 1230, "10 minutes after the last step"
+    warning = ranks.spool.read_warning()
+    assert warning is not None and warning.reason == NO_STEPS
+    assert "no rank made a step for 60" in warning.message
+    assert "rank 0 (pod w0) is at t.py:9 in step, inside torch; rank 1 (pod w1) is at t.py:4 in load" in warning.message
+    assert not ranks.hangs and not ranks.ended
+    assert ranks.logged.count("stack of rank 1 (pod w1):") <= 1, "the stacks are collected once"
+
+
+def test_steps_end_the_suspicion(ranks: Ranks, monkeypatch: pytest.MonkeyPatch) -> None:
+    sleep = ranks.sleep
+
+    def go_on(seconds: float) -> None:
+        ranks.still = 1e9 if ranks.now > 2000 else ranks.still
+        sleep(seconds)
+
+    monkeypatch.setattr(hang_module, "time", SimpleNamespace(sleep=go_on, monotonic=lambda: ranks.now))
+    ranks.watch()
+    assert [is_shown for _, is_shown in ranks.warned] == [True, False]
+
+
+def test_with_restart_the_group_restarts_after_twice_the_window_and_each_time_later(ranks: Ranks) -> None:
+    ranks.spool.write_deadline(None, hang_policy="Restart")
+    ranks.until = 12_000
+    ranks.watch()
+    (first, hang), (second, _) = ranks.hangs
+    assert 1790 <= first <= 1860, "20 minutes after the last step"
+    assert hang.is_of_steps and "rank 1 (pod w1) is at t.py:4 in load" in hang.message
+    assert second - first >= 6 * 1200, "the run may have such gaps"
+    assert not ranks.ended
+
+
+def test_a_rank_in_a_debugger_is_not_restarted(ranks: Ranks) -> None:
+    ranks.spool.write_deadline(None, hang_policy="Restart")
+    ranks.stack = 'File "/usr/lib/python3.11/pdb.py", line 1, in interaction'
+    ranks.watch()
+    assert not ranks.hangs and len(ranks.warned) == 1
+
+
+def test_a_controller_that_does_not_take_the_hang_ends_the_attempt(ranks: Ranks) -> None:
+    ranks.spool.write_deadline(None, hang_policy="Restart")
+    endings: list[Failure] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hang_module, "_hand_over", lambda spool, hang: False)
+        watch_for_hang(ranks.spool, deadline=None, log=ranks.logged.append, on_fatal=endings.append)
+    [ending] = endings
+    assert (ending.class_, ending.reason) == (FailureClass.HANG, NO_STEPS)

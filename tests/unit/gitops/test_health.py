@@ -32,6 +32,7 @@ EXPECTED = {
     "running with a Ray that cannot announce the end": ("Current", "InProgress", "Progressing"),
     "running with a Ray that is newer than tested": ("Current", "InProgress", "Progressing"),
     "running while the storage is full": ("Current", "InProgress", "Progressing"),
+    "running, though it may hang": ("Current", "InProgress", "Progressing"),
     "restarting after a loss": ("InProgress", "InProgress", "Progressing"),
     "suspending": ("InProgress", "InProgress", "Progressing"),
     "suspended": ("Current", "Current", "Suspended"),

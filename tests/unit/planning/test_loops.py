@@ -37,6 +37,29 @@ def test_a_job_that_always_fails_ends_after_a_few_attempts(kind: str, attempts: 
     assert sim.status["phase"] == "Failed"
 
 
+@pytest.mark.parametrize(("hours", "ends"), [(1, True), (7, False)])
+def test_a_function_that_hangs_after_each_checkpoint_ends_unless_it_trains_for_long(hours: int, ends: bool) -> None:
+    """backoffResetSeconds is 6 hours."""
+    sim = Simulation()
+    sim.settle()
+    for number in range(8):
+        if sim.status.get("phase") == "Failed":
+            break
+        sim.run_until_training()
+        sim.later(hours * HOUR)
+        sim.report(checkpoint=number)
+        sim.later(HOUR)
+        sim.end_head("Hang")
+        sim.settle()
+        sim.later(400)
+        sim.settle()
+    assert (sim.status["phase"] == "Failed") is ends
+    if ends:
+        assert sim.status["attempt"] == 4
+        [message] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Failed"]
+        assert "4 attempts in a row committed no checkpoint or hung within backoffResetSeconds of training" in message
+
+
 def test_unlimited_disruptions_hold_the_gpus_a_sixth_of_the_time() -> None:
     """An attempt of a minute, then five minutes without pods, apart from the first few."""
     sim = Simulation()

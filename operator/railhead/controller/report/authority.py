@@ -32,6 +32,7 @@ class Limits:
 
     Attributes:
         progress_deadline: spec.progressDeadlineSeconds as it is now.
+        hang_policy: spec.hangPolicy as it is now.
         restarts: how many charged restarts in place its attempt may have in all.
         rules: of spec.failurePolicy.
     """
@@ -39,6 +40,7 @@ class Limits:
     progress_deadline: int | None = None
     restarts: int = 0
     rules: tuple[FailureRule, ...] = ()
+    hang_policy: str = ""
 
 
 @dataclass(frozen=True)

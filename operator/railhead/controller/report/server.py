@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from railhead.api.job import JobKey
-from railhead.contract.report import DEADLINE, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
+from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
 from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
 from railhead.controller.report.certificate import Certificates
 from railhead.controller.report.claims import read_claims
@@ -43,6 +43,7 @@ def _accept(limits: Limits, next_seconds: float) -> web.Response:
     rules = [asdict(rule) for rule in limits.rules]
     values = {
         DEADLINE: limits.progress_deadline,
+        HANG_POLICY: limits.hang_policy,
         RESTARTS: limits.restarts,
         RULES: rules,
         NEXT_REPORT: round(next_seconds, 1),

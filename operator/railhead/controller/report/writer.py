@@ -47,7 +47,8 @@ def find_urgency(report: Report, status: JobStatus) -> Urgency | None:
 
 
 def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
-    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None})
+    steps = dict.fromkeys(("step", "total_steps", "steps_per_second", "tokens_per_second"))
+    return progress.model_copy(update={"reports": 0, "joined": 0, "metrics": {}, "update_time": None, **steps})
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:

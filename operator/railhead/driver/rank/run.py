@@ -32,6 +32,7 @@ from railhead.driver.errors import (
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
 from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.notice import NOTICES, watch_notices
+from railhead.driver.rank.steps import watch_optimizers
 from railhead.driver.rank.uploads import watch_uploads
 
 _NOT_PERMITTED = (
@@ -94,6 +95,7 @@ def run_rank(function: Callable[[int], Any], *, initial: str, keeps_exception: b
             raise Unfenced(rank, _NOT_PERMITTED)
         watch_notices()
         watch_uploads()
+        watch_optimizers()
         offer_checkpoint(initial)
         result = function(rank)
         _refuse_what_has_not_run(result, rank)

@@ -15,6 +15,7 @@ import threading
 from typing import Any, Callable
 
 from railhead.driver.describe import describe_exception
+from railhead.driver.rank.steps import reporting
 from railhead.driver.storage.leftovers import is_recorded, keep_uploads, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 
@@ -62,7 +63,8 @@ def _watch_report(report: _Method) -> _Method:
             thread = threading.Thread(target=_record, args=(_find_folder(self), checkpoint_dir_name), daemon=True)
             thread.start()
             thread.join(PATIENCE)
-        return report(self, metrics, checkpoint, checkpoint_dir_name, *others, **options)
+        with reporting():
+            return report(self, metrics, checkpoint, checkpoint_dir_name, *others, **options)
 
     return record_and_report
 

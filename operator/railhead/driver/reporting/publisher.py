@@ -18,7 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Optional
 from urllib.parse import urlsplit
 
-from railhead.contract.report import DEADLINE, NEXT_REPORT, PATH, RESTARTS, RULES, SILENCE_SECONDS, Report, ResumedFrom
+from railhead.contract.report import (
+    DEADLINE,
+    HANG_POLICY,
+    NEXT_REPORT,
+    PATH,
+    RESTARTS,
+    RULES,
+    SILENCE_SECONDS,
+    Report,
+    ResumedFrom,
+    Steps,
+)
 from railhead.contract.times import now_text
 from railhead.driver.describe import read_text
 from railhead.driver.node.hosts import find_in_hosts_file
@@ -73,7 +84,7 @@ class Publisher:
 
     def build_report(self) -> Report:
         """The current state, without a time."""
-        progress = Progress.from_dict(self._spool.read())
+        progress, beat = Progress.from_dict(self._spool.read()), self._spool.read_heartbeat()
         with self._lock:
             base = self._report
         return replace(
@@ -89,6 +100,7 @@ class Publisher:
             warning=self._spool.read_warning() or progress.warning,
             lost_pods=self._spool.read_lost_pods(),
             restart=self._spool.read_restart(),
+            steps=beat.steps if beat else Steps(),
         )
 
     def begin_stop(self) -> None:
@@ -136,9 +148,12 @@ class Publisher:
     def _count_seconds_left(self, report: Report) -> float:
         """Until this report is to be sent, if nothing changes; 0 or less: now."""
         known, passed = self._sent, time.monotonic() - self._sent_at
+        if known is None:
+            return 0.0
+        report = replace(report, steps=known.steps)
         if report == known:
             return SILENCE_SECONDS - passed if report.state == "RUNNING" else SILENCE_SECONDS
-        if known and report == replace(known, reports=report.reports, joined=report.joined, metrics=report.metrics):
+        if replace(report, reports=known.reports, joined=known.joined, metrics=known.metrics) == known:
             return min(self._next_seconds, SILENCE_SECONDS) - passed
         return 0.0
 
@@ -176,7 +191,7 @@ class Publisher:
             return
         seconds, restarts = limits.get(DEADLINE, 0), limits.get(RESTARTS)
         if seconds is None or (isinstance(seconds, int) and seconds > 0):
-            self._spool.write_deadline(seconds)
+            self._spool.write_deadline(seconds, hang_policy=str(limits.get(HANG_POLICY, "")))
         next_seconds = limits.get(NEXT_REPORT)
         self._next_seconds = float(next_seconds) if isinstance(next_seconds, (int, float)) else 0.0
         if isinstance(restarts, int):

@@ -18,6 +18,7 @@ from typing import Any, Optional
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.failure_rules import RESTART, find_rule, read_rules
 from railhead.contract.report import MAX_LOST_PODS, RestartInPlace, RunWarning
+from railhead.driver.reporting.heartbeat import Heartbeat
 
 RUNNING, FINISHED, FAILED = "running", "finished", "failed"  # states of a fit()
 
@@ -33,10 +34,16 @@ class Fit:
 
 @dataclass(frozen=True)
 class Hang:
-    """`rank`: the one that is elsewhere than all others, which wait for it; -1 without such a one."""
+    """A hang as the driver has found it.
+
+    Attributes:
+        rank: the one that is elsewhere than all others, which wait for it; -1 without such a one.
+        is_of_steps: no rank made a step (spec.hangPolicy); else none reported (spec.progressDeadlineSeconds).
+    """
 
     message: str
     rank: int = -1
+    is_of_steps: bool = False
 
 
 class Spool:
@@ -138,13 +145,27 @@ class Spool:
         is_ended = number is not None and rules[number].action != RESTART
         return 0 if is_ended else int(values["number"])
 
-    def write_deadline(self, seconds: Optional[float]) -> None:
-        """The current spec.progressDeadlineSeconds."""
-        self._replace("deadline.json", {"seconds": seconds})
+    def write_deadline(self, seconds: Optional[float], *, hang_policy: str = "") -> None:
+        """The current spec.progressDeadlineSeconds and spec.hangPolicy."""
+        self._replace("deadline.json", {"seconds": seconds, "hang_policy": hang_policy})
 
     def read_deadline(self, default: Optional[float]) -> Optional[float]:
         values = self._read("deadline.json")
         return default if values is None else values.get("seconds")
+
+    def read_hang_policy(self) -> str:
+        """Empty until the operator has answered."""
+        return str((self._read("deadline.json") or {}).get("hang_policy", ""))
+
+    def write_heartbeat(self, beat: Heartbeat) -> None:
+        self._replace("heartbeat.json", beat.to_dict())
+
+    def forget_heartbeat(self) -> None:
+        (self._folder / "heartbeat.json").unlink(missing_ok=True)
+
+    def read_heartbeat(self) -> Optional[Heartbeat]:
+        values = self._read("heartbeat.json")
+        return Heartbeat.from_dict(values) if values else None
 
     def write_end(self, deadline: float) -> None:
         """The driver has received SIGTERM: the run ends by then, in seconds of the epoch."""
@@ -184,7 +205,7 @@ class Spool:
         """Once; None without one."""
         values = self._read("hang.json")
         (self._folder / "hang.json").unlink(missing_ok=True)
-        return Hang(str(values["message"]), int(values["rank"])) if values else None
+        return Hang(**values) if values else None
 
     def open_socket(self) -> socket.socket:
         """The reader's end."""

@@ -32,6 +32,7 @@ from railhead.driver.train_controller.best_checkpoint import (
     find_best,
     find_score,
 )
+from railhead.driver.train_controller.heartbeat import watch_steps
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -78,6 +79,7 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
     @never_raises
     def after_worker_group_start(self, worker_group: Any) -> None:
         group.CURRENT.worker_group, group.CURRENT.reports = worker_group, 0
+        watch_steps(worker_group, self._spool)
         found = group.CURRENT.read_processes()  # known even if the group is shut down before it fails
         processes = tuple(name_process(each.node, each.pid) for each in found.values())
         self._manager = ray_checkpoints.find_manager(worker_group)

@@ -30,6 +30,8 @@ NETWORK = "network"  # a peer does not answer; often the consequence of another 
 UNANSWERED = "unanswered"  # a collective did not end
 SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
 STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
+STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
+HANGS = (STUCK, STEPLESS)
 SILENT = "silent"  # its thread ended without any sign that the function returned
 # Where a failure surfaces.
 WORKERS = "workers"
@@ -38,14 +40,14 @@ CONTROLLER = "controller"
 
 NOT_RETURNED = "TrainFunctionNotReturned"
 UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
-SAME_LIMIT = 2  # the same failure this often in a row: the next group gets new pods
+SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
 
 
 @dataclass(frozen=True)
 class RankError:
     """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown.
 
-    A hang (`STUCK`) has the rank for which the others wait, if there is one.
+    A hang (`HANGS`) has the rank for which the others wait, if there is one.
     """
 
     rank: int
@@ -85,6 +87,7 @@ class History:
     Attributes:
         unexplained: infrastructure failures in a row, this one included, without a commit in between.
         same: failures of this class and reason in a row, this one included, without a commit in between.
+        hangs: failures of class Hang, this one included, whatever was committed in between.
         charged: restarts in place of this attempt that spec.backoffLimit counts.
         allowed: how many it may have in all; None = the operator has not answered yet.
         max_failures: how many of them run.failure.maxFailures or FailureConfig allows; None = neither is set.
@@ -92,6 +95,7 @@ class History:
 
     unexplained: int = 0
     same: int = 1
+    hangs: int = 0
     charged: int = 0
     allowed: Optional[int] = None
     max_failures: Optional[int] = None
@@ -159,6 +163,7 @@ _BY_CAUSE = (
     (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
     (SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
     (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
+    (STEPLESS, FailureClass.HANG, "NoSteps", ""),
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
 _WAITS = (UNANSWERED, SIGNALLED)  # of ranks that wait for the one that is to blame
@@ -174,7 +179,7 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
     if not is_infrastructure(facts, failure):
         return history.may_restart
     if failure.class_ in _NEEDS_NEW_PODS and not facts.is_explained:
-        return history.may_restart and history.same < SAME_LIMIT
+        return history.may_restart and max(history.same, history.hangs) < SAME_LIMIT
     return facts.is_explained or history.unexplained <= UNEXPLAINED_LIMIT
 
 
@@ -205,7 +210,7 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
     others = sorted(error.rank for error in errors if error is not first)
-    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind != STUCK else first.text
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in HANGS else first.text
     if not others:
         return text
     ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")

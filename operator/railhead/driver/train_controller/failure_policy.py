@@ -27,6 +27,7 @@ from railhead.driver.errors import (
     EntrypointNotUsable,
     JobRefused,
     NotReturned,
+    Stepless,
     Stuck,
     TrainingError,
     Unfenced,
@@ -56,6 +57,7 @@ _KIND_OF_CLASS = {
     CheckpointNotWritten: failure.STORAGE,
     NotReturned: failure.SILENT,
     Stuck: failure.STUCK,
+    Stepless: failure.STEPLESS,
     Unfenced: failure.UNFENCED,
 }
 AGE_TIMEOUT = 3.0  # seconds
@@ -131,6 +133,7 @@ class RetryDecider:
         is_unexplained = failure.is_infrastructure(facts, found) and not facts.is_explained
         self._history = History(
             unexplained=before.unexplained + 1 if is_unexplained else 0,
+            hangs=self._history.hangs + (found.class_ is FailureClass.HANG),
             same=before.same + 1 if last == self._last and commits == self._commits else 1,
             charged=charged,
             allowed=allowed,
@@ -273,7 +276,7 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
             kind = find_kind(error.text, has_trained=group.CURRENT.has_trained(rank)) or kind
-        return RankError(error.rank if kind == failure.STUCK else rank, kind, error.text, exit_code=error.exit_code)
+        return RankError(error.rank if kind in failure.HANGS else rank, kind, error.text, exit_code=error.exit_code)
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

@@ -18,7 +18,7 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
-from railhead.driver.errors import Stuck
+from railhead.driver.errors import Stepless, Stuck
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller.callback import never_raises
 from railhead.driver.train_controller.workers import Answer, call_ranks
@@ -48,7 +48,8 @@ class StacksCallback(WorkerGroupCallback):  # type: ignore[misc]
             self._spool.write_stacks(call_workers(self._group))
         hang = self._spool.take_hang()
         if hang and not worker_group_status.finished:
-            worker_group_status.worker_statuses[0].error = Stuck(hang.rank, hang.message)
+            error = Stepless if hang.is_of_steps else Stuck
+            worker_group_status.worker_statuses[0].error = error(hang.rank, hang.message)
 
 
 def call_workers(worker_group: Any) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The driver's warning as a condition: Resumable is False while the run is not the job's own,
 or has overwritten a checkpoint, CheckpointFallback is True while it continues from an older checkpoint, because newer
-ones were lost, and StorageUnavailable is True while the storage takes no checkpoint, and EndNotice and RayTested are
-False while the image's Ray cannot ask for a last checkpoint, or is newer than tested.
+ones were lost, StorageUnavailable is True while the storage takes no checkpoint, HangSuspected is True while no rank
+makes a step, and EndNotice and RayTested are False while the image's Ray cannot ask for a last checkpoint, or is newer
+than tested.
 
 Training continues meanwhile, or has not begun and waits for the storage. Every status change of the job carries the
 condition, and one event is sent when it appears.
@@ -13,16 +14,18 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
-from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, RAY_NOT_TESTED, STORAGE_TROUBLES
+from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
 from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import StatusChange
 
-TYPES = (types.RESUMABLE, types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.END_NOTICE, types.RAY_TESTED)
+TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
+TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)
 _TYPES = {
     **dict.fromkeys(LOSSES, types.CHECKPOINT_FALLBACK),
     **dict.fromkeys(STORAGE_TROUBLES, types.STORAGE_UNAVAILABLE),
+    NO_STEPS: types.HANG_SUSPECTED,
     END_NOT_ANNOUNCED: types.END_NOTICE,
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
@@ -55,7 +58,7 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
     if warning is None:
         return cleared
     type_ = _type_of(warning)
-    is_true = type_ in (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE)
+    is_true = type_ in TRUE_TYPES
     return cleared.with_conditions(
         make_condition(job, type_, reason=warning.reason, message=warning.message, is_true=is_true)
     )

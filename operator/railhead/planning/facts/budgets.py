@@ -14,6 +14,7 @@ from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus
 from railhead.contract.failure import FailureClass, Payer
 from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
+from railhead.contract.times import parse_time
 from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET, is_disruption
 from railhead.planning.job import Job
 from railhead.planning.status_change import StatusChange
@@ -35,9 +36,11 @@ def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
         return policy.final
     if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
         return f"backoffLimit {job.spec.backoff_limit} is reached"
-    lost = job.status.restarts.without_progress
-    if payer is Payer.INFRASTRUCTURE and not is_progress(job, committed) and lost >= job.spec.no_progress_limit:
-        return f"{lost + 1} attempts in a row committed no checkpoint (noProgressLimit {job.spec.no_progress_limit})"
+    lost, is_hang = job.status.restarts.without_progress, _is_early_hang(job, failure)
+    is_loss = payer is Payer.INFRASTRUCTURE and (is_hang or not is_progress(job, committed))
+    if is_loss and lost >= job.spec.no_progress_limit:
+        what = "committed no checkpoint" + (" or hung within backoffResetSeconds of training" if is_hang else "")
+        return f"{lost + 1} attempts in a row {what} (noProgressLimit {job.spec.no_progress_limit})"
     if payer is Payer.DISRUPTION and is_disruption_limit_reached(job):
         return f"disruptionLimit {job.spec.disruption_limit} is reached"
     return ""
@@ -46,6 +49,20 @@ def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
 def is_progress(job: Job, committed: int) -> bool:
     """The current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
     return job.has_committed or committed > job.status.newest_index
+
+
+def _is_early_hang(job: Job, failure: FailureStatus) -> bool:
+    """Within backoffResetSeconds of training before the newest checkpoint: counts as if the attempt had none.
+
+    Otherwise a function that hangs after each checkpoint would start again forever.
+    """
+    if failure.class_ != FailureClass.HANG or find_payer(failure) is not Payer.INFRASTRUCTURE:
+        return False
+    attempt = next((each for each in job.status.attempts or () if each.number == job.attempt), None)
+    began = parse_time(attempt.running_time) if attempt else None
+    committed = parse_time(job.status.checkpoint.time) if job.status.checkpoint else None
+    trained = (committed - began).total_seconds() if began and committed else 0.0
+    return trained < job.spec.backoff_reset_seconds
 
 
 def is_disruption_limit_reached(job: Job) -> bool:
@@ -82,7 +99,8 @@ def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> Sta
     """Adds the lost attempt to the counters."""
     payer, restarts = find_payer(failure), job.status.restarts
     kind = FailureClass.parse(failure.class_).policy.payer
-    in_a_row = 0 if job.has_committed else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
+    made_progress = job.has_committed and not _is_early_hang(job, failure)
+    in_a_row = 0 if made_progress else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
     restarts = restarts.model_copy(
         update={
             "application": restarts.application + (kind is Payer.APPLICATION),

@@ -49,6 +49,10 @@ def change_by_report(report: Report, status: JobStatus) -> StatusChange:
         reports=cut_count(report.reports),
         joined=cut_count(report.joined),
         workers=cut_count(report.workers),
+        step=_cut_step(report.steps.step),
+        total_steps=_cut_step(report.steps.total),
+        steps_per_second=clean_line(report.steps.per_second[:32]) or None,
+        tokens_per_second=clean_line(report.steps.tokens_per_second[:32]) or None,
         metrics=cut_metrics(report.metrics),
         update_time=keep_time(report.time),
         warning=_cut_warning(report.warning),
@@ -113,6 +117,10 @@ def keep_time(text: str) -> str | None:
 
 def cut_count(value: int) -> int:
     return min(max(value, 0), MAX_INDEX)
+
+
+def _cut_step(value: int | None) -> int | None:
+    return None if value is None else cut_count(value)
 
 
 def _cut_warning(warning: RunWarning | None) -> DriverWarning | None:

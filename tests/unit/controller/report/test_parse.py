@@ -14,7 +14,8 @@ from railhead.contract.checkpoint import MAX_INDEX, MAX_METRIC_NAME, MAX_METRIC_
 from railhead.contract.outcome import MESSAGE_CHARS
 from railhead.contract.report import State
 from railhead.controller.report.parse import parse_report
-from railhead.controller.report.writer import status_fields
+from railhead.controller.report.schedule import Urgency
+from railhead.controller.report.writer import find_urgency, status_fields
 from tests.unit.controller.report.facts import make_facts, make_report
 
 RUNNING = make_facts().status
@@ -52,6 +53,15 @@ REPORT = st.fixed_dictionaries(
         ),
         "lost_pods": st.lists(st.text(max_size=4) | st.just("p" * 500), max_size=3) | st.just(["p"] * 500) | JSON,
         "resumed_from": st.none() | st.fixed_dictionaries({}, optional={"uri": URI}),
+        "steps": st.fixed_dictionaries(
+            {},
+            optional={
+                "step": st.none() | st.integers() | JSON,
+                "total": st.none() | st.integers(),
+                "per_second": st.just("9" * 99) | st.just("\x1b[2J") | JSON,
+                "tokens_per_second": st.text(max_size=40),
+            },
+        ),
     },
 )
 
@@ -115,6 +125,16 @@ def test_other_valid_formats_of_time_are_kept(text: str) -> None:
 @pytest.mark.parametrize("warning", [None, {}, {"reason": "has a space"}, {"reason": "A" * 65}])
 def test_an_invalid_warning_is_dropped(warning: Any) -> None:
     assert "warning" not in status_fields(make_report(warning=warning), RUNNING)["progress"]
+
+
+def test_steps_arrive_and_are_never_urgent() -> None:
+    steps = {"step": 7, "total": 100, "per_second": "1.5", "tokens_per_second": "2048"}
+    progress = status_fields(make_report(steps=steps), RUNNING)["progress"]
+    shown = {"step": 7, "totalSteps": 100, "stepsPerSecond": "1.5", "tokensPerSecond": "2048"}
+    assert shown.items() <= progress.items()
+    known = make_facts(progress=progress).status
+    assert status_fields(make_report(steps=steps), known) == {}
+    assert find_urgency(make_report(steps={**steps, "step": 8}), known) is Urgency.PROGRESS
 
 
 def test_a_warning_arrives_and_is_written_once() -> None:

@@ -30,7 +30,7 @@ async def endpoint() -> AsyncIterator[Endpoint]:
 async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
     key, rules = JobKey("default", "digits"), (FailureRule("Fail", reasons=("A",)),)
     for deadline in (600, None):
-        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, restarts=2, rules=rules))
+        endpoint.jobs[key] = replace(make_facts(), limits=Limits(deadline, 2, rules, "Restart"))
         data = json.dumps(body_of()).encode()
         async with endpoint.client.post(PATH, data=data, headers=GOOD) as response:
             answer = await response.json()
@@ -39,6 +39,7 @@ async def test_the_response_has_the_drivers_limits(endpoint: Endpoint) -> None:
         assert answer == {
             "message": "accepted",
             "progressDeadlineSeconds": deadline,
+            "hangPolicy": "Restart",
             "restartsInPlace": 2,
             "nextReportSeconds": 8.0,
         }

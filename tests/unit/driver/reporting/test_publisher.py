@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from railhead.contract.checkpoint import Checkpoint
-from railhead.contract.report import Report, RunWarning
+from railhead.contract.report import Report, RunWarning, Steps
 from railhead.driver.reporting import publisher as publisher_module
+from railhead.driver.reporting.heartbeat import Heartbeat
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import LONGEST_WAIT, Endpoint, Publisher, compute_backoff
 from railhead.driver.reporting.spool import Spool
@@ -171,6 +172,25 @@ def test_new_metrics_wait_as_long_as_the_operator_says_and_anything_else_takes_t
     sent = [(body["state"], body["reports"], body["joined"], bool(body["checkpoint"])) for body in server.bodies]
     assert sent[0][:2] == ("STARTING", 0)
     assert sent[1:] == [("STARTING", 50, 0, True), ("RUNNING", 51, 3, True), ("RUNNING", 51, 4, True)]
+
+
+def test_steps_alone_are_no_reason_to_report_and_go_along_with_the_next_one(server: Server, tmp_path: Path) -> None:
+    server.answers = [202] * 100
+    server.body = (
+        b'{"message": "accepted", "nextReportSeconds": 0, "progressDeadlineSeconds": null, "hangPolicy": "Restart"}'
+    )
+    publisher, spool, _ = build(server, tmp_path)
+    spool.write(Progress(state="RUNNING", reports=1).to_dict())
+    publisher.start()
+    server.wait_for(1)
+    wait_until("the policy arrives", lambda: spool.read_hang_policy() == "Restart")
+    for number in range(1, 50):
+        spool.write_heartbeat(Heartbeat(number, number, number, False, Steps(number, 100, "0.1", "2048")))
+        spool.wake()
+    spool.write(Progress(state="RUNNING", reports=2).to_dict())
+    server.wait_for(2)
+    stop(publisher)
+    assert [(body["reports"], body["steps"]["step"]) for body in server.bodies] == [(1, None), (2, 49)]
 
 
 def test_new_metrics_wait_no_longer_than_a_heartbeat(

@@ -40,6 +40,7 @@ from railhead.driver.errors import (
     CheckpointNotWritten,
     EntrypointNotUsable,
     JobRefused,
+    Stepless,
     Stuck,
     TrainFunctionRaised,
     TrainingError,
@@ -291,7 +292,14 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> No
     found = spool.read_failure()
     assert found is not None and found.class_ is FailureClass.HANG
     group.CURRENT.commits += 1
-    assert decider.decide(stuck), "a checkpoint was committed, so this is another hang"
+    assert not decider.decide(stuck), "a function that hangs after each checkpoint would restart forever"
+
+
+def test_a_group_without_steps_is_a_hang(tmp_path: Path) -> None:
+    spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    spool.write_allowed_restarts(1, [])
+    assert decider.decide(WorkerGroupError("", {0: Stepless(-1, "no rank made a step for 1200 s")}))
+    assert spool.read_restart() == RestartInPlace(1, 0, "Hang", "NoSteps", "no rank made a step for 1200 s")
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,19 @@ def test_lost_checkpoints_have_their_own_condition() -> None:
     assert sim.events.count("CheckpointMissing") == 1
 
 
+def test_ranks_without_steps_are_a_condition_until_they_step() -> None:
+    sim = Simulation()
+    sim.run_until_training()
+    sim.report(warning=RunWarning("NoSteps", "rank 1 is at t.py:4"))
+    sim.settle()
+    found = [c for c in sim.status["conditions"] if c["type"] == "HangSuspected"]
+    assert [(c["status"], c["reason"], c["message"]) for c in found] == [("True", "NoSteps", "rank 1 is at t.py:4")]
+    assert sim.status["phase"] == "Running" and sim.events[-1] == "NoSteps"
+    sim.report()
+    sim.settle()
+    assert "HangSuspected" not in {c["type"] for c in sim.status["conditions"]}
+
+
 def test_failing_storage_is_a_condition_until_a_checkpoint_commits() -> None:
     sim = Simulation()
     sim.run_until_training()

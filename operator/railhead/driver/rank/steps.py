@@ -1,0 +1,101 @@
+"""How far training is on this rank: numbers that Ray Train's controller reads while training runs.
+
+Training writes them without a lock, without I/O and without the other ranks, and the controller reads them from
+another thread (`train_controller.heartbeat`). A reader may see the step of one call and the total of the call before
+it, which does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Optional
+
+MODULE = "torch.optim.optimizer"
+
+
+@dataclass
+class Steps:
+    """Of this process, which trains once.
+
+    Attributes:
+        optimizer: steps of the optimizers of torch.
+        calls: of `railhead.training.progress`.
+        step, total, tokens: as its last call said; None if it did not.
+        reports: how many calls of ray.train.report are under way.
+    """
+
+    optimizer: int = 0
+    calls: int = 0
+    step: Optional[int] = None
+    total: Optional[int] = None
+    tokens: Optional[int] = None
+    reports: int = 0
+
+
+@dataclass(frozen=True)
+class Beat:
+    """One rank's answer: the fields of `Steps`, and `clock`, the seconds of a clock of its own that never jumps."""
+
+    clock: float
+    optimizer: int
+    calls: int
+    step: Optional[int]
+    total: Optional[int]
+    tokens: Optional[int]
+    is_reporting: bool
+
+
+STEPS = Steps()
+_is_counting = False
+
+
+def note_progress(step: Any, total: Any, tokens: Any) -> None:
+    """Raises TypeError for anything but integers."""
+    found = STEPS
+    found.step = _read("step", step)
+    found.total = None if total is None else _read("total", total)
+    found.tokens = None if tokens is None else _read("tokens", tokens)
+    found.calls += 1
+
+
+def read_beat() -> Beat:
+    """The controller calls this on a worker."""
+    found = STEPS
+    return Beat(
+        time.monotonic(), found.optimizer, found.calls, found.step, found.total, found.tokens, found.reports > 0
+    )
+
+
+def watch_optimizers() -> None:
+    """Counts the steps of all optimizers, once per process; without effect where torch is not imported yet."""
+    global _is_counting
+    register = getattr(sys.modules.get(MODULE), "register_optimizer_step_post_hook", None)
+    if register is not None and not _is_counting:
+        register(_count_step)
+        _is_counting = True
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """While a report waits for the other ranks and the storage, no step is due."""
+    STEPS.reports += 1
+    try:
+        yield
+    finally:
+        STEPS.reports -= 1
+
+
+def _count_step(*_: Any) -> None:
+    STEPS.optimizer += 1
+
+
+def _read(name: str, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"railhead.training.progress: {name} must be an integer, not {value!r}") from None

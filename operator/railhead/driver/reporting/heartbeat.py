@@ -1,0 +1,76 @@
+"""What the ranks' heartbeats say together: how far training is, and for how long no rank has made a step. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Mapping, Optional
+
+from railhead.contract.report import Steps
+from railhead.driver.reporting.progress import Progress
+
+FIRST_STEPS = 20  # of a group, among which compilers and caches may take any time
+SHORTEST_WINDOW = 600.0  # seconds without a step that are never a hang
+GAPS = 3.0  # the window is so many times the longest gap of the run
+LONGEST_ROUND = 30.0  # seconds; after a pause of the head, no more counts
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """One round of questions to all ranks.
+
+    Attributes:
+        number: of the round.
+        alive: signs of life of all ranks together: optimizer steps and calls of `railhead.training.progress`.
+        most: of the rank that has made the most steps.
+        is_reporting: all ranks that have answered are in ray.train.report.
+        steps: for the status.
+    """
+
+    number: int
+    alive: int
+    most: int
+    is_reporting: bool
+    steps: Steps
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Heartbeat:
+        """From `to_dict`'s result."""
+        return Heartbeat(**{**values, "steps": Steps(**values["steps"])})
+
+
+class StepWatch:
+    """For how long no rank has made a step, without reports and validations. The caller passes the time."""
+
+    def __init__(self) -> None:
+        self.idle = 0.0
+        self._longest = 0.0
+        self._known: tuple[object, ...] = ()
+        self._number = -1
+        self._at = 0.0
+
+    @property
+    def window(self) -> float:
+        """Seconds without a step after which a hang is suspected."""
+        return max(SHORTEST_WINDOW, GAPS * self._longest)
+
+    def look(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:
+        """Counts a new round. Rounds that are missing say nothing of the ranks: Ray Train's controller is busy."""
+        if beat is None or not progress.is_training or beat.most < FIRST_STEPS:
+            self._known, self.idle = (), 0.0
+            return
+        if beat.number == self._number:
+            return
+        known = (progress.processes, beat.alive)
+        if known == self._known:
+            self.idle += 0.0 if beat.is_reporting else min(now - self._at, LONGEST_ROUND)
+        else:
+            self.accept()
+        self._known, self._number, self._at = known, beat.number, now
+
+    def accept(self) -> None:
+        """The gap has ended, or a restart has ended it: a gap of this length is not suspected again."""
+        self._longest = max(self._longest, self.idle)
+        self.idle = 0.0

@@ -1,0 +1,63 @@
+"""What a rank counts while it trains, with the real torch."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from railhead.driver.rank import steps
+from railhead.driver.rank.steps import Steps, read_beat, reporting, watch_optimizers
+from railhead.training import progress
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    found = Steps()
+    monkeypatch.setattr(steps, "STEPS", found)
+    return found
+
+
+def test_progress_is_read_as_training_code_says_it() -> None:
+    assert read_beat().step is None
+    progress(3, total=100, tokens=4096)
+    numbers: Any = (torch.tensor(4), None, torch.tensor(8192))
+    progress(*numbers)
+    beat = read_beat()
+    assert (beat.step, beat.total, beat.tokens, beat.calls) == (4, None, 8192, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"), [(("3",), "step"), ((3, 1.5), "total"), ((3, None, "many"), "tokens"), ((None,), "step")]
+)
+def test_anything_but_an_integer_is_named(arguments: Any, name: str, fresh: Steps) -> None:
+    with pytest.raises(TypeError, match=rf"railhead.training.progress: {name} must be an integer"):
+        progress(*arguments)
+    assert fresh.calls == 0
+
+
+def test_steps_of_any_optimizer_of_torch_are_counted_once() -> None:
+    watch_optimizers()
+    watch_optimizers()
+    model = torch.nn.Linear(2, 1)
+    first, second = torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.AdamW(model.parameters())
+    for optimizer in (first, first, second):
+        model(torch.ones(2)).sum().backward()
+        optimizer.step()
+    assert read_beat().optimizer == 3
+
+
+def test_a_rank_without_torch_counts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "_is_counting", False)
+    monkeypatch.delitem(sys.modules, steps.MODULE)
+    watch_optimizers()
+    assert not steps._is_counting
+
+
+def test_a_rank_says_while_it_is_in_a_report_also_one_that_fails() -> None:
+    with pytest.raises(ValueError, match="no space"), reporting():
+        assert read_beat().is_reporting
+        raise ValueError("no space")
+    assert not read_beat().is_reporting

@@ -1,0 +1,117 @@
+"""What the controller makes of the ranks' answers."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from railhead.contract.report import Steps
+from railhead.driver.rank.steps import Beat
+from railhead.driver.reporting.heartbeat import Heartbeat
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.train_controller import group, heartbeat
+from railhead.driver.train_controller.heartbeat import Pulse
+from railhead.driver.train_controller.workers import Answer
+from tests.waiting import wait_until
+
+
+def beat(clock: float, *, optimizer: int = 0, calls: int = 0, **others: Any) -> Answer:
+    told = {"step": None, "total": None, "tokens": None, "is_reporting": False, **others}
+    return Answer(Beat(clock, optimizer, calls, **told))
+
+
+def test_optimizer_steps_give_a_rate_but_no_step() -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(100.0, optimizer=10), 1: beat(5.0, optimizer=9)})
+    found = pulse.add({0: beat(110.0, optimizer=25), 1: beat(15.0, optimizer=24)})
+    assert found == Heartbeat(2, 49, 25, False, Steps(None, None, "1.5"))
+
+
+def test_progress_counts_before_the_optimizers() -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(0.0, optimizer=80, calls=10, step=1010, total=5000, tokens=1_000_000)})
+    found = pulse.add({0: beat(10.0, optimizer=160, calls=20, step=1020, total=5000, tokens=2_048_000)})
+    assert found is not None and found.steps == Steps(1020, 5000, "1", "104800")
+
+
+def test_rates_are_of_the_last_minutes() -> None:
+    pulse = Pulse()
+    for second in range(0, 1000, 10):
+        pulse.add({0: beat(float(second), optimizer=second * 100)})
+    found = [pulse.add({0: beat(float(second), optimizer=99_000)}) for second in range(1000, 1200, 10)]
+    assert found[0] and found[0].steps.per_second == "91.67"
+    assert found[-1] and found[-1].steps.per_second == "0"
+
+
+@pytest.mark.parametrize(("rate", "text"), [(0.00084, "0.00084"), (12.346, "12.35"), (123456.0, "123456")])
+def test_rates_are_decimal_numbers(rate: float, text: str) -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(0.0, calls=1, step=0, tokens=0)})
+    found = pulse.add({0: beat(100_000.0 if rate < 1 else 100.0, calls=2, step=1, tokens=1)})
+    assert found is not None
+    begin, end = 0, round(rate * 100_000)
+    assert heartbeat._rate(begin, end, 100_000.0) == text
+
+
+def test_a_run_that_begins_again_has_no_rate() -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(0.0, calls=9, step=50)})
+    found = pulse.add({0: beat(10.0, calls=10, step=0)})
+    assert found is not None and found.steps == Steps(0)
+
+
+def test_a_rank_that_does_not_answer_is_where_it_was() -> None:
+    pulse = Pulse()
+    assert pulse.add({0: Answer(), 1: Answer()}) is None
+    pulse.add({0: beat(1.0, optimizer=30, is_reporting=True), 1: beat(1.0, optimizer=30)})
+    found = pulse.add({0: beat(11.0, optimizer=30, is_reporting=True), 1: Answer(error=RuntimeError("gone"))})
+    assert found is not None and found.alive == 60
+    assert found.is_reporting, "of those that answered"
+    found = pulse.add({0: Answer(), 1: Answer()})
+    assert found is not None and (found.alive, found.is_reporting) == (60, False)
+
+
+class Workers:
+    """A worker group of two ranks, which ends after some rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds = rounds
+
+    def get_workers(self) -> list[Any]:
+        return [SimpleNamespace(), SimpleNamespace()]
+
+
+def test_the_thread_ends_with_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spool, groups, asked, known = Spool(tmp_path), [Workers(2), Workers(1)], list[Any](), list[Any]()
+    spool.write_heartbeat(Heartbeat(9, 9, 9, False, Steps()))
+
+    def ask(worker_group: Workers, ranks: Any, function: Any, *, timeout: float) -> dict[int, Answer]:
+        known.append(spool.read_heartbeat())
+        asked.append(worker_group)
+        worker_group.rounds -= 1
+        if worker_group.rounds < 0:
+            raise ValueError("the worker group is not active")
+        if worker_group.rounds == 0:
+            group.CURRENT.worker_group = groups[1]
+        return {rank: beat(1.0, optimizer=len(asked)) for rank in ranks}
+
+    monkeypatch.setattr(heartbeat, "INTERVAL", 0.0)
+    monkeypatch.setattr(heartbeat, "call_ranks", ask)
+    monkeypatch.setattr(group.CURRENT, "worker_group", groups[0])
+    heartbeat.watch_steps(groups[0], spool)
+    wait_until("the end of the thread", lambda: not find_threads())
+    assert asked == [groups[0]] * 2, "another group trains now"
+    assert known[0] is None, "not that of the group before"
+    found = spool.read_heartbeat()
+    assert found is not None and (found.number, found.alive) == (1, 2)
+    heartbeat.watch_steps(groups[1], spool)
+    wait_until("the end of the thread", lambda: not find_threads())
+    assert asked[2:] == [groups[1]] * 2, "its group was shut down"
+
+
+def find_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "railhead-heartbeat"]
