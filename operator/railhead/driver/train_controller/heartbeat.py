@@ -71,6 +71,9 @@ class Pulse:
         )
 
     def _note_rank_0(self, beat: Beat) -> None:
+        before = self._firsts[-1] if self._firsts else beat
+        if (beat.step is None, beat.tokens is None) != (before.step is None, before.tokens is None):
+            self._firsts.clear()  # training code has just begun to call `progress`
         self._firsts.append(beat)
         while self._firsts[-1].clock - self._firsts[0].clock > RATE_SECONDS:
             self._firsts.popleft()

@@ -38,6 +38,14 @@ def test_progress_counts_before_the_optimizers() -> None:
     assert found is not None and found.steps == Steps(1020, 5000, "1", "104800")
 
 
+def test_rates_begin_with_the_first_call_of_progress() -> None:
+    pulse = Pulse()
+    pulse.add({0: beat(0.0)})
+    pulse.add({0: beat(10.0, calls=1, step=1000, tokens=4096)})
+    found = pulse.add({0: beat(20.0, calls=11, step=1010, tokens=8192)})
+    assert found is not None and found.steps == Steps(1010, None, "1", "409.6")
+
+
 def test_rates_are_of_the_last_minutes() -> None:
     pulse = Pulse()
     for second in range(0, 1000, 10):
