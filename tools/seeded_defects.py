@@ -32,6 +32,8 @@ CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
+RUN_CONFIG = "tests/unit/driver/script/test_run_config.py"
+BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_best_checkpoint.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
@@ -586,6 +588,35 @@ DEFECTS = (
         "_count_failures(spec, status, now, status.newest_index)",
         "(status.budget.failures if status.budget else 0)",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+    ),
+    Defect(
+        "a second fit() of a script resumes the run of the first one",
+        "driver/trainers/run_settings.py",
+        'self.run_name if number == 1 else f"{self.run_name}-fit-{number}"',
+        "self.run_name",
+        (RUN_CONFIG,),
+    ),
+    Defect(
+        "a run misses the checkpoints of another run of the script",
+        "driver/reporting/commits.py",
+        '            if known["run"] == run\n',
+        "",
+        (RUN_CONFIG,),
+        raises=("JobRefused",),
+    ),
+    Defect(
+        "an older run of a script becomes the newest again",
+        "driver/train_controller/callback.py",
+        "if self._first_index and self._first_index - 1 not in",
+        "if False and self._first_index - 1 not in",
+        (BEST_CHECKPOINT,),
+    ),
+    Defect(
+        "the status names a folder that only one pod may have",
+        "driver/train_controller/callback.py",
+        "if progress.has_run:  #",
+        "if True:  #",
+        (BEST_CHECKPOINT,),
     ),
     Defect(
         "a head that reaches none of its nodes takes them for lost",

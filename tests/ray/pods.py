@@ -72,8 +72,12 @@ def share_pod(job: JobInput) -> JobInput:
 
 def describe_known(*found: Checkpoint) -> str:
     """Checkpoints of earlier attempts, as passed to a head in `contract.environment.KNOWN_CHECKPOINTS`."""
-    fields = [{"name": Path(c.uri).name, "index": c.index, "time": c.time, "attempt": c.attempt} for c in found]
-    return json.dumps(fields)
+    return json.dumps([_describe(c) for c in found])
+
+
+def _describe(found: Checkpoint) -> dict[str, Any]:
+    place = {"name": Path(found.uri).name, "run": Path(found.uri).parent.name}
+    return {**place, "index": found.index, "time": found.time, "attempt": found.attempt}
 
 
 class Pods:

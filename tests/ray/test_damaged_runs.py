@@ -156,7 +156,7 @@ def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(t
     path = str(tmp_path / "runs")
     folder = make_run(path, job.run_name)
     folder.delete("c2/weights")
-    known = [{"name": "c2", "index": 2, "time": "2026-01-01T00:00:00Z", "attempt": 1}]
+    known = [{"name": "c2", "run": job.run_name, "index": 2, "time": "2026-01-01T00:00:00Z", "attempt": 1}]
     with Pods(tmp_path, job, source=SOURCE, storage=path) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_KNOWN_CHECKPOINTS": json.dumps(known)})
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()

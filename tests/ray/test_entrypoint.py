@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.contract import environment as e
+from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import JobInput
 from tests.ray.pods import Pods, describe_known, make_job, share_pod
@@ -115,7 +116,61 @@ def test_a_script_survives_a_lost_worker_and_resumes_in_another_attempt(tmp_path
     assert all(r["warning"] is None for r in pods.reports)
 
 
-# A run of another name, an implicit ray.init(), two calls of fit(): the last one counts.
+# Two calls of fit() as in Ray's documentation, without a RunConfig. The second one waits after its second checkpoint.
+DOCUMENTED = """
+import os
+import tempfile
+import time
+
+import ray.train
+from ray.train import Checkpoint, ScalingConfig
+from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
+
+
+def loop(config):
+    checkpoint = ray.train.get_checkpoint()
+    first = 0
+    if checkpoint:
+        with checkpoint.as_directory() as folder:
+            first = int(open(os.path.join(folder, "epoch")).read()) + 1
+    print(f"stage {config['stage']} begins with epoch {first}", flush=True)
+    for epoch in range(first, 4):
+        while config["stage"] == 2 and epoch == 2 and os.environ["WAITS"]:
+            time.sleep(0.1)
+        with tempfile.TemporaryDirectory() as folder:
+            open(os.path.join(folder, "epoch"), "w").write(str(epoch))
+            ray.train.report({"epoch": epoch}, checkpoint=Checkpoint.from_directory(folder))
+
+
+for stage in (1, 2):
+    DataParallelTrainer(loop, train_loop_config={"stage": stage}, scaling_config=ScalingConfig(num_workers=1)).fit()
+"""
+
+
+@pytest.mark.slow
+def test_each_fit_of_a_script_from_rays_documentation_resumes_its_own_run(tmp_path: Path) -> None:
+    storage = str(tmp_path / "runs")
+    job = make_script_job("python", "train.py", worker_pods=1)
+    with Pods(tmp_path / "1", job, source={"train.py": DOCUMENTED}, storage=storage) as pods:
+        pods.start(workers=1, env={"WAITS": "1"})
+        pods.wait_until(lambda: bool(pods.reports) and pods.reports[-1]["reports"] == 6, timeout=300)
+        newest = pods.reports[-1]
+        pods.kill("head")
+    assert newest["run_uri"] == f"{storage}/{job.run_name}-fit-2" and newest["warning"] is None
+    assert newest["checkpoint"]["uri"].startswith(newest["run_uri"]) and newest["checkpoint"]["index"] == 5
+    checkpoint = Checkpoint.from_dict(newest["checkpoint"])
+    assert checkpoint is not None
+    known = describe_known(replace(checkpoint, attempt=1))
+    with Pods(tmp_path / "2", job, source={"train.py": DOCUMENTED}, storage=storage) as pods:
+        pods.start(workers=1, attempt=2, checkpoint_index=5, env={"WAITS": "", e.KNOWN_CHECKPOINTS: known})
+        assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
+        outcome, log = pods.read_outcome(), pods.read_log()
+    assert "stage 1 begins with epoch 4" in log and "stage 2 begins with epoch 2" in log
+    assert outcome.checkpoint is not None and outcome.checkpoint.index == 7
+    assert outcome.checkpoint.uri.startswith(f"{storage}/{job.run_name}-fit-2/")
+
+
+# An implicit ray.init(), two calls of fit() of which the last one counts: one without a RunConfig, one with a name.
 TWO_FITS = """
 import os
 import ray.train
@@ -136,7 +191,7 @@ def bad():
 
 config = dict(scaling_config=ScalingConfig(num_workers=2))
 path = os.environ["RAILHEAD_STORAGE_PATH"]
-DataParallelTrainer(good, run_config=RunConfig(name="first", storage_path=path), **config).fit()
+DataParallelTrainer(good, **config).fit()
 try:
     DataParallelTrainer(bad, run_config=RunConfig(name="second", storage_path=path), **config).fit()
 except TrainingFailedError as error:
@@ -156,7 +211,7 @@ def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Pat
         assert outcome.reports == 1
         uris = [r["run_uri"] for r in pods.reports]
         assert [uri for uri in dict.fromkeys(uris) if uri] == [
-            f"{pods.storage}/{name}" for name in (job.run_name, "first", "second")
+            f"{pods.storage}/{name}" for name in (job.run_name, "second")
         ]
         assert pods.reports[-1]["warning"]["reason"] == "RunNameDiffers"
 

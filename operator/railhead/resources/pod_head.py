@@ -74,12 +74,16 @@ def build_head_pod(
 
 
 def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
-    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths."""
-    run = status.run_uri.partition("?")[0].rstrip("/") + "/"
+    """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths.
+
+    A script has a run for each fit(), and may have lost its head before the newest one had a commit.
+    """
+    current = status.run_uri.partition("?")[0].rstrip("/")
     known = {c.index: c for c in (status.best_checkpoint, status.checkpoint) if c}
     described = []
     for index, checkpoint in sorted(known.items()):
         uri = checkpoint.uri.partition("?")[0]
-        name = uri[len(run) :] if uri.startswith(run) else uri.rpartition("/")[2]
-        described.append({"name": name, "index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt})
+        run = current if current and uri.startswith(f"{current}/") else uri.rpartition("/")[0]
+        commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}
+        described.append({"name": uri[len(run) + 1 :], "run": run.rpartition("/")[2], **commit})
     return described

@@ -48,11 +48,11 @@ all_pods = pytest.mark.parametrize("spec", SPECS)
 both_roles = pytest.mark.parametrize("role", ROLES)
 
 
-def build(role: str, *, attempt: int = 2, **changes: Any) -> Object:
+def build(role: str, *, attempt: int = 2, status: JobStatus = STATUS, **changes: Any) -> Object:
     spec = make_spec(**changes)
     if role == "head":
         return build_head_pod(
-            JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=attempt, status=STATUS, worker_pods=2
+            JOB, spec, settings=SETTINGS, mounts=MOUNTS, attempt=attempt, status=status, worker_pods=2
         )
     return build_worker_pod(JOB, spec, mounts=MOUNTS, attempt=attempt, slot=3, round_=1)
 
@@ -178,9 +178,17 @@ def test_environment_points_to_the_mounts_and_the_head(role: str, spec: str) -> 
     hidden = (None, None) if sees_gpus else ("void", "")
     assert (variables.get("NVIDIA_VISIBLE_DEVICES"), variables.get("CUDA_VISIBLE_DEVICES")) == hidden
     assert variables.get("RAILHEAD_CHECKPOINT_INDEX") == ("7" if role == "head" else None)
-    best = {"name": "a/c5", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
-    known = [best, {"name": "c7", "index": 7, "time": "", "attempt": 2}]
+    best = {"name": "a/c5", "run": "digits-1a2b", "index": 5, "time": "2026-01-01T00:00:00Z", "attempt": 1}
+    known = [best, {"name": "c7", "run": "digits-1a2b", "index": 7, "time": "", "attempt": 2}]
     assert json.loads(variables.get("RAILHEAD_KNOWN_CHECKPOINTS", "null")) == (known if role == "head" else None)
+
+
+@pytest.mark.parametrize(("run_uri", "runs"), [("s3://b/runs/r-fit-2?x=y", ["r", "r-fit-2"]), ("", ["r", "r-fit-2"])])
+def test_a_checkpoint_of_an_earlier_fit_keeps_its_run(run_uri: str, runs: list[str]) -> None:
+    best, newest = {"uri": "s3://b/runs/r/c1?x=y", "index": 1}, {"uri": "s3://b/runs/r-fit-2/c3?x=y", "index": 3}
+    status = JobStatus.model_validate({"runURI": run_uri, "checkpoint": newest, "bestCheckpoint": best})
+    known = json.loads(env(build("head", status=status))["RAILHEAD_KNOWN_CHECKPOINTS"])
+    assert [(each["run"], each["name"]) for each in known] == list(zip(runs, ["c1", "c3"], strict=True))
 
 
 HIDDEN = {"NVIDIA_VISIBLE_DEVICES": "void", "CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}

@@ -63,10 +63,10 @@ class Progress:
         known["processes"] = tuple(known.get("processes", ()))
         return Progress(**known)
 
-    def begin_run(self, *, run_uri: str, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
-        """Another fit(): a script may call it several times, and the counts continue."""
+    def begin_run(self, *, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:
+        """Another fit(): a script may call it several times. The counts continue, and `run_uri` until it trains."""
         begun = replace(self, state="STARTING", has_run=False, is_training=False, processes=())
-        return replace(begun, run_uri=run_uri, resumed_from=resumed_from, warning=warning)
+        return replace(begun, resumed_from=resumed_from, warning=warning)
 
     def with_ray_state(self, name: str) -> Progress:
         """An unknown state, or SHUTTING_DOWN, which precedes a final one, changes nothing."""

@@ -12,6 +12,7 @@ from railhead.contract import environment as e
 from railhead.driver.errors import AttemptFailed
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import FAILED, FINISHED, RUNNING, Fit, Spool
+from railhead.driver.script.run_config import name_run
 from railhead.driver.storage.acquire_run import acquire_run
 from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.run_settings import RunSettings
@@ -52,6 +53,7 @@ def watch_fit(trainer: Any, fit: Callable[[Any], Any]) -> Any:
         offer = RunSettings.from_environment(os.environ)
         pod = Pod.from_environment(os.environ)
         job = pod.read_job()
+        name_run(trainer.run_config, offer, number=number)
         run = make_ready(trainer, who="trainer.entrypoint", job=job, offer=offer, offered_path=offer.storage_path)
         if not trainer.running_in_local_mode:
             acquire_run(trainer.run_config, run, pod=pod, job=job)

@@ -38,17 +38,18 @@ class Restored:
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
     """Uses the trainer's own RunConfig; writes the run for the callbacks. Raises Fenced or JobRefused."""
-    # The job knows a run with another name or path for this fit() only; it may be a new one each time.
     is_own = run.run_uri == build_checkpoint_uri(find_storage_path(pod, job), job.run_name)
-    commits = pod.checkpoint_index + 1 if is_own else 0
-    known = {name: commit.index for name, commit in parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, "")).items()}
+    found = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
+    # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
+    known = {} if run.warning else {name: commit.index for name, commit in found.items()}
+    commits = max(known.values(), default=-1) + 1
     fields, spool = find_fields(), Spool(pod.temp)
 
     def acquire() -> tuple[Claim, Restored]:
         folder = open_run_folder(run_config)
         claim = take_run(folder, uid=job.uid, attempt=pod.attempt, pod=pod.uid)
         forget_outcome(folder)
-        return claim, restore_run(folder, fields=fields, known=known if commits else {}, commits=commits)
+        return claim, restore_run(folder, fields=fields, known=known, commits=commits)
 
     claim, restored = call_storage(
         run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0, spool=spool

@@ -58,17 +58,20 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         self._run_uri = run.run_uri
         self._first_index = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) + 1
         self._attempt = int(os.environ.get(e.ATTEMPT) or 1)
-        self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""))
+        self._commits = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
         self._manager: Any = None
         self._ranking: Optional[Ranking] = None
         self._has_warned = False
         self._progress = Progress.from_dict(self._spool.read()).begin_run(
-            run_uri=run.run_uri, resumed_from=run.resumed_from, warning=run.warning
+            resumed_from=run.resumed_from, warning=run.warning
         )
 
     @never_raises
     def after_controller_state_update(self, previous_state: Any, current_state: Any) -> None:
-        self._change(self._progress.with_ray_state(current_state._state_type.state_name))
+        progress = self._progress.with_ray_state(current_state._state_type.state_name)
+        if progress.has_run:  # now it is checked that all pods see the folder
+            progress = replace(progress, run_uri=self._run_uri)
+        self._change(progress)
 
     def before_init_train_context(self, workers: Any) -> dict[str, list[Any]]:
         """What fails while they form their process group is theirs."""
@@ -123,6 +126,8 @@ class ProgressCallback(ControllerCallback, WorkerGroupCallback, ReportCallback):
         """
         if self._attempt == 1 or e.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
             return  # in the first attempt it belongs to another job with the same run.name
+        if self._first_index and self._first_index - 1 not in {each.index for each in self._commits.values()}:
+            return  # the newest commit is in another run of the script
         latest = ray_checkpoints.find_latest(self._manager)
         if latest is None:
             return

@@ -7,6 +7,7 @@ path as in the previous attempt. The user's code may choose others; then the job
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
@@ -37,6 +38,14 @@ class RunSettings:
     def to_environment(self) -> dict[str, str]:
         return {RUN_NAME: self.run_name, STORAGE_PATH: self.storage_path, NUM_WORKERS: str(self.num_workers)}
 
+    def name_run(self, number: int) -> str:
+        """The run of a script's fit() of this number, from 1."""
+        return self.run_name if number == 1 else f"{self.run_name}-fit-{number}"
+
+    def owns(self, name: str) -> bool:
+        """Whether `name_run` gives this name."""
+        return re.fullmatch(re.escape(self.run_name) + r"(-fit-\d+)?", name) is not None
+
     @staticmethod
     def from_environment(environment: Mapping[str, str]) -> RunSettings:
         return RunSettings(environment[RUN_NAME], environment[STORAGE_PATH], int(environment[NUM_WORKERS]))
@@ -44,7 +53,7 @@ class RunSettings:
 
 def find_warning(offer: RunSettings, *, name: str, storage_path: str) -> Optional[RunWarning]:
     """A warning if the run is not the job's."""
-    if name != offer.run_name:
+    if not offer.owns(name):
         what = f'RunConfig has the name "{name}", but the job\'s run is "{offer.run_name}"'
         return _warn("RunNameDiffers", what, f'RunConfig(name=os.environ["{RUN_NAME}"])')
     if storage_path.rstrip("/") != offer.storage_path.rstrip("/"):

@@ -69,7 +69,7 @@ def test_expects_reports_only_while_the_group_trains(names: list[str], is_traini
     for name in names:
         now = now.with_ray_state(name)
     assert now.is_training is is_training
-    assert not now.begin_run(run_uri="/r").is_training
+    assert not now.begin_run().is_training
 
 
 def test_every_state_is_in_the_contract() -> None:
@@ -93,9 +93,9 @@ def test_metrics_are_short_strings() -> None:
 
 def test_counts_continue_in_another_fit() -> None:
     first = Progress(state="FINISHED", has_run=True, reports=4, commits=2, processes=("a-1",), run_uri="/runs/a")
-    second = first.begin_run(run_uri="/runs/b", warning=WARNING)
+    second = first.begin_run(warning=WARNING)
     assert second.with_ray_state("SCHEDULING").state == "SCHEDULING"
-    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/b", WARNING)
+    assert (second.reports, second.commits, second.run_uri, second.warning) == (4, 2, "/runs/a", WARNING)
     assert Progress.from_dict(second.to_dict()) == second
 
 

@@ -18,7 +18,6 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.job_input import FILE
 from railhead.contract.outcome import Outcome
 from railhead.driver.ending import Ending, build_outcome, find_exit_code
 from railhead.driver.errors import AttemptFailed, JobRefused
@@ -252,19 +251,6 @@ def test_sitecustomize_imports_no_hooks_without_a_script(tmp_path: Path) -> None
         command = [sys.executable, "-S", "-c", "import sys; sys.path[:0] = sys.argv[1:]; " + code, *sys.path]
         done = subprocess.run(command, env={**os.environ, SCRIPT: value}, capture_output=True, text=True)
         assert done.stdout.split() == [str(bool(value))], done.stderr
-
-
-@pytest.fixture
-def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
-    """The environment of a script; the driver has already recorded every fit()."""
-    (tmp_path / FILE).write_text(make_job(train_func="", entrypoint=["python"]).to_json())
-    values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
-    for name, value in {**values, **RunSettings("the-run", str(tmp_path), 2).to_environment()}.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("RAILHEAD_RUN", "")
-    spool = Spool(tmp_path)
-    spool.write_heard(9)
-    return spool
 
 
 def make_trainer(workers: int = 2) -> DataParallelTrainer:

@@ -101,7 +101,7 @@ def test_skips_a_checkpoint_without_a_known_commit() -> None:
     "text", ["", "{}", "[]", "7", "[[]]", "nonsense", '[{"name": "a"}]', '[{"name": "a", "index": "x"}]']
 )
 def test_ignores_invalid_known_checkpoints(text: str) -> None:
-    assert parse_known(text) == {}
+    assert parse_known(text, run_uri="/r") == {}
 
 
 class Run:
@@ -163,7 +163,7 @@ def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: An
     assert (best["uri"], best["index"], best["attempt"]) == (str(tmp_path / "runs/r/deep/c1"), 1, 1)
     assert read()["checkpoint"]["index"] == 3
     known = [
-        {"name": name, "index": index, "time": best["time"], "attempt": 1}
+        {"name": name, "run": "r", "index": index, "time": best["time"], "attempt": 1}
         for name, index in (("deep/c1", 1), ("c3", 3))
     ]
     read = attempt(number=2, index=3, known=known)
@@ -176,7 +176,7 @@ def test_reports_the_best_checkpoint_of_all_attempts(tmp_path: Path, attempt: An
 
 
 def test_drops_a_best_checkpoint_that_ray_no_longer_has(tmp_path: Path, attempt: Any) -> None:
-    read = attempt(number=2, index=3, known=[{"name": "gone", "index": 1, "time": "t", "attempt": 1}])
+    read = attempt(number=2, index=3, known=[{"name": "gone", "run": "r", "index": 1, "time": "t", "attempt": 1}])
     Run(tmp_path / "runs", **CONFIG)
     assert read()["best_checkpoint"] == {}
 
@@ -186,7 +186,7 @@ def test_the_next_attempt_reports_an_unreported_commit(tmp_path: Path, attempt: 
     run = Run(tmp_path / "runs", **CONFIG)
     for name, loss in (("c0", 3.0), ("c1", 1.0)):
         run.commit(name, loss=loss)
-    known = [{"name": "c0", "index": 0, "time": "t", "attempt": 1}]
+    known = [{"name": "c0", "run": "r", "index": 0, "time": "t", "attempt": 1}]
     read = attempt(number=2, index=0, known=known)
     run = Run(tmp_path / "runs", **CONFIG)
     found = read()
@@ -194,7 +194,7 @@ def test_the_next_attempt_reports_an_unreported_commit(tmp_path: Path, attempt: 
     assert found["checkpoint"]["metrics"] == {"loss": "1"} and found["best_checkpoint"]["index"] == 1
     run.commit("c2", loss=2.0)
     assert read()["checkpoint"]["index"] == 2
-    read = attempt(number=3, index=2, known=[*known, {"name": "c2", "index": 2, "time": "t", "attempt": 2}])
+    read = attempt(number=3, index=2, known=[*known, {"name": "c2", "run": "r", "index": 2, "time": "t", "attempt": 2}])
     Run(tmp_path / "runs", **CONFIG)
     assert read()["checkpoint"] is None, "a known commit is not reported again"
 
@@ -203,7 +203,9 @@ def test_reports_a_fallback_checkpoint_with_a_new_index(tmp_path: Path, attempt:
     attempt()
     run = Run(tmp_path / "runs", **CONFIG)
     run.commit("c0", loss=1.0)
-    known = [{"name": name, "index": index, "time": "t", "attempt": 1} for name, index in (("c0", 0), ("c1", 1))]
+    known = [
+        {"name": name, "run": "r", "index": index, "time": "t", "attempt": 1} for name, index in (("c0", 0), ("c1", 1))
+    ]
     read = attempt(number=2, index=1, known=known)  # c1 was lost
     run = Run(tmp_path / "runs", **CONFIG)
     found = read()
@@ -211,6 +213,34 @@ def test_reports_a_fallback_checkpoint_with_a_new_index(tmp_path: Path, attempt:
     assert found["best_checkpoint"]["index"] == 2
     run.commit("c2", loss=2.0)
     assert read()["checkpoint"]["index"] == 3
+
+
+def test_a_run_of_an_earlier_fit_does_not_become_the_newest_again(tmp_path: Path, attempt: Any) -> None:
+    """A script calls fit() for two runs, and loses its head in the second one: the first one finds all done."""
+    attempt()
+    run = Run(tmp_path / "runs", **CONFIG)
+    for name, loss in (("c0", 1.0), ("c1", 2.0)):
+        run.commit(name, loss=loss)
+    known = [{"name": "c0", "run": "r", "index": 0, "time": "t", "attempt": 1}]
+    newest = {"name": "c1", "run": "r-fit-2", "index": 3, "time": "t", "attempt": 1}
+    read = attempt(number=2, index=3, known=[*known, newest])
+    Run(tmp_path / "runs", **CONFIG)
+    assert read()["checkpoint"] is None and read()["best_checkpoint"]["index"] == 0
+
+
+def test_the_runs_folder_is_named_once_all_pods_are_known_to_see_it(tmp_path: Path, attempt: Any) -> None:
+    """A path that is in one pod only ends the run before it trains."""
+    read = attempt()
+    run = Run(tmp_path / "runs")
+    for name in ("INITIALIZING", "SCHEDULING"):
+        run.callback.after_controller_state_update(None, ray_state(name))
+    assert read()["state"] == "SCHEDULING" and read()["run_uri"] == ""
+    run.callback.after_controller_state_update(None, ray_state("RUNNING"))
+    assert read()["run_uri"] == str(tmp_path / "runs" / "r")
+
+
+def ray_state(name: str) -> Any:
+    return types.SimpleNamespace(_state_type=types.SimpleNamespace(state_name=name))
 
 
 def test_the_first_attempt_does_not_report_an_earlier_jobs_checkpoint(tmp_path: Path, attempt: Any) -> None:

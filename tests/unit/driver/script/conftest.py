@@ -1,0 +1,26 @@
+"""The environment of a script."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from railhead.contract import environment as e
+from railhead.contract.job_input import FILE
+from railhead.driver.reporting.spool import Spool
+from railhead.driver.trainers.run_settings import RunSettings
+from tests.ray.pods import make_job
+
+
+@pytest.fixture
+def in_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spool:
+    """The environment of a script; the driver has already recorded every fit()."""
+    (tmp_path / FILE).write_text(make_job(train_func="", entrypoint=["python"]).to_json())
+    values = {e.INPUT: tmp_path, e.TEMP: tmp_path, e.BUNDLE: "x", e.POD_IP: "x", e.HEAD_HOST: "x", e.HEAD_PORT: 1}
+    for name, value in {**values, **RunSettings("the-run", str(tmp_path), 2).to_environment()}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("RAILHEAD_RUN", "")
+    spool = Spool(tmp_path)
+    spool.write_heard(9)
+    return spool
