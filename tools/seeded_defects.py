@@ -32,6 +32,7 @@ CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
+POLICY = "tests/unit/driver/train_controller/test_failure_policy.py"
 RUN_CONFIG = "tests/unit/driver/script/test_run_config.py"
 BEST_CHECKPOINT = "tests/unit/driver/train_controller/test_best_checkpoint.py"
 EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
@@ -588,6 +589,55 @@ DEFECTS = (
         "_count_failures(spec, status, now, status.newest_index)",
         "(status.budget.failures if status.budget else 0)",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
+    ),
+    Defect(
+        "likely evidence counts at once",
+        "planning/facts/avoided_nodes.py",
+        "if evidence.is_likely and not _is_second(evidence, known):",
+        "if False:",
+        (AVOIDED,),
+    ),
+    Defect(
+        "likely evidence counts after days",
+        "planning/facts/avoided_nodes.py",
+        " and evidence.at - since <= LIKELY_WINDOW",
+        "",
+        (AVOIDED,),
+    ),
+    Defect(
+        "a restart in place counts again when the avoidance is over, if the head's clock is ahead",
+        "planning/facts/avoided_nodes.py",
+        "since=format_time(max(job.now, evidence.at or job.now))",
+        "since=format_time(job.now)",
+        (AVOIDED,),
+    ),
+    Defect(
+        "a process that does not end costs all pods",
+        "driver/train_controller/failure_policy.py",
+        "refusal.class_ in (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE)",
+        "refusal.class_ is FailureClass.INFRASTRUCTURE",
+        (POLICY,),
+    ),
+    Defect(
+        "a group whose start a check ends keeps its resources",
+        "driver/train_controller/group.py",
+        "        worker_group._worker_group_state = None\n",
+        "",
+        ("tests/unit/driver/train_controller/test_old_processes.py",),
+    ),
+    Defect(
+        "a GPU that no longer answers is an error of the application",
+        "driver/train_controller/evidence.py",
+        "    if death.lost_gpus:\n",
+        "    if False:\n",
+        (EVIDENCE,),
+    ),
+    Defect(
+        "a GPU that is lost counts as one that answers",
+        "driver/node/gpus.py",
+        "return answers.count(0)",
+        "return len(answers)",
+        ("tests/unit/driver/node/test_gpus.py",),
     ),
     Defect(
         "a second fit() of a script resumes the run of the first one",
@@ -2033,8 +2083,8 @@ DEFECTS = (
     Defect(
         "the pod of a broken GPU is replaced on the same node",
         "planning/facts/avoided_nodes.py",
-        "    if restart and _is_sure(restart):\n",
-        "    if False:\n",
+        "    if restart is not None:\n        suspects",
+        "    if False:\n        suspects",
         (AVOIDED,),
     ),
     Defect(
@@ -2068,15 +2118,15 @@ DEFECTS = (
     Defect(
         "any number of nodes is avoided",
         "planning/facts/avoided_nodes.py",
-        "if len(nodes) < _find_limit(job) and known",
-        "if known",
+        "        elif len(nodes) < _find_limit(job):\n",
+        "        else:\n",
         (AVOIDED,),
     ),
     Defect(
         "one pod lets a node be avoided again and again",
         "planning/facts/avoided_nodes.py",
-        "known not in nodes and _is_news(evidence, known)",
-        "known not in nodes",
+        "if known in nodes or not _is_news(evidence, known):",
+        "if known in nodes:",
         (AVOIDED,),
     ),
     Defect(
@@ -2096,7 +2146,7 @@ DEFECTS = (
     Defect(
         "avoiding a node takes a status write of its own",
         "planning/amendments/avoided_nodes.py",
-        "    if begun and not ended and not is_written:\n        return decision\n",
+        "    if not ended and not is_written:\n        return decision\n",
         "",
         (AVOIDED,),
     ),

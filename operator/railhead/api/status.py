@@ -173,6 +173,7 @@ class RestartStatus(StatusModel):
     reason: str = _text("CamelCase word.", 128)
     message: str = _text("What went wrong.", MAX_MESSAGE)
     suspect_pod: str = _text(SUSPECT_POD, 253)
+    time: str | None = time_field("When, by the clock of the head's node.")
 
 
 class ProgressStatus(StatusModel):

@@ -91,6 +91,7 @@ class RestartInPlace:
         charged: how many of them spec.backoffLimit counts.
         cause, reason, message, suspect_pod: the failure before it, as in `contract.failure.Failure`; `cause` is the
             class.
+        time: when, by the clock of the head's node.
     """
 
     number: int
@@ -99,6 +100,7 @@ class RestartInPlace:
     reason: str = ""
     message: str = ""
     suspect_pod: str = ""
+    time: str = ""
 
 
 @dataclass(frozen=True)

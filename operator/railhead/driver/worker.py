@@ -21,6 +21,7 @@ from railhead.driver.ending import write_termination_message
 from railhead.driver.logs.forwarding import ONLY_RANK_0
 from railhead.driver.logs.free_space import TRAIN_LOGS, keep_small
 from railhead.driver.logs.log_tail import LogTail
+from railhead.driver.node.gpus import begin_count
 from railhead.driver.node.hosts import is_listening, wait_for_address
 from railhead.driver.node.memory import read_memory
 from railhead.driver.node.process import read_end, start_child
@@ -41,9 +42,11 @@ def run_worker(environment: Mapping[str, str]) -> NoReturn:
     if job.forward_logs == "Rank0":
         ray_environment[ONLY_RANK_0] = "1"
     pod.temp.mkdir(parents=True, exist_ok=True)
+    count_gpus = begin_count() if job.scaling.get("useGPU") else lambda: 0
     address = wait_for_address(pod.head_host, hosts_file=environment.get(e.HOSTS_FILE), log=_log)
     _log(f"joining Ray's head at {address}:{pod.head_port}")
     command = build_worker_command(pod, job, head_address=address)
+    ray_environment[e.GPUS] = str(count_gpus() or 0)
     ray = start_child(command, environment=ray_environment, log=pod.temp / RAY_LOG)
 
     signals = []

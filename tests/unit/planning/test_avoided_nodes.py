@@ -212,6 +212,92 @@ def test_a_guess_is_no_evidence_against_a_node(kind: str, reason: str) -> None:
     assert sim.status["attempt"] == 2 and listed(sim) == [] and sim.status["failure"]["suspectNode"]
 
 
+LOST = Outcome("Hardware", "GPULost", "rank 1: CUDA error: unknown error")
+HANG = Outcome("Hang", "ProgressDeadlineExceeded", "rank 1 is elsewhere than all others")
+CUT_OFF = Outcome("Infrastructure", "HeadCutOff", "the head reaches none of its workers")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "hours", "is_avoided"),
+    [
+        (LOST, 1, True),
+        (replace(LOST, reason="BusError"), 1, True),
+        (HANG, 23, True),
+        (HANG, 25, False),
+        (replace(LOST, reason="NetworkFailed"), 1, False),
+        (CUT_OFF, 1, False),
+    ],
+)
+def test_likely_evidence_counts_after_twice_on_one_node_within_a_day(
+    outcome: Outcome, hours: int, is_avoided: bool
+) -> None:
+    sim = Simulation(backoffLimit=9, noProgressLimit=9)
+    cluster = Cluster(sim, sick=[], healthy=4)
+    cluster.train()
+    node = fail_on_node_of(sim, 0, outcome)
+    cluster.play(60)
+    cluster.train()
+    assert listed(sim) == [] and sim.status["attempt"] == 2
+    sim.later(hours * HOUR)
+    other = next(pod for pod in sim.pods.values() if pod.is_live and pod.node != node and pod.slot is not None)
+    fail_on_node_of(sim, other.slot, outcome)
+    cluster.play(60)
+    cluster.train()
+    assert listed(sim) == [], "once on each of two nodes"
+    same = next(pod for pod in sim.pods.values() if pod.is_live and pod.node == node)
+    sim.end_with(replace(outcome, suspect_pod=same.name))
+    cluster.play(60)
+    assert sim.status["attempt"] == 4 and listed(sim) == ([node] if is_avoided else [])
+
+
+@pytest.mark.parametrize("seconds_ahead", [0, 90])
+def test_restarts_in_place_are_likely_evidence_each_once(seconds_ahead: int) -> None:
+    """By the time that the driver gives, whose clock may be ahead."""
+    sim = Simulation()
+    cluster = Cluster(sim, sick=[], healthy=5)
+    cluster.train()
+    pod = next(pod for pod in sim.pods.values() if pod.slot == 1)
+
+    def restart(number: int) -> None:
+        at = format_time(sim.now + timedelta(seconds=seconds_ahead))
+        failed = RestartInPlace(number, 0, "Hang", "CollectiveTimedOut", "rank 1 waits for nothing", pod.name, at)
+        sim.report("RESTARTING", restart=failed)
+        cluster.play(20)
+        assert listed(sim) == ([pod.node] if number == 2 else []), "the same restart is in each report"
+        for _ in range(3):
+            sim.later(HOUR)
+            sim.report(restart=failed)
+            sim.settle()
+
+    restart(1)
+    restart(2)
+    assert sim.events.count("NodeAvoided") == 1
+    assert listed(sim) == [], "an hour is over, and the same restart is no news"
+    assert sim.status["formerlyAvoidedNodes"][0]["times"] == 1
+    assert sim.status["formerlyAvoidedNodes"][0]["name"] == pod.node
+
+
+def restarted(class_: str, reason: str, **changes: Any) -> dict[str, Any]:
+    """The status of a job whose group has restarted in place just now, because of worker 1."""
+    failed = {"number": 1, "class": class_, "reason": reason, "suspectPod": make_worker(1).name}
+    progress = {"attempt": 1, "state": "RUNNING", "restart": {**failed, "time": format_time(NOW)}}
+    return {**RUNNING_STATUS, "countedRestarts": {"number": 1, "charged": 0}, "progress": progress, **changes}
+
+
+def test_sure_evidence_counts_at_once_on_a_node_under_suspicion() -> None:
+    suspicion = entry("node-1", reason="GPULost", since="2026-01-01T11:59:00Z", expirationTime=None, times=0)
+    worker = make_worker(1, node="node-1", created_at=NOW - timedelta(hours=2))
+    status = restarted("Hardware", "GPUFailed", formerlyAvoidedNodes=[suspicion])
+    assert [node.times for node in find_avoidance(make_job(make_head(), worker, status=status)).nodes] == [1]
+
+
+def test_a_suspicion_costs_no_status_write_of_its_own() -> None:
+    status = restarted("Hang", "CollectiveTimedOut")
+    job = make_job(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status)
+    assert [(node.name, node.times) for node in find_avoidance(job).former] == [("node-1", 0)]
+    assert plan(make_observed(make_head(), make_worker(0), make_worker(1, node="node-1"), status=status)).status is None
+
+
 def test_the_list_costs_no_status_write_of_its_own_until_it_ends() -> None:
     writes = []
     for avoidance in ("None", "Auto"):

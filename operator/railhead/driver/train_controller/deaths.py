@@ -1,7 +1,8 @@
-"""Why a rank's process died: what it wrote last, and whether the kernel killed a process of its pod for memory.
+"""Why a rank's process died: what it wrote last, whether the kernel killed a process of its pod for memory, and
+whether a GPU of its pod is gone.
 
 Ray reports only that it is gone. A short task on each node reads the ends of its ranks' standard errors, where
-faulthandler names the signal and torch the collective, and the counter of the pod's cgroup.
+faulthandler names the signal and torch the collective, the counter of the pod's cgroup, and how many GPUs answer.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from railhead.contract import environment as e
+from railhead.driver.node.gpus import begin_count
 from railhead.driver.node.memory import read_memory
 from railhead.driver.train_controller import evidence, group
 from railhead.driver.train_controller.evidence import Death
@@ -58,10 +60,13 @@ def find_deaths(processes: Mapping[int, Process]) -> dict[int, Death]:
 
 
 def read_deaths(pids: Iterable[int]) -> dict[int, Death]:
-    """On the node of processes that are gone."""
+    """On the node of processes that are gone, or that CUDA has failed."""
     kills, limit = read_memory()
     kills -= int(os.environ.get(e.OOM_KILLS) or 0)
-    return {pid: Death(read_last_words(pid), kills, limit) for pid in pids}
+    gpus = int(os.environ.get(e.GPUS) or 0)
+    answering = begin_count()() if gpus else None
+    lost = 0 if answering is None else max(gpus - answering, 0)
+    return {pid: Death(read_last_words(pid), kills, limit, lost, gpus) for pid in pids}
 
 
 def read_last_words(pid: int) -> str:

@@ -74,16 +74,22 @@ _PREFIX = re.compile(
     r"(?:\[[^\]\n]*Rank \d+\] *|(?:Process group|NCCL) watchdog thread terminated with exception: )*"
 )
 _MOST_WORDS, _QUOTED_CHARS = 40, 400
+_OF_CUDA = re.compile(r"cuda error|cuda failure|cudnn error", re.IGNORECASE)  # torch; NCCL; torch, of cuDNN
 _LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "exited unexpectedly" above that
 
 
 @dataclass(frozen=True)
 class Death:
-    """`words`: the last ones of its standard error; `oom_kills`, `limit` (bytes): of its pod, for its memory."""
+    """`words`: the last ones of its standard error; `oom_kills`, `limit` (bytes): of its pod, for its memory.
+
+    `lost_gpus`: how many of the pod's `gpus` no longer answer.
+    """
 
     words: str = ""
     oom_kills: int = 0
     limit: int = 0
+    lost_gpus: int = 0
+    gpus: int = 0
 
 
 def find_kind(text: str, *, has_trained: bool) -> str:
@@ -104,6 +110,11 @@ def find_last_words(text: str) -> str:
 
 def is_open(error: RankError) -> bool:
     """Whether the rank's pod may know more of it than its text says."""
+    is_of_cuda = error.kind == GPU_LOST or (error.kind == RAISED and _OF_CUDA.search(error.text) is not None)
+    return is_of_cuda or _is_of_a_death(error)
+
+
+def _is_of_a_death(error: RankError) -> bool:
     return error.kind == DIED or (error.kind == RAISED and _LOADER in error.text)
 
 
@@ -137,6 +148,11 @@ def explain_errors(
 
 
 def _explain(error: RankError, death: Death, *, before: int, has_trained: bool) -> RankError:
+    if death.lost_gpus:
+        text = f"{death.lost_gpus} of the {death.gpus} GPUs of its pod no longer answer NVML"
+        return replace(error, kind=GPU, text=f"{text} ({error.text})")
+    if not _is_of_a_death(error):
+        return error
     kind = find_kind(death.words, has_trained=has_trained)
     if error.kind == RAISED and kind != SHARED_MEMORY:
         kind = ""  # an error of its own, whatever else its runtimes said

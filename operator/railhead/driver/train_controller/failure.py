@@ -133,7 +133,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
     return _infrastructure("RayTrainFailed", facts.text)
 
 
-_GPU_FAILED = "GPUFailed"
+_GPU_FAILED, PROCESS_NOT_ENDING = "GPUFailed", "ProcessNotEnding"
 # Causes come before their consequences: class, reason, beginning of the message.
 _BY_CAUSE = (
     (GPU, FailureClass.HARDWARE, _GPU_FAILED, ""),
@@ -185,7 +185,7 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: History) -> boo
 
 def is_of_broken_gpu(failure: Failure) -> bool:
     """Beyond doubt: the operator replaces the pod, and the job avoids its node."""
-    return failure.reason == _GPU_FAILED and bool(failure.suspect_pod)
+    return failure.reason in (_GPU_FAILED, PROCESS_NOT_ENDING) and bool(failure.suspect_pod)
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:

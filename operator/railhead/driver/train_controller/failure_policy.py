@@ -19,6 +19,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.contract.outcome import MESSAGE_CHARS, shorten_middle
 from railhead.contract.report import RestartInPlace
+from railhead.contract.times import now_text
 from railhead.driver.describe import clean, describe_exception, read_text
 from railhead.driver.errors import (
     AttemptFailed,
@@ -31,7 +32,6 @@ from railhead.driver.errors import (
     Stuck,
     TrainingError,
     Unfenced,
-    Unreachable,
     may_be_of_storage,
     read_note,
 )
@@ -117,7 +117,7 @@ class RetryDecider:
             charged = before.charged + (not failure.is_infrastructure(facts, found))
             text = shorten_middle(found.message, MESSAGE_CHARS)
             restart = RestartInPlace(
-                before.number + 1, charged, found.class_.value, found.reason, text, found.suspect_pod
+                before.number + 1, charged, found.class_.value, found.reason, text, found.suspect_pod, now_text()
             )
             spool.write_restart(restart)
             if failure.is_of_broken_gpu(found):
@@ -218,7 +218,8 @@ def translate_error(error: BaseException) -> FailureFacts:
     inner = getattr(error, "controller_failure", error)
     refusal = _find_refusal(inner)
     if refusal:
-        source = failure.WORKERS if isinstance(inner, Unreachable) else failure.CONTROLLER
+        is_passing = refusal.class_ in (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE)
+        source = failure.WORKERS if is_passing else failure.CONTROLLER
         return FailureFacts(source, text=refusal.message, refusal=refusal)
     if inner is error:
         return FailureFacts(failure.CONTROLLER, text=_cut(error))

@@ -70,7 +70,8 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         check = functools.partial(self._look, folder, self._claim)
         group.CURRENT.folder = folder
         patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
-        patience.call(check)
+        with group.freed_on_error(worker_group):
+            patience.call(check)
         check_quietly = functools.partial(look, folder, self._claim)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()

@@ -7,11 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from railhead.driver.storage.run_folder import RunFolder
+
+
+@contextlib.contextmanager
+def freed_on_error(worker_group: Any) -> Iterator[None]:
+    """For a callback that may end the start of a group: Ray would forget the group and keep its placement group.
+
+    Ray frees what a group holds only if its start fails before the group has a state.
+    """
+    try:
+        yield
+    except Exception:
+        worker_group._worker_group_state = None
+        raise
+
 
 _TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
 

@@ -19,6 +19,8 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.errors import AttemptFailed
+from railhead.driver.train_controller.failure import PROCESS_NOT_ENDING
+from railhead.driver.train_controller.group import freed_on_error
 from railhead.driver.train_controller.workers import call_ranks
 
 PATIENCE = 60.0  # seconds for a killed process to end: freeing a full GPU's memory takes some
@@ -27,7 +29,7 @@ ANSWER_TIMEOUT = PATIENCE + 30.0
 
 
 class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
-    """Ends the attempt when a process of the previous group does not end: its pod is not usable any more."""
+    """Gives up the pod in which a process of the previous group does not end: it is not usable any more."""
 
     def __init__(self) -> None:
         self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids of the last group that was there
@@ -43,7 +45,9 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
         for rank, answer in answers.items():
             if answer.value:
                 pod = worker_group.get_workers()[rank].metadata.hostname
-                raise AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", answer.value, suspect_pod=pod))
+                failure = Failure(FailureClass.HARDWARE, PROCESS_NOT_ENDING, answer.value, suspect_pod=pod)
+                with freed_on_error(worker_group):
+                    raise AttemptFailed(failure)
 
 
 def list_processes(worker_group: Any) -> dict[str, tuple[int, ...]]:

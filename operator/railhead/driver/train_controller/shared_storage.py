@@ -22,6 +22,7 @@ from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.storage.call import UNREACHABLE
 from railhead.driver.storage.error_messages import is_passing
 from railhead.driver.storage.prepare import PROBE
+from railhead.driver.train_controller.group import freed_on_error
 
 MARKER = ".railhead-shared-check-"
 # A network file system may show a new file late, because it caches the listing of a folder for a while.
@@ -51,13 +52,14 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
             _log(f"did not check that all pods share {folder}: {read_text(error)}")
             _remove(marker)  # a full disk takes an empty file
             return
-        try:
-            answers = _call_workers(worker_group, marker)
-        finally:
-            _remove(marker)
-        problem = explain_answers(str(Path(folder).parent), answers)
-        if problem:
-            raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
+        with freed_on_error(worker_group):
+            try:
+                answers = _call_workers(worker_group, marker)
+            finally:
+                _remove(marker)
+            problem = explain_answers(str(Path(folder).parent), answers)
+            if problem:
+                raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
         self._was_shared = self._was_shared or bool(answers)
 
 

@@ -34,7 +34,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     begun = [node for node in wanted.nodes if node.name not in known]
     ended = [node for node in listed.nodes if node.name not in names]
     is_written = decision.status is not None and changes_anything(job, decision.status)
-    if begun and not ended and not is_written:
+    if not ended and not is_written:
         return decision
     status = replace(
         decision.status or StatusChange(),

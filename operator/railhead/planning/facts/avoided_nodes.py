@@ -22,6 +22,9 @@ PODS_PER_AVOIDED_NODE = 10
 # Reasons of class Hardware that name the node beyond doubt, given by the driver: an uncorrectable error of a GPU or of
 # its NVLink, or a process that SIGKILL does not end, since the GPU's driver holds it.
 SURE = frozenset({"GPUFailed", "ProcessNotEnding"})
+# Those that make it likely, as a hang does whose driver names a pod. Everything else is a guess.
+LIKELY = frozenset({"GPULost", "BusError"})
+LIKELY_WINDOW = timedelta(hours=24)  # twice on one node within it is enough
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,14 @@ class Evidence:
 
     Attributes:
         at: when the pod was created that the node refused, or when the hardware failed; None = not known.
+        is_likely: once is not enough.
     """
 
     node: str
     reason: str
     message: str
     at: datetime | None
+    is_likely: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,24 @@ def find_evidence(job: Job) -> list[Evidence]:
     refused = [*([job.head] if job.head and job.head.is_refused else []), *find_refused(job)]
     found = [Evidence(p.node, NODE_REFUSED_POD, describe_refusal(p), p.created_at) for p in refused if p.node]
     failure, progress = job.status.failure if job.is_attempt_lost else None, job.status.progress
-    if failure and _is_sure(failure) and failure.suspect_node:
-        found.append(Evidence(failure.suspect_node, failure.reason, failure.message, parse_time(failure.time)))
+    if failure and failure.suspect_node:
+        found += _judge(failure, failure.suspect_node, parse_time(failure.time))
     restart = progress.restart if progress.attempt == job.attempt else None
-    if restart and _is_sure(restart):
+    if restart is not None:
         suspects = (pod for pod in job.pods if pod.name == restart.suspect_pod and pod.node)
-        found += [Evidence(pod.node, restart.reason, restart.message, pod.created_at) for pod in suspects]
+        for pod in suspects:
+            found += _judge(restart, pod.node, parse_time(restart.time) or pod.created_at)
     return found
+
+
+def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | None) -> list[Evidence]:
+    """The evidence of a failure whose driver suspects this node; none if it is a guess."""
+    is_likely = failure.class_ == FailureClass.HANG or (
+        failure.class_ == FailureClass.HARDWARE and failure.reason in LIKELY
+    )
+    if not is_likely and not _is_sure(failure):
+        return []
+    return [Evidence(node, failure.reason, failure.message, at, is_likely)]
 
 
 def _is_sure(failure: FailureStatus | RestartStatus) -> bool:
@@ -82,7 +98,11 @@ def find_avoidance(job: Job) -> Avoidance:
     former = _join(listed.former, ended)
     for evidence in find_evidence(job):
         known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
-        if len(nodes) < _find_limit(job) and known not in nodes and _is_news(evidence, known):
+        if known in nodes or not _is_news(evidence, known):
+            continue
+        if evidence.is_likely and not _is_second(evidence, known):
+            former = _join(former, [_suspect(evidence, times=known.times if known else 0)])
+        elif len(nodes) < _find_limit(job):
             nodes.append(_avoid(job, evidence, times=known.times + 1 if known else 1))
             former = tuple(node for node in former if node is not known)
     return Avoidance(tuple(nodes), former)
@@ -147,12 +167,24 @@ def _is_news(evidence: Evidence, known: AvoidedNode | None) -> bool:
     return since is None or (evidence.at is not None and evidence.at > since)
 
 
+def _is_second(evidence: Evidence, known: AvoidedNode | None) -> bool:
+    """What is known against the node is no older than a day."""
+    since = parse_time(known.since) if known is not None else None
+    return since is not None and evidence.at is not None and evidence.at - since <= LIKELY_WINDOW
+
+
+def _suspect(evidence: Evidence, *, times: int) -> AvoidedNode:
+    """Remembered, and not avoided yet."""
+    since = format_time(evidence.at) if evidence.at is not None else None
+    return AvoidedNode(name=evidence.node, reason=evidence.reason, since=since, times=times)
+
+
 def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
     seconds = grow(AVOID_FIRST_SECONDS, times - 1, limit=AVOID_LIMIT_SECONDS)
     return AvoidedNode(
         name=evidence.node,
         reason=evidence.reason,
-        since=format_time(job.now),
+        since=format_time(max(job.now, evidence.at or job.now)),  # that may be by the clock of the head's node
         expiration_time=format_time(job.now + timedelta(seconds=seconds)),
         times=min(times, 1000),
     )

@@ -140,6 +140,7 @@ def _cut_restart(restart: RestartInPlace | None) -> RestartStatus | None:
         reason=clean_line(restart.reason[:128]),
         message=clean_text(restart.message[:MAX_MESSAGE]),
         suspect_pod=clean_line(restart.suspect_pod[:253]),
+        time=keep_time(restart.time),
     )
 
 

@@ -231,6 +231,28 @@ def test_the_pod_of_a_loader_that_was_killed_tells_why(text: str, death: Death, 
     assert (found.reason, found.class_.policy.payer, found.suspect_pod) == (reason, payer, "w0")
 
 
+LOST_GPU = Death(oom_kills=1, lost_gpus=1, gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("text", "death", "reason"),
+    [
+        (raised.UNKNOWN_ERROR, LOST_GPU, "GPUFailed"),
+        (raised.ILLEGAL_ACCESS, LOST_GPU, "GPUFailed"),
+        (raised.UNKNOWN_ERROR, Death(oom_kills=1, gpus=8), "GPULost"),
+        (raised.ILLEGAL_ACCESS, Death(oom_kills=1, gpus=8), "TrainFunctionRaised"),
+    ],
+)
+def test_a_gpu_that_no_longer_answers_is_beyond_doubt(text: str, death: Death, reason: str) -> None:
+    kind = evidence.find_kind(text, has_trained=True) or failure.RAISED
+    errors = (RankError(3, kind, text, pod="w1"), RankError(4, failure.NETWORK, raised.REMOTE, pod="w2"))
+    assert [evidence.is_open(each) for each in errors] == [True, False]
+    explained = evidence.explain_errors(errors, {3: death}, killed_before={3: 0}, has_trained=lambda rank: True)
+    found = classify_failure(FailureFacts(failure.WORKERS, explained))
+    assert (found.reason, found.suspect_pod) == (reason, "w1") and text[:20] in found.message
+    assert ("1 of the 8 GPUs of its pod no longer answer NVML" in found.message) == bool(death.lost_gpus)
+
+
 TASK = "\x1b[36mray::RayTrainWorker._RayTrainWorker__execute()\x1b[39m (pid={}, ip={}, actor_id=ab, repr=Worker)\n"
 TRACE = '  File "/opt/venv/lib/python3.11/site-packages/ray/train/torch/config.py", line 88, in _setup\n'
 

@@ -42,6 +42,19 @@ def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.
     assert "Watchdog caught collective operation timeout" in found[72].words
 
 
+@pytest.mark.parametrize(
+    ("before", "answering", "lost"), [("8", 8, 0), ("8", 7, 1), ("8", 0, 8), ("8", None, 0), ("0", 0, 0), ("1", 2, 0)]
+)
+def test_counts_the_gpus_that_are_gone_since_the_pod_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, answering: int | None, lost: int
+) -> None:
+    monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
+    monkeypatch.setenv("RAILHEAD_GPUS", before)
+    monkeypatch.setattr(deaths, "begin_count", lambda: lambda: answering)
+    [death] = read_deaths([71]).values()
+    assert (death.lost_gpus, death.gpus) == (lost, int(before))
+
+
 class Nodes:
     """Ray's tasks, each with the node on which it runs; `silent` ones never end."""
 

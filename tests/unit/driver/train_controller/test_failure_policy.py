@@ -10,7 +10,7 @@ import errno
 import inspect
 import pickle
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,7 +36,9 @@ from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.failure_rules import FAIL, RESTART, RESTART_AND_IGNORE, FailureRule
 from railhead.contract.report import RestartInPlace
+from railhead.contract.times import parse_time
 from railhead.driver.errors import (
+    AttemptFailed,
     CheckpointNotWritten,
     EntrypointNotUsable,
     JobRefused,
@@ -259,7 +261,9 @@ def test_a_failure_restarts_the_group_in_the_same_pods_while_the_operators_budge
     spool.write_allowed_restarts(2, [])
     killed = WorkerGroupError("", {0: OutOfMemoryError("killed due to the node running low on memory.")})
     assert decider.decide(killed)
-    assert spool.read_restart() == RestartInPlace(
+    restart = spool.read_restart()
+    assert restart is not None and parse_time(restart.time) is not None
+    assert replace(restart, time="") == RestartInPlace(
         1, 1, "OutOfMemory", "OutOfMemory", "rank 0: killed due to the node running low on memory."
     )
     assert decider.decide(raises("ValueError: c"))
@@ -285,7 +289,7 @@ def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> No
     spool.write_allowed_restarts(1, [])
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
     assert decider.decide(stuck)
-    assert spool.read_restart() == RestartInPlace(
+    assert replace(spool.read_restart() or RestartInPlace(0, 0), time="") == RestartInPlace(
         1, 0, "Hang", "ProgressDeadlineExceeded", "training reported nothing for 600 s"
     )
     assert not decider.decide(stuck)
@@ -424,6 +428,23 @@ def test_the_pod_of_a_broken_gpu_is_given_up_and_the_group_forms_anew(
     restart = spool.read_restart()
     assert restart is not None and (restart.charged, restart.reason, restart.suspect_pod) == (0, "GPUFailed", "w-ab")
     assert not decider.decide(WorkerGroupError("", {1: TrainFunctionRaised(1, ECC)})), "a second one: all pods are new"
+
+
+def test_the_pod_of_a_process_that_does_not_end_is_given_up_and_the_group_forms_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_up: list[LostNode] = []
+    monkeypatch.setattr(failure_policy, "mark_dead_in_ray", given_up.extend)
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["ab", "cd"])))
+    spool = Spool(tmp_path)
+    spool.write_allowed_restarts(1, [])
+    decider = RetryDecider(max_failures=None, spool_folder=str(tmp_path))
+    stays = AttemptFailed(Failure(FailureClass.HARDWARE, "ProcessNotEnding", "process 7", suspect_pod="w-cd"))
+    assert decider.decide(ControllerError(stays))
+    assert spool.read_lost_pods() == ("w-cd",) and [node.host for node in given_up] == ["w-cd"]
+    restart = spool.read_restart()
+    assert restart is not None and (restart.charged, restart.reason) == (0, "ProcessNotEnding")
+    assert not decider.decide(ControllerError(stays)), "a second one: all pods are new"
 
 
 ECC = "torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered (user.py, line 9, in train_func)"

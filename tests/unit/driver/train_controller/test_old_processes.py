@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ray.train.v2._internal.execution.worker_group.worker_group import WorkerGroup
 
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import AttemptFailed
@@ -62,6 +64,7 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path, monkeypatch: pytes
 
 class Workers:
     def __init__(self, *places: tuple[str, int]) -> None:
+        self._worker_group_state: object | None = object()
         self.found = [
             SimpleNamespace(metadata=SimpleNamespace(node_id=node, pid=pid, hostname=f"w-{node}"))
             for node, pid in places
@@ -92,8 +95,16 @@ def test_checks_on_one_worker_per_node_of_the_previous_group(monkeypatch: pytest
     callback.after_worker_group_start(Workers(("b", 10), ("c", 11)))
     assert calls == [{0: (3,), 1: (6,)}], "an elastic group had left b out"
     answers[0] = Answer("pod w1-0: process 4 of the previous worker group has not ended")
+    group = Workers(("a", 7))
     with pytest.raises(AttemptFailed) as caught:
-        callback.after_worker_group_start(Workers(("a", 7)))
+        callback.after_worker_group_start(group)
+    assert group._worker_group_state is None, "else Ray keeps its resources, and there are none for the next group"
     found = caught.value.failure
     assert (found.class_, found.reason, found.suspect_pod) == (FailureClass.HARDWARE, "ProcessNotEnding", "w-a")
     assert list_processes(Workers(("a", 7))) == {"a": (7,)}
+
+
+def test_contract_ray_frees_a_group_without_a_state_whose_start_fails() -> None:
+    start, state = inspect.getsource(WorkerGroup._start), inspect.getsource(WorkerGroup.has_started)
+    assert "if not self.has_started():" in start and "worker_group_state_builder.shutdown()" in start
+    assert "return self._worker_group_state is not None" in state
