@@ -88,8 +88,8 @@ test-all: test ## Plus the slow tests, 50,000 random schedules, an older Kuberne
 	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
 	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
 
-test-gpu: $(READY) ## Run a real NCCL job on a machine with an NVIDIA GPU; elsewhere print a notice and exit 0
-	$(BIN)/pytest -q tests/gpu
+test-gpu: $(READY) ## Run real jobs on the NVIDIA GPUs of this machine; print what it has too few for, and exit 0 without any
+	$(BIN)/pytest -q -rs tests/gpu
 
 E2E_CLUSTER = --kubeconfig "$(KUBECONFIG)" --kubectl "$(or $(KUBECTL),kubectl)" --image "$(JOB_IMAGE)" \
 	$(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") \

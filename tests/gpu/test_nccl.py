@@ -1,10 +1,8 @@
-"""A real NCCL job on the GPUs of this machine: one rank per GPU, two at most, each in its own worker pod."""
+"""A real NCCL job on the GPUs of this machine: one rank per GPU, each in its own worker pod."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef
+from tests.gpu.devices import GPUS, needs_gpus
 from tests.ray.pods import Pods
 from tests.unit.builders import make_spec
 
@@ -49,27 +48,15 @@ def train_func():
 """
 
 
-def find_gpus() -> list[str]:
-    """Their numbers, as in CUDA_VISIBLE_DEVICES."""
-    command = ["nvidia-smi", "--query-gpu=index", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    found = done.stdout.split()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return found if visible is None else [gpu for gpu in visible.split(",") if gpu in found]
-
-
-GPUS = find_gpus()
-needs_gpu = pytest.mark.skipif(not GPUS, reason="this machine has no NVIDIA GPU (nvidia-smi lists none)")
-
-
-@needs_gpu
-def test_nccl_trains_on_real_gpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "size",
+    [pytest.param(1, marks=needs_gpus(1)), pytest.param(2, marks=needs_gpus(2))],
+    ids=["one rank, no traffic between ranks", "two ranks"],
+)
+def test_nccl_trains_on_real_gpus(tmp_path: Path, size: int) -> None:
     """Ray also detects the GPUs' type and each pod's GPU."""
-    gpus = GPUS[:2]
-    scaling = {"numWorkers": len(gpus), "useGPU": True}
+    gpus = GPUS[:size]
+    scaling = {"numWorkers": size, "useGPU": True}
     spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "nccl"}})
     job = build_job_input(JobRef("default", "test", "0a1b2c3d-0000-0000-0000-000000000000"), spec)
     with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
@@ -78,7 +65,6 @@ def test_nccl_trains_on_real_gpus(tmp_path: Path) -> None:
             pods.start_worker(slot, env={"CUDA_VISIBLE_DEVICES": gpu})
         assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         sees = read_views(pods.read_log())
-    size = len(gpus)
     assert [(s["rank"], s["backend"]) for s in sees] == [(rank, "nccl") for rank in range(size)]
     assert {s["sum"] for s in sees} == {size * (size + 1) / 2}
     assert len({s["uuid"] for s in sees}) == size, "each rank has its own GPU"
@@ -87,7 +73,7 @@ def test_nccl_trains_on_real_gpus(tmp_path: Path) -> None:
         assert all(rank == pytest.approx(each["gradients"][0]) for rank in each["gradients"])
 
 
-@needs_gpu
+@needs_gpus(1)
 def test_a_gpu_of_another_type_is_rejected_and_named(tmp_path: Path) -> None:
     spec = make_spec(
         scaling={"numWorkers": 1, "useGPU": True, "acceleratorType": "Imaginary"}, trainer={"trainFunc": "user:f"}
