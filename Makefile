@@ -52,7 +52,7 @@ generate: $(READY) ## Write the generated files: the CRD, the chart's admission 
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd; done
 	$(BIN)/python -m railhead.api.admission_policy $(RESTRICTIONS)
 	$(BIN)/python tools/chart_values.py $(CHART)
-	@$(MAKE) --no-print-directory manifests
+	$(BIN)/python -m tools.manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)
 
 manifests: $(READY) ## Render the kustomize overlays and install.yaml from the chart (part of generate)
