@@ -49,7 +49,9 @@ class Restarts(StatusModel):
     startup: int = Field(
         default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
-    in_place: int = Field(default=0, description="Restarts of the worker group in the same pods, after its own failure.")
+    in_place: int = Field(
+        default=0, description="Restarts of the worker group in the same pods, after its own failure."
+    )
 
 
 class HeadStatus(StatusModel):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +20,15 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import LIMIT_BYTES, MAX_LOST_PODS, Report
 from railhead.driver import cluster
 from railhead.driver.logs.marks import name_process
+from railhead.driver.node.flight_dump import read_dump
 from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import group, lost_nodes
+from railhead.driver.train_controller.collectives import Record, compare_records, parse_record
 from railhead.driver.train_controller.failure_policy import RetryDecider
 from tests.ray.pods import make_job
+from tests.unit.driver.flight_dumps import Call, make_dump, pickle_dump, run
 from tests.unit.driver.node.test_ray_node import POD
 from tests.unit.driver.train_controller.test_failure_policy import dead_actor
 
@@ -154,3 +158,20 @@ def test_the_message_of_a_failure_of_all_ranks_is_short(size: int, ray_cluster: 
     found = Spool(tmp_path).read_failure()
     assert found is not None and "; also failed: rank 1, 2, 3, 4, 5, 6, 7, 8, ..." in found.message
     assert len(Outcome(found.class_.value, found.reason, found.message).to_json().encode()) <= OUTCOME_BYTES
+
+
+@pytest.mark.slow
+def test_512_full_dumps_one_of_them_torn() -> None:
+    """2000 calls each, each dump read by a process of its own: about 30 s of two processors, 53 s on a busy machine."""
+    usual = pickle_dump(make_dump([*run(1999), Call("all_reduce", 2000, "scheduled")]))
+    dumps = dict.fromkeys(range(512), usual) | {37: pickle_dump(make_dump(run(1999))), 41: usual[:-9]}
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(dumps, pool.map(read_dump, dumps.values()), strict=True))
+    records: dict[int, Record] = {}
+    for rank, data in found.items():
+        record = parse_record(data) if data else None
+        if record is not None:
+            records[rank] = record
+    finding = compare_records(records, size=512)
+    assert len(records) == 511 and finding is not None
+    assert finding.message.startswith("rank 37 never entered ALLREDUCE #2000 of default_pg, in which ranks 0, 1, 2 and")

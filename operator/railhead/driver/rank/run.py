@@ -30,6 +30,7 @@ from railhead.driver.errors import (
     note_exception,
 )
 from railhead.driver.logs.marks import BEGIN, END, find_self, write_marks
+from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.initial import offer_checkpoint
 from railhead.driver.rank.notice import NOTICES, watch_notices
 from railhead.driver.rank.steps import watch_optimizers
@@ -66,9 +67,11 @@ _is_permitted = False
 
 
 def permit_training() -> None:
-    """The controller calls this on each worker once its fence is in place."""
+    """The controller calls this on each worker once its fence is in place, before torch's process group is created."""
     global _is_permitted
     _is_permitted = True
+    with contextlib.suppress(Exception):
+        switch_on_recorder()
 
 
 def read_end() -> RankEnd:

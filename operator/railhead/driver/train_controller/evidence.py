@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import Callable, Optional
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.train_controller.failure import (
@@ -82,7 +82,8 @@ _LOADER = "DataLoader worker (pid"  # torch: "is killed by signal: Killed", or "
 class Death:
     """`words`: the last ones of its standard error; `oom_kills`, `limit` (bytes): of its pod, for its memory.
 
-    `lost_gpus`: how many of the pod's `gpus` no longer answer.
+    `lost_gpus`: how many of the pod's `gpus` no longer answer; `record`: its flight recorder's, as JSON that zlib has
+    compressed.
     """
 
     words: str = ""
@@ -90,6 +91,7 @@ class Death:
     limit: int = 0
     lost_gpus: int = 0
     gpus: int = 0
+    record: Optional[bytes] = None
 
 
 def find_kind(text: str, *, has_trained: bool) -> str:

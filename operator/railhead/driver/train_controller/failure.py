@@ -31,7 +31,7 @@ UNANSWERED = "unanswered"  # a collective did not end
 SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
 STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
 STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
-HANGS = (STUCK, STEPLESS)
+FOUND_HANGS = (STUCK, STEPLESS)  # by the driver
 SILENT = "silent"  # its thread ended without any sign that the function returned
 # Where a failure surfaces.
 WORKERS = "workers"
@@ -47,7 +47,7 @@ SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the ne
 class RankError:
     """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown.
 
-    A hang (`HANGS`) has the rank for which the others wait, if there is one.
+    A hang (`FOUND_HANGS`) has the rank for which the others wait, if there is one.
     """
 
     rank: int
@@ -63,7 +63,8 @@ class FailureFacts:
     """What is known at the time of a failure.
 
     `lost_nodes` are those of the failed group, `lost_pods` the names of their pods; `refusal` is what
-    one of our checks found; `is_waiting`: the group cannot start before more nodes join.
+    one of our checks found; `is_waiting`: the group cannot start before more nodes join. `difference`: what
+    tells some ranks' collectives from the others', `odd_pod`: the only pod with ranks that are to blame for it.
     """
 
     source: str
@@ -73,6 +74,8 @@ class FailureFacts:
     refusal: Optional[Failure] = None
     lost_pods: tuple[str, ...] = ()
     is_waiting: bool = False
+    difference: str = ""
+    odd_pod: str = ""
 
     @property
     def is_explained(self) -> bool:
@@ -125,7 +128,10 @@ def classify_failure(facts: FailureFacts) -> Failure:
             where = f"pod {first.pod}: " if kind in (GPU, BUS, GPU_LOST) and first.pod else ""
             is_of_others = kind in _WAITS or (kind == NETWORK and len(errors) > 1)
             suspect = "" if is_of_others else first.pod
-            return Failure(class_, reason, intro + where + _describe(errors), first.exit_code, suspect)
+            text = intro + where + _describe(errors)
+            if kind in HANGS and facts.difference:
+                text, suspect = f"{facts.difference}: {text}", facts.odd_pod or suspect
+            return Failure(class_, reason, text, first.exit_code, suspect)
     if facts.source == STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == WORKERS:
@@ -167,6 +173,7 @@ _BY_CAUSE = (
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
 _WAITS = (UNANSWERED, SIGNALLED)  # of ranks that wait for the one that is to blame
+HANGS = (*_WAITS, *FOUND_HANGS)
 _NEEDS_NEW_PODS = (FailureClass.HARDWARE, FailureClass.HANG)  # the same GPUs are likely to fail again
 
 
@@ -210,7 +217,7 @@ def _describe(errors: list[RankError]) -> str:
     """The earliest one in full: the others are usually its consequences."""
     first = _find_first(errors)
     others = sorted(error.rank for error in errors if error is not first)
-    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in HANGS else first.text
+    text = f"rank {first.rank}: {first.text}" if first.rank >= 0 and first.kind not in FOUND_HANGS else first.text
     if not others:
         return text
     ranks = ", ".join(str(rank) for rank in others[:8]) + (", ..." if len(others) > 8 else "")

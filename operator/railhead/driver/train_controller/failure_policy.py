@@ -38,9 +38,10 @@ from railhead.driver.errors import (
 from railhead.driver.rank.run import read_end
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.train_controller import failure, group
-from railhead.driver.train_controller.deaths import explain_deaths
+from railhead.driver.train_controller.deaths import Explained, explain_deaths
 from railhead.driver.train_controller.evidence import find_kind
 from railhead.driver.train_controller.failure import FailureFacts, History, RankError
+from railhead.driver.train_controller.flight_records import find_difference
 from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.lost_nodes import LostNode, confirm_lost, mark_dead_in_ray, wait_for_lost_nodes
 from railhead.driver.train_controller.storage_failure import handle, name_path
@@ -161,8 +162,20 @@ def collect_facts(error: BaseException) -> FailureFacts:
     pods = tuple(node.host for node in confirmed if node.host)
     errors = find_pods(facts.errors, processes)
     if not lost:
-        errors = explain_deaths(find_ages(errors), processes)
+        explained = explain_deaths(find_ages(errors), processes)
+        facts, errors = compare_collectives(facts, explained, processes), explained.errors
     return replace(facts, errors=errors, lost_nodes=tuple(node.address for node in lost), lost_pods=pods)
+
+
+def compare_collectives(facts: FailureFacts, explained: Explained, processes: Mapping[int, Process]) -> FailureFacts:
+    """After a hang: with what tells some ranks from the others."""
+    if not any(each.kind in failure.HANGS for each in explained.errors):
+        return facts
+    finding = find_difference(explained.records, processes)
+    if finding is None:
+        return facts
+    pods = {processes[rank].pod for rank in finding.ranks} if finding.is_clear else set()
+    return replace(facts, difference=finding.message, odd_pod=pods.pop() if len(pods) == 1 else "")
 
 
 def _give_up_pod(pod: str, spool: Spool) -> None:
@@ -277,7 +290,9 @@ def translate_rank_error(rank: int, error: BaseException) -> RankError:
             kind = failure.ABANDONED
         elif kind == failure.RAISED:
             kind = find_kind(error.text, has_trained=group.CURRENT.has_trained(rank)) or kind
-        return RankError(error.rank if kind in failure.HANGS else rank, kind, error.text, exit_code=error.exit_code)
+        return RankError(
+            error.rank if kind in failure.FOUND_HANGS else rank, kind, error.text, exit_code=error.exit_code
+        )
     cause: BaseException = getattr(error, "health_check_failure", None) or error
     if getattr(cause, "preempted", False):
         return RankError(rank, failure.PREEMPTED, _cut(cause))

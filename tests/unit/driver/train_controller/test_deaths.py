@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +18,7 @@ from railhead.driver.train_controller.evidence import Death
 from railhead.driver.train_controller.failure import RankError
 from railhead.driver.train_controller.group import Process
 from tests.unit.driver.evidence.texts_of_processes import BUS_ERROR, TIMEOUT_2_5
+from tests.unit.driver.flight_dumps import make_dump, pickle_dump, run
 
 DIED = RankError(3, failure.DIED, "its worker process has died", pod="digits-w1-0")
 
@@ -25,9 +28,9 @@ def test_an_oom_kill_explains_one_death(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(deaths, "find_deaths", lambda processes: dict.fromkeys(processes, Death(oom_kills=1)))
     processes = {0: Process("a", 1), 3: Process("b", 2)}
     raised = RankError(0, failure.RAISED, "ValueError: no")
-    kinds = [each.kind for each in explain_deaths((raised, DIED), processes)]
+    kinds = [each.kind for each in explain_deaths((raised, DIED), processes).errors]
     assert kinds == [failure.RAISED, failure.KILLED_FOR_MEMORY]
-    assert [each.kind for each in explain_deaths((DIED,), processes)] == [failure.DIED], "not killed again"
+    assert [each.kind for each in explain_deaths((DIED,), processes).errors] == [failure.DIED], "not killed again"
 
 
 def test_reads_the_end_of_each_ranks_stderr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,6 +56,18 @@ def test_counts_the_gpus_that_are_gone_since_the_pod_started(
     monkeypatch.setattr(deaths, "begin_count", lambda: lambda: answering)
     [death] = read_deaths([71]).values()
     assert (death.lost_gpus, death.gpus) == (lost, int(before))
+
+
+def test_reads_the_flight_record_of_each_process_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pods keep what processes of earlier groups have left, some of them torn."""
+    monkeypatch.setenv("RAILHEAD_TEMP", str(tmp_path))
+    dump = pickle_dump(make_dump(run(3)))
+    for name, data in {"71-5": dump, "72-6": dump[:-30], "7-1": dump, "711-2": dump}.items():
+        (tmp_path / f"flight-record-{name}").write_bytes(data)
+    records = {pid: death.record for pid, death in read_deaths([71, 72, 73]).items()}
+    assert records[71] is not None and len(json.loads(zlib.decompress(records[71]))["entries"]) == 3
+    assert (records[72], records[73]) == (None, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["flight-record-7-1", "flight-record-711-2"]
 
 
 class Nodes:

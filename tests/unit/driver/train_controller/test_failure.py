@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,6 +57,24 @@ def test_class_and_reason(given_facts: FailureFacts, failure_class: str, reason:
 def test_message_names_the_earliest_error_and_the_other_failed_ranks() -> None:
     message = classify_failure(facts(FOLLOWED, RAISED)).message
     assert message == "rank 1: ValueError: no; also failed: rank 0"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RankError(4, failure.UNANSWERED, "Watchdog", pod="w4"), "rank 4: Watchdog"),
+        (RankError(5, failure.SIGNALLED, "dump signal", pod="w5"), "rank 5: dump signal"),
+        (RankError(6, failure.STUCK, "training reported nothing", pod="w6"), "training reported nothing"),
+    ],
+)
+def test_a_hang_names_whom_the_collectives_show(error: RankError, text: str) -> None:
+    difference = "rank 1 never entered ALLREDUCE #3 of default_pg, in which rank 0 waits"
+    found = classify_failure(replace(facts(error), difference=difference, odd_pod="w1"))
+    assert (found.class_, found.message, found.suspect_pod) == ("Hang", f"{difference}: {text}", "w1")
+    found = classify_failure(replace(facts(error), difference=difference))
+    assert found.suspect_pod == ("w6" if error.kind == failure.STUCK else "")
+    found = classify_failure(replace(facts(error, RAISED), difference=difference, odd_pod="w1"))
+    assert "never entered" not in found.message or error.kind == failure.RAISED
 
 
 STUCK = RankError(-1, failure.STUCK, "training reported nothing for 600 s")

@@ -56,6 +56,8 @@ from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import callback, failure, failure_policy, group
+from railhead.driver.train_controller.collectives import Finding
+from railhead.driver.train_controller.deaths import Explained
 from railhead.driver.train_controller.failure_policy import RetryDecider, translate_error
 from railhead.driver.train_controller.group import Process
 from railhead.driver.train_controller.lost_nodes import LostNode
@@ -284,7 +286,8 @@ def test_the_same_failure_twice_gets_new_pods_unless_a_checkpoint_was_committed_
     assert [decider.decide(raises("ValueError: at once")) for _ in range(2)] == [True, False]
 
 
-def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path) -> None:
+def test_a_hang_restarts_the_group_once_and_is_not_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: None)
     spool, decider = Spool(tmp_path), RetryDecider(max_failures=None, spool_folder=str(tmp_path))
     spool.write_allowed_restarts(1, [])
     stuck = WorkerGroupError("", {0: Stuck(-1, "training reported nothing for 600 s")})
@@ -341,10 +344,40 @@ def test_finds_the_first_error_by_the_ranks_own_clocks(tmp_path: Path, monkeypat
     error = WorkerGroupError("", {0: broken, 1: RAISED, 2: broken, 3: dead_actor("killed by the memory monitor")})
     facts = failure_policy.collect_facts(error)
     assert [each.age for each in facts.errors] == [0.2, 2.5, None, None]
-    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes: errors[:3])
+    monkeypatch.setattr(failure_policy, "explain_deaths", lambda errors, processes: Explained(errors[:3]))
     assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(error)
     found = Spool(tmp_path).read_failure()
     assert found is not None and found.message.startswith("rank 1: ValueError: no")
+
+
+@pytest.mark.parametrize(
+    ("finding", "nodes", "suspect"),
+    [
+        (Finding("rank 1 never entered", (1,), is_clear=True), ["a", "b", "c"], "w-b"),
+        (Finding("ranks 1 and 2 never entered", (1, 2), is_clear=True), ["a", "b", "b"], "w-b"),
+        (Finding("ranks 1 and 2 never entered", (1, 2), is_clear=True), ["a", "b", "c"], ""),
+        (Finding("rank 1 entered another", (1,)), ["a", "b", "c"], ""),
+        (None, ["a", "b", "c"], ""),
+    ],
+)
+def test_a_hang_has_the_pod_of_the_ranks_that_are_to_blame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finding: Finding | None, nodes: list[str], suspect: str
+) -> None:
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr(failure_policy, "find_ages", lambda errors: errors)
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: finding)
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(nodes)))
+    RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {0: Stuck(-1, "no reports")}))
+    found = Spool(tmp_path).read_failure()
+    assert found is not None and found.suspect_pod == suspect
+    assert found.message == (f"{finding.message}: no reports" if finding else "no reports")
+
+
+def test_only_after_a_hang_are_collectives_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_policy, "wait_for_lost_nodes", lambda nodes: ())
+    monkeypatch.setattr(failure_policy, "find_difference", lambda records, processes: pytest.fail("compared"))
+    monkeypatch.setattr(group, "CURRENT", group.Group(WorkerGroup(["a", "b"])))
+    assert not RetryDecider(max_failures=0, spool_folder=str(tmp_path)).decide(WorkerGroupError("", {1: RAISED}))
 
 
 def test_no_group_is_restarted_while_the_run_ends(tmp_path: Path) -> None:
