@@ -562,6 +562,13 @@ DEFECTS = (
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
     ),
     Defect(
+        "Ray's hang detector is on without NCCL's client",
+        "driver/node/ray_node.py",
+        'if not (client and job.scaling.get("useGPU")):',
+        'if not job.scaling.get("useGPU"):',
+        ("tests/unit/driver/node/test_ray_node.py",),
+    ),
+    Defect(
         "what any rank says of the network names a suspect",
         "driver/train_controller/failure.py",
         "kind in _WAITS or (kind == NETWORK and len(errors) > 1)",

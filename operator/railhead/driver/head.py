@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import sys
@@ -39,7 +40,7 @@ from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
 from railhead.driver.node.ray_exit import explain_ray_exit
 from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
-from railhead.driver.node.ray_node import build_head_command, build_ray_environment
+from railhead.driver.node.ray_node import build_head_command, build_ray_environment, plan_hang_detector
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
 from railhead.driver.reporting.last_commit import wait_for_commit
 from railhead.driver.reporting.progress import Progress
@@ -77,6 +78,8 @@ def run_head(environment: Mapping[str, str]) -> NoReturn:
     pod = Pod.from_environment(environment)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     os.environ.update(build_ray_environment(environment, job=job, pod=pod, folder=read_working_folder()))
+    for name, value in plan_hang_detector(job, client=shutil.which("ncclras")).items():
+        os.environ.setdefault(name, value)
     pod.temp.mkdir(parents=True, exist_ok=True)
     spool = Spool(pod.temp)
     head = Head(pod, job, spool, _build_publisher(pod, job, spool), _watch_output(job.forward_logs))

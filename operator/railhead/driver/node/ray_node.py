@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Mapping
+from typing import Any, Mapping, Optional
 
 from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
@@ -59,6 +59,13 @@ def plan_drain(seconds: int) -> dict[str, str]:
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1",
         "RAY_TRAIN_PREEMPTION_POLL_INTERVAL_S": "1",  # Ray's default of 5 s is a large part of a short notice
     }
+
+
+def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str]:
+    """Ray's own, which asks NCCL on the workers with `client`, a program of NCCL's, and only logs what it finds."""
+    if not (client and job.scaling.get("useGPU")):
+        return {}
+    return {"RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR": "1", "RAY_TRAIN_NCCL_RAS_ACTION": "observe"}
 
 
 def compute_poll_seconds(workers: int) -> float:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import ray.train
 
 from railhead.contract import environment as e
 from railhead.driver.node.ray_node import (
@@ -12,6 +14,7 @@ from railhead.driver.node.ray_node import (
     build_ray_environment,
     build_worker_command,
     compute_poll_seconds,
+    plan_hang_detector,
 )
 from railhead.driver.pod import Pod, find_storage_path
 from tests.ray.pods import make_job
@@ -109,3 +112,16 @@ def test_worker_command_sets_labels_in_rays_format() -> None:
 def test_storage_is_the_path_of_the_environment_or_the_uri_of_the_input() -> None:
     assert find_storage_path(POD, make_job()) == "/runs"
     assert find_storage_path(POD, make_job(storage_path="s3://bucket/x")) == "s3://bucket/x"
+
+
+def test_rays_hang_detector_observes_where_gpus_and_nccls_client_are() -> None:
+    """The names are Ray's; a Ray that does not know them ignores them."""
+    job = make_job()
+    with_gpus = make_job(scaling={**job.scaling, "useGPU": True})
+    assert plan_hang_detector(job, client="/usr/bin/ncclras") == {}
+    assert plan_hang_detector(with_gpus, client=None) == {}
+    found = plan_hang_detector(with_gpus, client="/usr/bin/ncclras")
+    assert set(found.values()) == {"1", "observe"}
+    source = Path(ray.train.__file__).parent / "v2" / "_internal" / "constants.py"
+    if "NCCL_RAS" in source.read_text():
+        assert all(f'"{name}"' in source.read_text() for name in found)
