@@ -543,7 +543,7 @@ DEFECTS = (
     Defect(
         "records of a head that has lost the run are kept",
         "driver/train_controller/flight_records.py",
-        "            look(folder, claim)\n",
+        "            check_fence()\n",
         "",
         ("tests/unit/driver/train_controller/test_flight_records.py",),
     ),

@@ -68,11 +68,11 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         storage = manager._storage_context
         folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
         check = functools.partial(self._look, folder, self._claim)
-        group.CURRENT.folder = folder
+        check_quietly = functools.partial(look, folder, self._claim)
+        group.CURRENT.folder, group.CURRENT.check_fence = folder, check_quietly
         patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
         with group.freed_on_error(worker_group):
             patience.call(check)
-        check_quietly = functools.partial(look, folder, self._claim)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
         guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)

@@ -16,8 +16,6 @@ from typing import Optional
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception
 from railhead.driver.rank.flight_recorder import read_own_record
-from railhead.driver.run_context import RunContext
-from railhead.driver.storage.fence import Claim, look
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 from railhead.driver.train_controller import group
 from railhead.driver.train_controller.collectives import Finding, compare_records, parse_record
@@ -60,19 +58,19 @@ def ask_living(ranks: Collection[int]) -> dict[int, bytes]:
 
 def keep_in_thread(records: Mapping[int, bytes], *, first: Collection[int]) -> None:
     """Behind the fence. Waits for STORE_PATIENCE at most, and keeps writing after that."""
-    folder, claim = group.CURRENT.folder, Claim.parse(RunContext.read().claim)
-    if not records or folder is None or claim is None:
+    folder, check_fence = group.CURRENT.folder, group.CURRENT.check_fence
+    if not records or folder is None:
         return
 
-    def run(folder: RunFolder, claim: Claim) -> None:
+    def run(folder: RunFolder) -> None:
         try:
-            look(folder, claim)
+            check_fence()
             name = keep_records(folder, records, attempt=int(os.environ.get(e.ATTEMPT) or 1), first=first)
             log(f"the collectives of {min(len(records), KEPT_RANKS)} ranks are in {folder.find(name)}")
         except Exception as error:
             log(f"cannot keep the ranks' collectives: {describe_exception(error)}")
 
-    thread = threading.Thread(target=run, args=(folder, claim), name="railhead-flight-records", daemon=True)
+    thread = threading.Thread(target=run, args=(folder,), name="railhead-flight-records", daemon=True)
     thread.start()
     thread.join(STORE_PATIENCE)
 

@@ -9,7 +9,7 @@ import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from railhead.driver.storage.run_folder import RunFolder
 
@@ -50,6 +50,7 @@ class Group:
         reports: how many of this group have arrived.
         reports_before_end: how many of this group had begun when the ranks were notified of the end; None before that.
         folder: the run's.
+        check_fence: raises when the run belongs to another; with `folder`.
         repeated_name: of the last checkpoint that was reported under the name of a kept one; empty if there was none.
         trained: the nodes, by Ray's ids, from which a report came.
     """
@@ -59,6 +60,7 @@ class Group:
     reports: int = 0
     reports_before_end: Optional[int] = None
     folder: Optional[RunFolder] = None
+    check_fence: Callable[[], None] = lambda: None
     repeated_name: str = ""
     trained: set[str] = field(default_factory=set)
     _processes: dict[int, Process] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ import pytest
 from pyarrow.fs import LocalFileSystem
 
 from railhead.contract import environment as e
-from railhead.driver.run_context import RunContext
-from railhead.driver.storage.fence import Claim, take_run
+from railhead.driver.storage.fence import look, take_run
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import flight_records, group
 from railhead.driver.train_controller.evidence import Death
@@ -32,10 +32,9 @@ def make_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     """Of a run that the second attempt has claimed."""
     folder = RunFolder(LocalFileSystem(), str(tmp_path / "run"))
     claim = take_run(folder, uid="0a1b", attempt=2, pod="head")
-    monkeypatch.setenv("RAILHEAD_RUN", "")
-    RunContext("", claim=str(claim)).write()
     monkeypatch.setenv(e.ATTEMPT, "2")
-    monkeypatch.setattr(group, "CURRENT", group.Group(worker_group=object(), folder=folder))
+    current = group.Group(worker_group=object(), folder=folder, check_fence=partial(look, folder, claim))
+    monkeypatch.setattr(group, "CURRENT", current)
     return folder
 
 
@@ -86,14 +85,21 @@ def test_storage_that_hangs_or_fails_holds_up_no_restart(folder: RunFolder, monk
     Ranks(monkeypatch, living={}, dead={})
     release = threading.Event()
     monkeypatch.setattr(flight_records, "STORE_PATIENCE", 0.05)
-    monkeypatch.setattr(flight_records, "look", lambda folder, claim: release.wait())
+
+    def hang() -> None:
+        release.wait()
+
+    group.CURRENT.check_fence = hang
     assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES) is not None
     release.set()
+    for thread in threading.enumerate():
+        if thread.name == "railhead-flight-records":
+            thread.join()
 
-    def fail(folder: RunFolder, claim: Claim) -> None:
+    def fail() -> None:
         raise OSError("no storage")
 
-    monkeypatch.setattr(flight_records, "look", fail)
+    group.CURRENT.check_fence = fail
     assert find_difference({0: WAITING, 1: LEFT_OUT}, PROCESSES) is not None
 
 
