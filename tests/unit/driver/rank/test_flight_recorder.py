@@ -58,15 +58,18 @@ def test_without_torch_there_is_no_record(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 RANK = """
-import os, sys
+import os, pickle, sys, time
 from pathlib import Path
 rank, folder = int(sys.argv[1]), Path(sys.argv[2])
 from railhead.driver.rank.flight_recorder import read_own_record, set_variables
 set_variables(os.environ, torch=sys.argv[3], prefix=str(folder / "unused-"))
 import torch
 from torch import distributed
+from torch._C import _distributed_c10d
 distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
 distributed.all_reduce(torch.ones(4))
+while not pickle.loads(_distributed_c10d._dump_fr_trace())["entries"][0]["retired"]:  # by a thread of torch's
+    time.sleep(0.01)
 works = [] if rank else [distributed.all_reduce(torch.ones(8), async_op=True)]
 (folder / f"record-{rank}").write_bytes(read_own_record())
 print("ready", flush=True)
