@@ -79,30 +79,31 @@ def parse_record(data: bytes) -> Optional[Record]:
     try:
         values = json.loads(zlib.decompressobj().decompress(data, OUTPUT_BYTES))
         members = {name: _read_ranks(config["ranks"]) for name, config in values["pg_config"].items()}
-        return Record(_select(map(_parse_entry, reversed(values["entries"]))), members)
+        return Record(_select(reversed(values["entries"])), members)
     except (zlib.error, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _select(newest_first: Iterable[Entry]) -> tuple[Entry, ...]:
+def _select(newest_first: Iterable[Mapping[str, Any]]) -> tuple[Entry, ...]:
     """In their order: what may be compared, since the records of all ranks are in memory at once."""
     finished: Counter[tuple[str, str]] = Counter()
     kept = []
-    for entry in newest_first:
-        finished[entry.group] += entry.is_finished
-        if not entry.is_finished or finished[entry.group] <= _FINISHED:
-            kept.append(entry)
+    for values in newest_first:
+        name, description = values["process_group"]
+        group = (str(name), str(description))
+        library, _, operation = values["profiling_name"].rpartition(":")
+        # Only with NCCL torch learns that a collective has ended from the GPU; with others it drops what has ended.
+        is_finished = values["state"] == "completed" or (bool(values["retired"]) and library != "nccl")
+        finished[group] += is_finished
+        if not is_finished or finished[group] <= _FINISHED:
+            kept.append(_parse_entry(values, group, operation, is_finished=is_finished))
     return tuple(kept[::-1])
 
 
-def _parse_entry(values: Mapping[str, Any]) -> Entry:
-    library, _, name = values["profiling_name"].rpartition(":")
-    group, description = values["process_group"]
+def _parse_entry(values: Mapping[str, Any], group: tuple[str, str], name: str, *, is_finished: bool) -> Entry:
     tensors = zip(values["input_sizes"], values["input_dtypes"])
-    # Only with NCCL torch learns that a collective has ended from the GPU; with others it drops what has ended.
-    is_finished = values["state"] == "completed" or (bool(values["retired"]) and library != "nccl")
     return Entry(
-        (str(group), str(description)),
+        group,
         int(values["collective_seq_id"]),
         name,
         is_finished,
