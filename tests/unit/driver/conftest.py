@@ -1,4 +1,6 @@
-"""Ranks in tests of the driver have their controller's permission, unless a test takes it away; no test starts Ray."""
+"""Ranks in tests of the driver have their controller's permission, unless a test takes it away; no test starts Ray,
+and none the heartbeat.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,18 @@ from typing import Any
 import pytest
 
 from railhead.driver.rank import run
+from railhead.driver.train_controller import callback
 
 
 @pytest.fixture(autouse=True)
 def permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "_is_permitted", True)
+
+
+@pytest.fixture(autouse=True)
+def no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread would outlive the test."""
+    monkeypatch.setattr(callback, "watch_steps", lambda worker_group, spool: None)
 
 
 @pytest.fixture(autouse=True)
