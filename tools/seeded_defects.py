@@ -43,6 +43,7 @@ QUOTA = "tests/unit/planning/test_shared_quota.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
+AGREEMENT = "tests/unit/training/test_agreement.py"
 PARTIAL_START = "tests/unit/planning/test_partial_start.py"
 
 
@@ -2282,5 +2283,55 @@ DEFECTS = (
         "max(history.same, history.hangs) < SAME_LIMIT",
         "history.same < SAME_LIMIT",
         ("tests/unit/driver/train_controller/test_failure_policy.py",),
+    ),
+    Defect(
+        "ranks save a checkpoint once the notice has reached them all",
+        "training/_agreement.py",
+        "op=dist.ReduceOp.MAX",
+        "op=dist.ReduceOp.MIN",
+        ("tests/unit/training/test_transformers.py",),
+    ),
+    Defect(
+        "ranks save a checkpoint for the same notice again and again",
+        "training/_agreement.py",
+        "            self._handled.add(agreed)\n",
+        "            pass\n",
+        (AGREEMENT,),
+    ),
+    Defect(
+        "each rank decides itself when ranks look at each other",
+        "training/_agreement.py",
+        "self._wait = self._steps_left = wait",
+        "self._wait = self._steps_left = steps or wait",
+        (AGREEMENT,),
+        raises=("BrokenBarrierError",),
+    ),
+    Defect(
+        "transformers evaluates before it saves what the notice asks for",
+        "training/transformers.py",
+        "control.should_save, control.should_evaluate = True, False",
+        "control.should_save = True",
+        ("tests/unit/training/test_transformers.py",),
+    ),
+    Defect(
+        "a long evaluation of transformers looks like a hang",
+        "training/transformers.py",
+        "        _show_progress(state)  # a long evaluation is no hang",
+        "        pass",
+        ("tests/unit/training/test_transformers.py",),
+    ),
+    Defect(
+        "lightning counts batches that only accumulate gradients",
+        "training/lightning.py",
+        "        if trainer.global_step == self._step:",
+        "        if trainer.global_step < self._step:",
+        ("tests/unit/training/test_lightning.py",),
+    ),
+    Defect(
+        "accelerate counts batches that only accumulate gradients",
+        "training/accelerate.py",
+        "        if not self._accelerator.sync_gradients:\n            return False\n",
+        "",
+        ("tests/unit/training/test_accelerate.py",),
     ),
 )

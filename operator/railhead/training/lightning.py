@@ -1,0 +1,57 @@
+"""For PyTorch Lightning: progress after each step, and one more checkpoint before the run or a node ends.
+
+Pass it as `Trainer(callbacks=[RayTrainReportCallback(), TrainJobCallback()])`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Optional
+
+from railhead import training
+from railhead.training._agreement import Agreement
+from railhead.training._report import report_folder
+
+try:
+    import lightning.pytorch as pl
+except ModuleNotFoundError:
+    import pytorch_lightning as pl  # type: ignore[no-redef]
+
+__all__ = ["TrainJobCallback"]
+
+CHECKPOINT_NAME = "checkpoint.ckpt"  # as Ray Train's RayTrainReportCallback calls it
+
+
+class TrainJobCallback(pl.Callback):
+    """Saves and reports a checkpoint on the same step of all ranks when a notice is new, once for each notice.
+
+    It has the file and the metrics of those that Ray Train's RayTrainReportCallback reports after each epoch, so your
+    function resumes from both in the same way; override `save` if yours look different. Outside of a TrainJob it
+    saves nothing.
+    """
+
+    def __init__(self) -> None:
+        self._agreement = Agreement()
+        self._step = 0
+        self._total: Optional[int] = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        total = trainer.estimated_stepping_batches
+        self._step, self._total = trainer.global_step, int(total) if 0 < total < float("inf") else None
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any, **kwargs: Any) -> None:
+        if trainer.global_step == self._step:  # gradients are accumulated, and no checkpoint contains them
+            return
+        self._step = trainer.global_step
+        training.progress(self._step, total=self._total)
+        if self._agreement.is_time_to_save():
+            self.save(trainer, pl_module)
+
+    def on_validation_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        training.progress(trainer.global_step, total=self._total)  # a long evaluation is no hang
+
+    def save(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Reports a checkpoint of Lightning's with `trainer.callback_metrics`, the epoch and the step."""
+        metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
+        metrics.update(epoch=trainer.current_epoch, step=trainer.global_step)
+        report_folder(lambda folder: trainer.save_checkpoint(os.path.join(folder, CHECKPOINT_NAME)), metrics)
