@@ -44,6 +44,7 @@ WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
 AGREEMENT = "tests/unit/training/test_agreement.py"
+DCP = "tests/unit/training/test_dcp.py"
 PARTIAL_START = "tests/unit/planning/test_partial_start.py"
 
 
@@ -2333,5 +2334,21 @@ DEFECTS = (
         "        if not self._accelerator.sync_gradients:\n            return False\n",
         "",
         ("tests/unit/training/test_accelerate.py",),
+    ),
+    Defect(
+        "a sharded checkpoint is uploaded before it is written",
+        "training/dcp.py",
+        "        _wait(written)\n",
+        "",
+        (DCP,),
+        raises=("FileNotFoundError", "RuntimeError", "UserExceptionWithTraceback"),
+    ),
+    Defect(
+        "an error of a sharded checkpoint in the background is lost",
+        "training/dcp.py",
+        'raise RuntimeError(f"a checkpoint could not be written in the background: {error}") from error',
+        "raise error",
+        (DCP,),
+        raises=("CheckpointException",),
     ),
 )

@@ -29,7 +29,7 @@ INSIDE_RAY = {
     "railhead.driver.train_controller.stacks",
     "railhead.driver.trainers.callbacks",
 }
-OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in ("accelerate", "lightning", "transformers", "trl")}
+OF_A_FRAMEWORK = {f"railhead.training.{name}" for name in ("accelerate", "dcp", "lightning", "transformers", "trl")}
 IMPORT_ALL = """
 import pkgutil, sys
 sys.path.insert(0, sys.argv[1])
