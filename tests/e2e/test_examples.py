@@ -86,6 +86,9 @@ ALL = [
     Example("digits-lightning", ["torch", "lightning", "sklearn"], "accuracy", ["checkpoint.ckpt"], at_least=0.94),
     Example("digits-transformers", ["torch", "transformers", "accelerate", "sklearn"], "eval_accuracy",
             ["checkpoint/config.json", "checkpoint/model.safetensors"], at_least=0.9),
+    Example("digits-accelerate", ["torch", "accelerate", "sklearn"], "accuracy", ["model.safetensors"], at_least=0.94),
+    Example("digits-fsdp", ["torch", "sklearn"], "accuracy", [".metadata", "__0_0.distcp", "__1_0.distcp"],
+            at_least=0.94),
 ]  # fmt: skip
 
 

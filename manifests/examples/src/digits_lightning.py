@@ -2,7 +2,8 @@
 
 The data is scikit-learn's bundled set of 1,797 images, so nothing is downloaded. Ray Train
 gives Lightning its strategy and its environment; its callback reports after each epoch and
-commits Lightning's own checkpoint. When the run starts again, Lightning resumes from it.
+commits Lightning's own checkpoint. When the run starts again, Lightning resumes from it. Railhead's
+callback shows the progress in between and saves once more before the run or a node ends.
 """
 
 import os
@@ -15,6 +16,8 @@ from ray.train.lightning import RayDDPStrategy, RayLightningEnvironment, RayTrai
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+from railhead.training.lightning import TrainJobCallback
 
 
 class Classifier(pl.LightningModule):
@@ -54,7 +57,7 @@ def train_func(config):
         devices="auto",
         strategy=RayDDPStrategy(),
         plugins=[RayLightningEnvironment()],
-        callbacks=[RayTrainReportCallback()],
+        callbacks=[RayTrainReportCallback(), TrainJobCallback()],
         enable_checkpointing=False,  # the callback does that
         enable_progress_bar=False,
         enable_model_summary=False,

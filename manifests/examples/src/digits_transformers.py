@@ -3,7 +3,8 @@
 A small vision transformer, made from a config with random weights, learns scikit-learn's bundled
 images: neither a model nor data is downloaded. `transformers.Trainer` finds Ray Train's process
 group by itself; Ray Train's callback reports after each epoch with the Trainer's own
-checkpoint. When the run starts again, the Trainer resumes from it.
+checkpoint. When the run starts again, the Trainer resumes from it. Railhead's callback shows the
+progress in between and saves once more before the run or a node ends. TRL's trainers take both too.
 """
 
 import os
@@ -16,6 +17,8 @@ import torch
 import transformers
 from ray.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
 from sklearn.datasets import load_digits
+
+from railhead.training.transformers import TrainJobCallback
 
 
 def train_func(config):
@@ -45,7 +48,7 @@ def train_func(config):
             train_dataset=train_set,
             eval_dataset=held_out,
             compute_metrics=compute_metrics,
-            callbacks=[RayTrainReportCallback(), Teller()],
+            callbacks=[RayTrainReportCallback(), TrainJobCallback(), Teller()],
         )
         trainer = prepare_trainer(trainer)
         trainer.train(resume_from_checkpoint=fetch_checkpoint())
