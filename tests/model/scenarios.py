@@ -146,7 +146,7 @@ SCENARIOS = (
         phase="Failed",
         restarts={"application": 0, "inPlace": 1},
     ),
-    Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 0}),
+    Scenario("hang", (end_head("Hang"),), restarts={"application": 0, "infrastructure": 1, "withoutProgress": 1}),
     Scenario(
         "hangs at each start",
         (

@@ -49,9 +49,7 @@ class Restarts(StatusModel):
     startup: int = Field(
         default=0, description="Attempts given up before training ran: after a deadline, or because pods were rejected."
     )
-    in_place: int = Field(
-        default=0, description="Restarts of the worker group in the same pods, after its own failure."
-    )
+    in_place: int = Field(default=0, description="Restarts of the worker group in the same pods after its failure.")
 
 
 class HeadStatus(StatusModel):
