@@ -83,6 +83,7 @@ def test_a_later_attempt_resumes_from_the_runs_own_checkpoint(tmp_path: Path, fo
     job = make(framework="Python")
     train_from(foreign, tmp_path, job)
     (foreign / "epoch").unlink()  # no longer needed
+    (foreign.parents[1] / job.run_name / ".railhead" / "outcome.json").unlink()  # as if it had not finished
     with Pods(tmp_path / "2", job, source=SOURCE, storage=str(foreign.parents[1])) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_RESUME_FROM": str(foreign)})
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()

@@ -1,10 +1,13 @@
-"""A folder that all ranks write to becomes a checkpoint of the run."""
+"""The run's checkpoints: a folder that all ranks write to becomes one, and a resumed run begins with the last."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any, Callable, Dict, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional
+
+if TYPE_CHECKING:
+    from ray.train import Checkpoint
 
 
 def is_rank() -> bool:
@@ -16,6 +19,15 @@ def is_rank() -> bool:
     except (ImportError, RuntimeError):
         return False
     return True
+
+
+def find_checkpoint() -> Optional[Checkpoint]:
+    """The run's last checkpoint; None if it has none, and outside of Ray Train."""
+    if not is_rank():
+        return None
+    import ray.train
+
+    return ray.train.get_checkpoint()
 
 
 def report_folder(write: Callable[[str], object], metrics: Optional[Dict[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from accelerate import Accelerator
 
 from railhead import training
 from railhead.training._agreement import Agreement
-from railhead.training._report import is_rank, report_folder
+from railhead.training._report import find_checkpoint, is_rank, report_folder
 
 __all__ = ["TrainJob"]
 
@@ -45,11 +45,7 @@ class TrainJob:
 
         Every rank must call it, after `Accelerator.prepare`.
         """
-        if not is_rank():
-            return False
-        import ray.train
-
-        checkpoint = ray.train.get_checkpoint()
+        checkpoint = find_checkpoint()
         if checkpoint is None:
             return False
         with checkpoint.as_directory() as folder:

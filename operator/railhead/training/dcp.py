@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 
-from railhead.training._report import is_rank, report_folder
+from railhead.training._report import find_checkpoint, is_rank, report_folder
 
 __all__ = ["load", "save"]
 
@@ -89,11 +89,7 @@ def load(state: Dict[str, Any]) -> bool:
     Returns whether there was a checkpoint. Raises ValueError if another library has written it. From a storage
     that is not a path, each node downloads the whole checkpoint first.
     """
-    if not is_rank():
-        return False
-    import ray.train
-
-    checkpoint = ray.train.get_checkpoint()
+    checkpoint = find_checkpoint()
     if checkpoint is None:
         return False
     with checkpoint.as_directory() as folder:

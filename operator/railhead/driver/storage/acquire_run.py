@@ -42,7 +42,9 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
     found = parse_known(os.environ.get(e.KNOWN_CHECKPOINTS, ""), run_uri=run.run_uri)
     # The job knows a run with a name or path of the script's for this fit() only; it may be a new one each time.
     known = {} if run.warning else {name: commit.index for name, commit in found.items()}
-    commits = max(known.values(), default=-1) + 1
+    # A script has several runs, and the newest checkpoint may be of another one.
+    newest = pod.checkpoint_index if is_own and not job.entrypoint else max(known.values(), default=-1)
+    commits = newest + 1
     fields, spool = find_fields(), Spool(pod.temp)
 
     def acquire() -> tuple[Claim, Restored]:
