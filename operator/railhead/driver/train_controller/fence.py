@@ -58,6 +58,7 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
             worker.execute_async(permit_training)  # runs before the training function, in the order of submission
         return {}
 
+    @group.freed_on_error
     def after_worker_group_start(self, worker_group: Any) -> None:
         """Raises JobRefused when this Ray keeps its checkpoints elsewhere."""
         if self._claim is None:
@@ -71,8 +72,7 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         check_quietly = functools.partial(look, folder, self._claim)
         group.CURRENT.folder, group.CURRENT.check_fence = folder, check_quietly
         patience = Patience(functools.partial(_tell, Spool(Path(self._spool_folder)), folder))
-        with group.freed_on_error(worker_group):
-            patience.call(check)
+        patience.call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
         guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)

@@ -6,28 +6,33 @@ All of them run in Ray Train's controller actor, one process, where nothing else
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Callable, Optional
 
 from railhead.driver.storage.run_folder import RunFolder
 
+_Start = Callable[[Any, Any], None]
+_TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
 
-@contextlib.contextmanager
-def freed_on_error(worker_group: Any) -> Iterator[None]:
+
+def freed_on_error(after_worker_group_start: _Start) -> _Start:
     """For a callback that may end the start of a group: Ray would forget the group and keep its placement group.
 
     Ray frees what a group holds only if its start fails before the group has a state.
     """
-    try:
-        yield
-    except Exception:
-        worker_group._worker_group_state = None
-        raise
 
+    @functools.wraps(after_worker_group_start)
+    def start(self: Any, worker_group: Any) -> None:
+        try:
+            after_worker_group_start(self, worker_group)
+        except Exception:
+            worker_group._worker_group_state = None
+            raise
 
-_TASK = re.compile(r"\(pid=(\d+), ip=([^,)\s]+)")
+    return start
 
 
 @dataclass(frozen=True)

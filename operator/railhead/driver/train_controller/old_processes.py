@@ -34,6 +34,7 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._old: dict[str, tuple[int, ...]] = {}  # Ray's node id -> process ids of the last group that was there
 
+    @freed_on_error
     def after_worker_group_start(self, worker_group: Any) -> None:
         """Raises AttemptFailed. Ray's error for a worker that dies meanwhile appears at the next poll."""
         rank_of_node = {worker.metadata.node_id: rank for rank, worker in enumerate(worker_group.get_workers())}
@@ -45,9 +46,7 @@ class OldProcessesCallback(WorkerGroupCallback):  # type: ignore[misc]
         for rank, answer in answers.items():
             if answer.value:
                 pod = worker_group.get_workers()[rank].metadata.hostname
-                failure = Failure(FailureClass.HARDWARE, PROCESS_NOT_ENDING, answer.value, suspect_pod=pod)
-                with freed_on_error(worker_group):
-                    raise AttemptFailed(failure)
+                raise AttemptFailed(Failure(FailureClass.HARDWARE, PROCESS_NOT_ENDING, answer.value, suspect_pod=pod))
 
 
 def list_processes(worker_group: Any) -> dict[str, tuple[int, ...]]:

@@ -39,6 +39,7 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
     def __init__(self) -> None:
         self._was_shared = int(os.environ.get(e.CHECKPOINT_INDEX) or -1) >= 0
 
+    @freed_on_error
     def after_worker_group_start(self, worker_group: Any) -> None:
         """Raises JobRefused or Unreachable. Ray's error for a worker that dies meanwhile propagates."""
         folder = find_run_folder(worker_group)
@@ -52,14 +53,13 @@ class SharedStorageCallback(WorkerGroupCallback):  # type: ignore[misc]
             _log(f"did not check that all pods share {folder}: {read_text(error)}")
             _remove(marker)  # a full disk takes an empty file
             return
-        with freed_on_error(worker_group):
-            try:
-                answers = _call_workers(worker_group, marker)
-            finally:
-                _remove(marker)
-            problem = explain_answers(str(Path(folder).parent), answers)
-            if problem:
-                raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
+        try:
+            answers = _call_workers(worker_group, marker)
+        finally:
+            _remove(marker)
+        problem = explain_answers(str(Path(folder).parent), answers)
+        if problem:
+            raise (Unreachable if self._was_shared else JobRefused)("StorageNotShared", problem)
         self._was_shared = self._was_shared or bool(answers)
 
 
