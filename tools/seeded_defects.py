@@ -1517,8 +1517,8 @@ DEFECTS = (
     Defect(
         "an attempt that has waited for its storage trains with the warning",
         "driver/storage/call.py",
-        "        spool.forget_warning()\n",
-        "        pass\n",
+        "    spool.forget_warning(UNREACHABLE)\n",
+        "",
         (WAITING,),
     ),
     Defect(

@@ -84,14 +84,13 @@ class HangWatch:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"
             return Suspicion(because, advice, "ProgressDeadlineExceeded", is_final=True)
-        is_shown = (warning := self._spool.read_warning()) is not None and warning.reason == NO_STEPS
         if steps.idle < steps.window:
-            if is_shown:
-                self._spool.forget_warning()
+            self._spool.forget_warning(NO_STEPS)
             return None
         is_final = self._spool.read_hang_policy() == RESTART_AT_HANG and steps.idle >= self._windows * steps.window
-        if is_shown and not is_final:
-            return None
+        warning = self._spool.read_warning()
+        if not is_final and warning is not None and warning.reason == NO_STEPS:
+            return None  # it is shown already
         return Suspicion(f"no rank made a step for {steps.idle:.0f} s (spec.hangPolicy)", ALIVE, NO_STEPS, is_final)
 
     def put_off(self) -> None:

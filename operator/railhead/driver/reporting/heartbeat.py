@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Mapping, Optional
 
 from railhead.contract.report import Steps
@@ -32,12 +32,9 @@ class Heartbeat:
     is_reporting: bool
     steps: Steps
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> Heartbeat:
-        """From `to_dict`'s result."""
+        """From `asdict`'s result."""
         return Heartbeat(**{**values, "steps": Steps(**values["steps"])})
 
 

@@ -80,8 +80,10 @@ class Spool:
         self._replace("warning.json", asdict(warning))
         self.wake()
 
-    def forget_warning(self) -> None:
-        if self.read_warning() is not None:
+    def forget_warning(self, *reasons: str) -> None:
+        """Only one with such a reason, if any are named."""
+        warning = self.read_warning()
+        if warning is not None and (not reasons or warning.reason in reasons):
             (self._folder / "warning.json").unlink(missing_ok=True)
             self.wake()
 
@@ -158,7 +160,7 @@ class Spool:
         return str((self._read("deadline.json") or {}).get("hang_policy", ""))
 
     def write_heartbeat(self, beat: Heartbeat) -> None:
-        self._replace("heartbeat.json", beat.to_dict())
+        self._replace("heartbeat.json", asdict(beat))
 
     def forget_heartbeat(self) -> None:
         (self._folder / "heartbeat.json").unlink(missing_ok=True)

@@ -69,9 +69,7 @@ def _wait_for(ask: Callable[[], T], spool: Spool) -> T:
             spool.write_warning(RunWarning(UNREACHABLE, message))
 
     result = Patience(tell, seconds=math.inf, longest=LONGEST_WAIT).call(ask)
-    warning = spool.read_warning()
-    if warning is not None and warning.reason == UNREACHABLE:
-        spool.forget_warning()
+    spool.forget_warning(UNREACHABLE)
     return result
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from railhead.contract.failure import Failure, FailureClass, Payer
+from railhead.contract.report import NO_STEPS
 
 # Kinds of a rank's error.
 RAISED = "raised"  # train_func raised
@@ -169,7 +170,7 @@ _BY_CAUSE = (
     (NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
     (SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
     (STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
-    (STEPLESS, FailureClass.HANG, "NoSteps", ""),
+    (STEPLESS, FailureClass.HANG, NO_STEPS, ""),
 )
 _KINDS = (PREEMPTED, *(kind for kind, _, _, _ in _BY_CAUSE))
 _WAITS = (UNANSWERED, SIGNALLED)  # of ranks that wait for the one that is to blame
