@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.training.ranks import Rank, run_ranks
+from tests.unit.training.ranks import Rank, record_progress, run_ranks
 
 STEPS = 4
 ACCUMULATED = 2
@@ -19,14 +19,10 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     import torch
     from accelerate import Accelerator
 
-    from railhead import training
-    from railhead.training import _agreement
     from railhead.training.accelerate import TrainJob
 
     me = Rank(folder, checkpoint=resume_from)
-    progress = list[tuple[int, int | None, int | None]]()
-    setattr(training, "progress", lambda step, total, tokens: progress.append((step, total, tokens)))  # noqa: B010
-    setattr(_agreement, "SECONDS", 0.0)  # each step is a look  # noqa: B010
+    progress = record_progress()
 
     class Steps:
         done = 0
@@ -73,9 +69,11 @@ def test_a_notice_to_one_rank_makes_both_save_on_that_step(tmp_path: Path) -> No
 
 
 @pytest.mark.slow  # it imports Accelerate
-def test_outside_of_a_job_nothing_is_saved_or_loaded() -> None:
+def test_outside_of_a_job_nothing_is_saved_or_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from railhead.driver.rank.notice import NOTICES
     from railhead.training.accelerate import TrainJob
 
+    monkeypatch.setattr(NOTICES, "are_watched", False)  # tests of ranks in this process may have begun to
     accelerator: Any = SimpleNamespace(sync_gradients=True)  # with nothing to save or load
     job = TrainJob(accelerator)
     assert not job.load() and not job.step(1, total=2)

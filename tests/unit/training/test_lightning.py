@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.training.ranks import Rank, run_ranks
+from tests.unit.training.ranks import Rank, record_progress, run_ranks
 
 BATCHES, EPOCHS, ACCUMULATED = 8, 2, 2
 STEPS = BATCHES * EPOCHS // ACCUMULATED
@@ -21,14 +21,10 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     from lightning.pytorch.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]
     from torch.utils.data import DataLoader, TensorDataset
 
-    from railhead import training
-    from railhead.training import _agreement
     from railhead.training.lightning import CHECKPOINT_NAME, TrainJobCallback
 
     me = Rank(folder, checkpoint=resume_from)
-    progress = list[tuple[int, int | None]]()
-    setattr(training, "progress", lambda step, total: progress.append((step, total)))  # noqa: B010
-    setattr(_agreement, "SECONDS", 0.0)  # each step is a look  # noqa: B010
+    progress = record_progress()
 
     class Model(pl.LightningModule):
         def __init__(self) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tests.unit.training.ranks import Rank, run_ranks
+from tests.unit.training.ranks import Rank, record_progress, run_ranks
 
 STEPS = 8
 
@@ -17,14 +17,10 @@ def train(rank: int, folder: str, notified_at: int, resume_from: str) -> Any:
     import transformers
     from ray.train.huggingface.transformers import RayTrainReportCallback
 
-    from railhead import training
-    from railhead.training import _agreement
     from railhead.training.transformers import TrainJobCallback
 
     me = Rank(folder, checkpoint=resume_from)
-    progress = list[tuple[int, int | None, int | None]]()
-    setattr(training, "progress", lambda step, total, tokens: progress.append((step, total, tokens)))  # noqa: B010
-    setattr(_agreement, "SECONDS", 0.0)  # each step is a look  # noqa: B010
+    progress = record_progress()
     evaluated = list[int]()
 
     class Watch(transformers.TrainerCallback):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.training.ranks import Rank, run_ranks
+from tests.unit.training.ranks import Rank, record_progress, run_ranks
 
 # What TRL needs beyond the packages of the tests; it takes their torch, transformers and accelerate.
 PACKAGES = ("trl==1.16.0", "datasets==5.2.0", "dill==0.4.1", "multiprocess==0.70.19", "xxhash==4.1.0")
@@ -27,14 +27,10 @@ def train(rank: int, folder: str, packages: str) -> Any:
     import trl
     from ray.train.huggingface.transformers import RayTrainReportCallback
 
-    from railhead import training
-    from railhead.training import _agreement
     from railhead.training.trl import TrainJobCallback
 
     me = Rank(folder)
-    progress = list[tuple[int, int | None, int | None]]()
-    setattr(training, "progress", lambda step, total, tokens: progress.append((step, total, tokens)))  # noqa: B010
-    setattr(_agreement, "SECONDS", 0.0)  # each step is a look  # noqa: B010
+    progress = record_progress()
 
     class Watch(transformers.TrainerCallback):
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
