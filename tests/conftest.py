@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.control_plane.servers import ALL, FIRST
-from tests.tried import Tried, note_tried, sum_up
+from tests.tried import Tried, note_tried, sum_up, sum_up_seconds
 
 PROJECT = Path(__file__).resolve().parents[1]
 # Tests start in this order: first those of the operator, which take minutes and mostly wait; the tests of the model,
@@ -75,12 +75,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread 
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    reports = (report for found in terminalreporter.stats.values() for report in found)
-    lines = sum_up(report for report in reports if isinstance(report, pytest.TestReport))
-    if lines:
-        terminalreporter.section("faults and schedules tried")
-        for line in lines:
-            terminalreporter.line(line)
+    found = [report for reports in terminalreporter.stats.values() for report in reports]
+    reports = [report for report in found if isinstance(report, pytest.TestReport)]
+    for title, lines in (
+        ("faults and schedules tried", sum_up(reports)),
+        ("seconds by folder", sum_up_seconds(reports, find_folder)),
+    ):
+        if lines:
+            terminalreporter.section(title)
+            for line in lines:
+                terminalreporter.line(line)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How many faults and schedules a test run has tried: recorded by each test, summed up at the end of the run."""
+"""Sums at the end of a test run: the faults and schedules that it has tried, and the seconds of each folder."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ def sum_up(reports: Iterable[pytest.TestReport]) -> list[str]:
         + (f"{diverged[what]} tests FAILED, read there what diverged" if diverged[what] else "0 diverged")
         for what, count in sorted(tried.items())
     ]
+
+
+def sum_up_seconds(reports: Iterable[pytest.TestReport], find_folder: Callable[[str], str]) -> list[str]:
+    """Returns a line per folder, the slowest first. Tests that ran side by side count with their full time."""
+    seconds: dict[str, float] = {}
+    tests: dict[str, set[str]] = {}
+    for report in reports:
+        folder = find_folder(report.nodeid)
+        seconds[folder] = seconds.get(folder, 0) + report.duration
+        tests.setdefault(folder, set()).add(report.nodeid)
+    slowest = sorted(seconds, key=lambda folder: -seconds[folder])
+    return [f"{seconds[folder]:7.0f} s {len(tests[folder]):6} tests  {folder}" for folder in slowest]
