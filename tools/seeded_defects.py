@@ -16,16 +16,16 @@ DELETED = "tests/unit/planning/decisions/test_deleted.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
 ORDER = "tests/unit/planning/test_order.py"
-FAILURE_POLICY = "tests/unit/planning/test_failure_policy.py"
+FAILURE_POLICY = "tests/unit/planning/facts/test_failure.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
 STALE_PODS = "tests/unit/planning/decisions/test_stale_pods.py"
-AVOIDED = "tests/unit/planning/test_avoided_nodes.py"
+AVOIDED = "tests/unit/planning/facts/test_avoided_nodes.py"
 STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
 CPU_LIMITS = "tests/unit/planning/amendments/test_cpu_limits.py"
-CUT_OFF = "tests/unit/planning/test_cut_off_head.py"
-NODE_SHUTDOWNS = "tests/unit/planning/test_node_shutdowns.py"
+CUT_OFF = "tests/unit/planning/decisions/test_loss.py"
+NODE_SHUTDOWNS = "tests/unit/planning/facts/test_failure.py"
 BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
 CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
@@ -39,13 +39,13 @@ EVIDENCE = "tests/unit/driver/evidence/test_evidence.py"
 WAITING = "tests/unit/driver/storage/test_waiting.py"
 OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
-QUOTA = "tests/unit/planning/test_shared_quota.py"
+QUOTA = "tests/unit/planning/facts/test_start_line.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
 ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
 PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
 AGREEMENT = "tests/unit/training/test_agreement.py"
 DCP = "tests/unit/training/test_dcp.py"
-PARTIAL_START = "tests/unit/planning/test_partial_start.py"
+PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
 
 
 @dataclass(frozen=True)
@@ -146,14 +146,14 @@ DEFECTS = (
     ),
     Defect(
         "a job releases its pods although others release theirs for it",
-        "planning/facts/partial_gang.py",
+        "planning/facts/deadlines.py",
         "or not job.rejection.is_contended or not may_create(job):",
         "or True:",
         (QUOTA,),
     ),
     Defect(
         "pods that wait for a turn are held after a change of leader",
-        "planning/facts/partial_gang.py",
+        "planning/facts/deadlines.py",
         "    return place.since if place is not None and place.quota and find_turn(job) is not None else None\n",
         "    return None\n",
         (QUOTA,),
@@ -168,7 +168,7 @@ DEFECTS = (
     ),
     Defect(
         "the delays of attempts that released pods have no jitter",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         " * (1 + part) / 2\n",
         "\n",
         (QUOTA,),
@@ -189,49 +189,49 @@ DEFECTS = (
     ),
     Defect(
         "a pod that gets a node is no progress of its gang",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
         "(pod.created_at, pod.node_added_at)",
         (PARTIAL_START,),
     ),
     Defect(
         "a gang that lost a pod is as late as its first pod",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
         "(pod.scheduled_at, pod.node_added_at)",
         (PARTIAL_START,),
     ),
     Defect(
         "a node that is being added is no progress of a gang",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "(pod.created_at, pod.scheduled_at, pod.node_added_at)",
         "(pod.created_at, pod.scheduled_at)",
         (PARTIAL_START,),
     ),
     Defect(
         "no deadline of partial starts means at once",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "    if not limit or waiting is None",
         "    if waiting is None",
         (PARTIAL_START,),
     ),
     Defect(
         "an elastic job that can train releases its pods",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "> workers >= job.least_workers\n",
         "> workers >= job.desired_workers\n",
         (PARTIAL_START,),
     ),
     Defect(
         "a head that waits for its workers is released",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "    if all(pod.role == names.HEAD for pod in placed) or _can_train",
         "    if _can_train",
         (PARTIAL_START,),
     ),
     Defect(
         "a job that released pods holds nodes beyond its turn",
-        "planning/facts/partial_start.py",
+        "planning/facts/deadlines.py",
         "    return min(due, turn) if turn is not None else due\n",
         "    return due\n",
         (PARTIAL_START,),
@@ -424,53 +424,53 @@ DEFECTS = (
     ),
     Defect(
         "a disruption spends the budget of failures",
-        "planning/facts/disruptions.py",
+        "planning/facts/failure.py",
         "class_ is FailureClass.INFRASTRUCTURE and reason in REASONS",
         "False",
-        ("tests/unit/planning/test_disruptions.py",),
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "the budget of failures never refills",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "return 0 if has_trained and committed > budget.checkpoint else budget.failures",
         "return budget.failures",
-        ("tests/unit/planning/test_budgets.py",),
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "the budget of failures refills without a newer checkpoint",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "return 0 if has_trained and committed > budget.checkpoint else budget.failures",
         "return 0 if has_trained else budget.failures",
-        ("tests/unit/planning/test_budgets.py",),
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "only the last stretch of training refills the budget of failures",
         "planning/amendments/running_time.py",
         "budget.running_seconds + running_stretch(job.status, job.now)",
         "running_stretch(job.status, job.now)",
-        ("tests/unit/planning/test_budgets.py",),
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "lost worker pods are no disruption",
         "planning/decisions/replacement.py",
         "        disruptions=_count_disruption(job),\n",
         "",
-        (CRASHES, "tests/unit/planning/test_disruptions.py"),
+        (CRASHES, "tests/unit/planning/facts/test_settlement.py"),
         raises=("KeyError",),
     ),
     Defect(
         "a node whose clock is fast holds up a replacement",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         "return at if at is None or at <= now else pod.created_at",
         "return at and min(at, now)",
         ("tests/unit/planning/decisions/test_loss.py",),
     ),
     Defect(
         "a driver makes the status name a foreign pod",
-        "planning/facts/failure_from_pod.py",
+        "planning/facts/failure.py",
         'suspect_pod=suspect.name if suspect else "",',
         "suspect_pod=failure.suspect_pod,",
-        ("tests/unit/planning/test_suspects.py",),
+        ("tests/unit/planning/facts/test_failure.py",),
     ),
     Defect(
         "an error of another rank hides a broken GPU",
@@ -643,14 +643,14 @@ DEFECTS = (
     ),
     Defect(
         "the driver learns what is left without what it has used",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "return counted + max(",
         "return max(",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
     ),
     Defect(
         "the driver does not learn that the budget is full again",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "_count_failures(spec, status, now, status.newest_index)",
         "(status.budget.failures if status.budget else 0)",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
@@ -777,14 +777,14 @@ DEFECTS = (
     ),
     Defect(
         "what the failure policy ignores spends a budget",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "        return Payer.IGNORED\n",
         "        pass\n",
         (FAILURE_POLICY,),
     ),
     Defect(
         "what the failure policy ignores restarts without a growing backoff",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "payer in (Payer.DISRUPTION, Payer.IGNORED) and",
         "payer is Payer.DISRUPTION and",
         (FAILURE_POLICY,),
@@ -805,7 +805,7 @@ DEFECTS = (
     ),
     Defect(
         "an attempt counts twice as a disruption",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "total=known.total + is_disrupted",
         "total=known.total + 2 * is_disrupted",
         (CRASHES,),
@@ -862,7 +862,7 @@ DEFECTS = (
     ),
     Defect(
         "a job that makes progress loses its attempt after 20 lost workers",
-        "planning/facts/worker_losses.py",
+        "planning/facts/settlement.py",
         "known if known is not None and known.checkpoint >= newest else",
         "known if known is not None else",
         ("tests/unit/planning/decisions/test_loss.py",),
@@ -998,7 +998,7 @@ DEFECTS = (
     ),
     Defect(
         "resizes lengthen the backoff after a loss",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         "grow(1, count_losses(job).rounds, limit",
         "grow(1, job.status.round, limit",
         (FLAPPING,),
@@ -1900,49 +1900,49 @@ DEFECTS = (
     ),
     Defect(
         "half of the workers count as most of them",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         "len(missed) > reached + silent or",
         "len(missed) >= reached + silent or",
         (CUT_OFF,),
     ),
     Defect(
         "only the workers that a report has room for count",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         " or len(missed) >= MAX_LOST_PODS",
         "",
         (CUT_OFF,),
     ),
     Defect(
         "the head is suspected for nodes that Kubernetes has given up",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         "if pod.is_live and not pod.is_silent]",
         "if pod.is_live]",
         (CUT_OFF,),
     ),
     Defect(
         "the head is suspected at the loss of one node",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         "(is_again or len({pod.node for pod in missed}) > 1)",
         "missed",
         (CUT_OFF,),
     ),
     Defect(
         "the workers of one node are replaced again and again",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         "(is_again or len({pod.node for pod in missed}) > 1)",
         "len({pod.node for pod in missed}) > 1",
         (CUT_OFF,),
     ),
     Defect(
         "a worker beside the head hides that it is cut off",
-        "planning/facts/cut_off_head.py",
+        "planning/decisions/loss.py",
         " and pod.node != head.node for",
         " for",
         (CUT_OFF,),
     ),
     Defect(
         "a head that is cut off counts against noProgressLimit",
-        "planning/facts/disruptions.py",
+        "planning/facts/failure.py",
         "SECRET_GONE, HEAD_CUT_OFF}",
         "SECRET_GONE}",
         (CUT_OFF,),
@@ -2006,14 +2006,14 @@ DEFECTS = (
     ),
     Defect(
         "a webhook's outage releases a group as fast as a quota does",
-        "planning/facts/partial_gang.py",
+        "planning/facts/deadlines.py",
         "if is_quota or not job.status.head.pod else",
         "if True else",
         ("tests/unit/planning/decisions/test_partial_gang.py",),
     ),
     Defect(
         "a node's shutdown is blamed on the job",
-        "planning/facts/disruptions.py",
+        "planning/facts/failure.py",
         "    if target != TERMINATION_BY_KUBELET or kubelet == EVICTED:\n",
         "    if True:\n",
         (NODE_SHUTDOWNS,),
@@ -2027,14 +2027,14 @@ DEFECTS = (
     ),
     Defect(
         "the replacement for a pod of a node that shut down waits",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         "    return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)\n",
         "    return pod.exit_code in KILLED_CODES\n",
         (NODE_SHUTDOWNS,),
     ),
     Defect(
         "a pod that its node refused counts against the job",
-        "planning/facts/failure_from_pod.py",
+        "planning/facts/failure.py",
         "    if pod.is_refused:\n",
         "    if False:\n",
         (REFUSED,),
@@ -2042,35 +2042,35 @@ DEFECTS = (
     ),
     Defect(
         "refused pods are replaced without a backoff",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         "    if known == 0 or not created:\n",
         "    if True:\n",
         (REFUSED,),
     ),
     Defect(
         "refused rounds end the attempt",
-        "planning/facts/worker_losses.py",
+        "planning/facts/settlement.py",
         '        return known.model_copy(update={"refused": refused})  # nothing that ran was lost\n',
         "        pass\n",
         (REFUSED,),
     ),
     Defect(
         "a checkpoint resets the backoff of refused pods",
-        "planning/facts/worker_losses.py",
+        "planning/facts/settlement.py",
         "    known = job.status.worker_losses\n    return 0",
         "    known = count_losses(job)\n    return 0",
         (REFUSED,),
     ),
     Defect(
         "the backoff of refused pods never begins again",
-        "planning/facts/worker_losses.py",
+        "planning/facts/settlement.py",
         "    return 0 if known is None or job.were_all_up else known.refused\n",
         "    return 0 if known is None else known.refused\n",
         (REFUSED,),
     ),
     Defect(
         "the attempts of a refused head back off to 40 s",
-        "planning/facts/backoff.py",
+        "planning/facts/settlement.py",
         "    if failure.reason == NODE_REFUSED_POD:\n",
         "    if False:\n",
         (REFUSED,),
@@ -2091,7 +2091,7 @@ DEFECTS = (
     ),
     Defect(
         "a start deadline never ends an attempt whose pods are up",
-        "planning/facts/missing_report.py",
+        "planning/facts/deadlines.py",
         "job.are_enough_up and job.status.progress.attempt != job.attempt",
         "job.are_enough_up",
         (DEADLINES,),
@@ -2273,10 +2273,10 @@ DEFECTS = (
     ),
     Defect(
         "a function that hangs after each checkpoint starts again forever",
-        "planning/facts/budgets.py",
+        "planning/facts/settlement.py",
         "    return trained < job.spec.backoff_reset_seconds\n",
         "    return False\n",
-        ("tests/unit/planning/test_loops.py",),
+        ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(
         "a second hang restarts in place once a checkpoint was committed",

@@ -23,10 +23,9 @@ from railhead.driver.storage.call import LONGEST_WAIT
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.control_plane.build import GO_VERSION
 from railhead.local.node.registration import MAX_PODS
-from railhead.planning.facts.missing_report import EXPECTED_SECONDS
-from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
+from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS
+from railhead.planning.facts.settlement import ROUNDS_WITHOUT_CHECKPOINT
 from railhead.planning.facts.start_line import TURN_SECONDS
-from railhead.planning.facts.worker_losses import ROUNDS_WITHOUT_CHECKPOINT
 from railhead.planning.observed import DENIED_LIMIT_SECONDS
 from railhead.planning.pod_view import SILENT_GRACE_SECONDS, STUCK_SECONDS, UNANSWERED_SECONDS
 from railhead.resources.sizes import HEAD_WORKERS
@@ -71,8 +70,8 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     ("(?:turns of at most|or for|creates pods, for at most|job's turn, for at most) # minutes", TURN_SECONDS / 60),
     ("rejected the others for # seconds", HOLD_SECONDS),
     (r"released after # min(?:utes)?\b", OUTAGE_SECONDS / 60),
-    ("heard of the attempt for # minutes", EXPECTED_SECONDS / 60),
-    ("reported within # minutes of its start", EXPECTED_SECONDS / 60),
+    ("heard of the attempt for # minutes", FIRST_REPORT_SECONDS / 60),
+    ("reported within # minutes of its start", FIRST_REPORT_SECONDS / 60),
     (r"after 0\.5, 1, 2, (?:4, )?\.\.\. # s", LONGEST_WAIT),
     ("one list of the jobs' metadata every # minutes", SWEEP_SECONDS / 60),
     ("# strangers at a time", MOST_STRANGERS),

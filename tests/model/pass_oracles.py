@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from railhead.api import names
-from railhead.planning.facts.disruptions import HEAD_CUT_OFF
-from railhead.planning.facts.partial_gang import OUTAGE_SECONDS
+from railhead.planning.facts.deadlines import OUTAGE_SECONDS
+from railhead.planning.facts.failure import HEAD_CUT_OFF
 from railhead.planning.facts.reasons import PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS
 from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, is_inert, is_live, name_of, role_of

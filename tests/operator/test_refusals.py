@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.facts.partial_gang import HOLD_SECONDS
+from railhead.planning.facts.deadlines import HOLD_SECONDS
 from tests.api.server import MERGE_PATCH
 from tests.operator.audit import AuditLog
 from tests.operator.cluster import Cluster, Object

@@ -17,8 +17,8 @@ from railhead.controller.store import Store
 from railhead.kube.informer import Informer, version_of
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.kube.types import Object
-from railhead.planning.facts.budgets import count_allowed_restarts
-from railhead.planning.facts.failure_rules import build_rules
+from railhead.planning.facts.failure import build_rules
+from railhead.planning.facts.settlement import count_allowed_restarts
 
 
 class ClusterState:

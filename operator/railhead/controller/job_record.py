@@ -18,7 +18,7 @@ from railhead.controller.observe import Owner
 from railhead.kube.codec import decode, encode
 from railhead.kube.informer import version_of
 from railhead.kube.types import Object
-from railhead.planning.place import Place, find_place
+from railhead.planning.observed import Place, find_place
 
 FASTEST = 1
 

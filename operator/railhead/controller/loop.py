@@ -15,8 +15,7 @@ from railhead.controller.queue import CallLater, KeyedQueue
 from railhead.controller.store import Store
 from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
-from railhead.planning.observed import Observed
-from railhead.planning.place import Place
+from railhead.planning.observed import Observed, Place
 from railhead.planning.planner import plan
 from railhead.resources.settings import OperatorSettings
 from railhead.together import let_end

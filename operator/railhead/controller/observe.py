@@ -14,7 +14,7 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.printable import clean_text
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
-from railhead.planning.facts.disruptions import DELETION_BY_TAINT, TERMINATION_BY_KUBELET
+from railhead.planning.facts.failure import DELETION_BY_TAINT, TERMINATION_BY_KUBELET
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem
 

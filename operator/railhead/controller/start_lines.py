@@ -8,7 +8,7 @@ from datetime import datetime
 from railhead.api.job import JobKey
 from railhead.controller.job_record import JobRecord
 from railhead.planning.facts.start_line import find_creators, find_rivals
-from railhead.planning.place import Place
+from railhead.planning.observed import Place
 
 
 class StartLines:

@@ -22,8 +22,7 @@ from railhead.controller.start_lines import StartLines
 from railhead.kube.informer import uid_of, version_of
 from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
-from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Rejection
-from railhead.planning.place import Place
+from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.settings import OperatorSettings
 

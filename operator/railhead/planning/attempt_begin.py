@@ -7,9 +7,15 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, Phase, Waiting, WorkersStatus
 from railhead.contract.times import format_time
-from railhead.planning.children import driver_removal, head_pod, input_removal, prerequisites, worker_pods
+from railhead.planning.children import (
+    driver_removal,
+    find_initial_checkpoint,
+    head_pod,
+    input_removal,
+    prerequisites,
+    worker_pods,
+)
 from railhead.planning.conditions import stand_still
-from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement

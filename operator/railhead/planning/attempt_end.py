@@ -12,12 +12,9 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
 from railhead.planning.children import driver_removal
 from railhead.planning.conditions import make_condition, stand
-from railhead.planning.facts.backoff import next_attempt_at
-from railhead.planning.facts.budgets import IN_A_ROW, find_spent, is_progress
-from railhead.planning.facts.disruptions import TERMINATION_BY_KUBELET
-from railhead.planning.facts.failure_from_pod import blame_application
-from railhead.planning.facts.failure_rules import apply_rules
+from railhead.planning.facts.failure import TERMINATION_BY_KUBELET, apply_rules, blame_application
 from railhead.planning.facts.report import change_by_outcome
+from railhead.planning.facts.settlement import IN_A_ROW, find_spent, is_progress, next_attempt_at
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import Requirement, StatusChange, Unset

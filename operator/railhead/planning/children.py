@@ -1,4 +1,5 @@
-"""The children of a job as one list, used to create them, to delete them and to test the operator's RBAC rules.
+"""The children of a job as one list, used to create them, to delete them and to test the operator's RBAC rules; and
+their material: the checkpoint of spec.resumeFrom, and the child that a pod of the attempt cannot mount.
 
 A new kind is one row here, one in `kube/kinds.py` and its RBAC rules in the chart.
 """
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from railhead.api import names
+from railhead.api.status import InitialCheckpoint
 from railhead.planning.facts.avoided_nodes import list_avoided
-from railhead.planning.facts.initial_checkpoint import find_initial_checkpoint
+from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
 from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
 from railhead.resources.avoidance import avoid_nodes
@@ -160,3 +162,30 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
         Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_), may_differ=True)
         for slot in slots
     )
+
+
+def find_source_checkpoint(job: Job) -> str | None:
+    """Its URI, from the spec and the other job's status; None while there is none, or without resumeFrom."""
+    wanted = job.spec.resume_from
+    if wanted is None or wanted.train_job is None:
+        return wanted.checkpoint if wanted else None
+    found = (job.source.best_checkpoint if wanted.best else job.source.checkpoint) if job.source else None
+    return found.uri if found else None
+
+
+def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
+    """From the status, or before the first attempt from the spec; None without resumeFrom."""
+    wanted = job.spec.resume_from
+    if wanted is None or job.attempt > 0:
+        return job.status.initial_checkpoint
+    uri = find_source_checkpoint(job)
+    return InitialCheckpoint(uri=uri, train_job=wanted.train_job or "") if uri else None
+
+
+def find_missing_mount(job: Job) -> str | None:
+    """The name of the attempt's driver, input or Secret, if the kubelet reports that it is missing."""
+    found = job.startup_problem
+    if found is None or found[1].reason != FAILED_MOUNT:
+        return None
+    message, mounts = found[1].message, job.mounts_of(job.attempt)
+    return next((name for name in (mounts.driver, mounts.input, mounts.secret) if name in message), None)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.planning.facts.backoff import replacement_at
+from railhead.planning.facts.settlement import replacement_at
 from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_job, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railhead.planning.facts.backoff import rejected_until
-from railhead.planning.facts.partial_gang import give_up_due
+from railhead.planning.facts.deadlines import give_up_due
+from railhead.planning.facts.settlement import rejected_until
 from railhead.planning.facts.start_line import explain_rejection
 from railhead.planning.hold import hold_back
 from railhead.planning.job import Job

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
-from railhead.planning.facts.partial_start import find_unread
+from railhead.planning.facts.deadlines import find_unread
 from railhead.planning.facts.reasons import POD_EVENTS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision

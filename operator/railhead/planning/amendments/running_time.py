@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api import conditions as types
-from railhead.planning.facts.budgets import running_stretch
+from railhead.planning.facts.settlement import running_stretch
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.status_change import UNSET, StatusChange

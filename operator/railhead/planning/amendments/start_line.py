@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from railhead.api.status import Phase, StartLine
-from railhead.planning.facts.partial_gang import give_up_due
+from railhead.planning.facts.deadlines import give_up_due
 from railhead.planning.facts.reasons import WAITING_FOR_TURN
 from railhead.planning.facts.start_line import TURN_SECONDS, find_turn, leave, move, turn_end
 from railhead.planning.hold import hold_back

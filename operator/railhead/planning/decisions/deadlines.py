@@ -5,7 +5,7 @@ from __future__ import annotations
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import fail_job, lose_attempt
 from railhead.planning.facts.deadlines import active_due, startup_due
-from railhead.planning.facts.failure_from_pod import explain_decision
+from railhead.planning.facts.failure import explain_decision
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 

@@ -1,4 +1,11 @@
-"""The loss of the head, and of workers that a replacement would not fix."""
+"""The loss of the head, and of workers that a replacement would not fix, also since the head's own network is broken.
+
+The driver misses a worker pod within seconds; Kubernetes marks the pods of a node that does not respond after 40 s or
+more. Until then a head that is cut off and a rack without power look the same. Nothing waits for the difference:
+training stands still either way, and a new attempt is right for both, since most of the pods must be made again. Its
+price for the rack is that the head and the pods that are left start again too. Once Kubernetes has marked the pods, or
+something has deleted or ended them, they are no evidence against the head.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +15,14 @@ from dataclasses import replace
 from railhead.api import names
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS
 from railhead.planning.attempt_end import lose_attempt
-from railhead.planning.facts.budgets import IN_A_ROW, is_disruption_limit_reached
-from railhead.planning.facts.cut_off_head import find_cut_off
-from railhead.planning.facts.disruptions import DRIVER_GONE, INPUT_GONE, SECRET_GONE
-from railhead.planning.facts.failure_from_pod import (
+from railhead.planning.children import find_missing_mount
+from railhead.planning.facts.failure import (
+    DRIVER_GONE,
+    HEAD_CUT_OFF,
+    INPUT_GONE,
+    SECRET_GONE,
     blame_application,
     classify_pod,
     describe_refusal,
@@ -21,14 +31,16 @@ from railhead.planning.facts.failure_from_pod import (
     explain_head_loss,
     explain_loss,
 )
-from railhead.planning.facts.missing_mount import find_missing_mount
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
-from railhead.planning.facts.worker_losses import (
+from railhead.planning.facts.settlement import (
+    IN_A_ROW,
     ROUNDS_WITHOUT_CHECKPOINT,
     add_loss,
+    count_losses,
     find_lost_slots,
     find_own_fault,
     is_disrupted,
+    is_disruption_limit_reached,
 )
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
@@ -112,3 +124,30 @@ def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
 
 def _is_configuration(pod: PodView) -> bool:
     return classify_pod(pod).class_ is FailureClass.CONFIGURATION
+
+
+def find_cut_off(job: Job) -> Failure | None:
+    """The head misses more than half of the workers that run on other nodes, on two nodes or more; or on fewer nodes
+    those that have replaced others since the newest checkpoint. A head that reaches enough to train is fine."""
+    head, missed = job.head, _find_missed(job)
+    if head is None or not missed or job.workers_up >= job.least_workers:
+        return None
+    reached = sum(pod.is_up and pod.node != head.node for pod in job.workers.live)
+    silent = sum(pod.is_live and pod.is_silent for pod in job.workers.lost)
+    are_most = len(missed) > reached + silent or len(missed) >= MAX_LOST_PODS  # a full report may leave some out
+    is_again = count_losses(job).rounds > 0 and any(pod.round for pod in missed)
+    if not are_most or not (is_again or len({pod.node for pod in missed}) > 1):
+        return None
+    message = (
+        f"{head.place} does not reach {len(missed)} of {job.desired_workers} worker pods, and Kubernetes reports them "
+        "as ready; check the network of that node"
+    )
+    return Failure(FailureClass.INFRASTRUCTURE, HEAD_CUT_OFF, message, suspect_pod=head.name)
+
+
+def _find_missed(job: Job) -> list[PodView]:
+    """Worker pods that do not answer the driver, although their nodes respond."""
+    warning = job.status.progress.warning
+    if warning is not None and warning.reason == ACCELERATOR_NOT_THERE:
+        return []  # the driver reaches them, and does not want them
+    return [pod for pod in job.workers.lost if pod.is_live and not pod.is_silent]

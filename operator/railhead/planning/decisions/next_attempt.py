@@ -10,8 +10,7 @@ from railhead.api import conditions as types
 from railhead.contract.times import parse_time
 from railhead.planning.attempt_begin import begin_next_attempt
 from railhead.planning.conditions import make_condition, stand
-from railhead.planning.facts.backoff import next_attempt_at
-from railhead.planning.facts.budgets import count_attempt
+from railhead.planning.facts.settlement import count_attempt, next_attempt_at
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
-from railhead.planning.facts.failure_from_pod import explain_decision
-from railhead.planning.facts.partial_gang import give_up_due, held_since
+from railhead.planning.facts.deadlines import give_up_due, held_since
+from railhead.planning.facts.failure import explain_decision
 from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.facts.start_line import explain_rejection, release
 from railhead.planning.job import Job

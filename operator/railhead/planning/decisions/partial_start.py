@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.planning.attempt_end import lose_attempt
-from railhead.planning.facts.failure_from_pod import explain_decision
-from railhead.planning.facts.partial_start import find_placed, find_unread, find_waiting, release_due
+from railhead.planning.facts.deadlines import find_placed, find_unread, find_waiting, release_due
+from railhead.planning.facts.failure import explain_decision
 from railhead.planning.facts.reasons import PARTIAL_START
 from railhead.planning.facts.start_line import find_turn, release_nodes
 from railhead.planning.job import Job

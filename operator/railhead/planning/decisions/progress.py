@@ -15,7 +15,7 @@ from railhead.api.scaling import START_WAIT_SECONDS
 from railhead.api.status import HeadStatus, Phase, WorkersStatus
 from railhead.contract.times import parse_time
 from railhead.planning.conditions import await_again, make_condition, stand, stand_still
-from railhead.planning.facts.missing_report import report_due
+from railhead.planning.facts.deadlines import report_due
 from railhead.planning.facts.reasons import REPORTS_MISSING, THAT_PASS
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event

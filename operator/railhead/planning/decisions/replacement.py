@@ -15,10 +15,16 @@ from railhead.api.status import Disruptions, WorkersStatus
 from railhead.planning.children import prerequisites, worker_pods
 from railhead.planning.conditions import await_again, stand_still
 from railhead.planning.decisions.progress import show_progress
-from railhead.planning.facts.backoff import replacement_at
-from railhead.planning.facts.failure_from_pod import describe_refusal
+from railhead.planning.facts.failure import describe_refusal
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
-from railhead.planning.facts.worker_losses import add_loss, find_lost_slots, find_refused, is_disrupted, is_refusal
+from railhead.planning.facts.settlement import (
+    add_loss,
+    find_lost_slots,
+    find_refused,
+    is_disrupted,
+    is_refusal,
+    replacement_at,
+)
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import PodView

@@ -7,8 +7,8 @@ change in one write, before anything else is decided.
 from __future__ import annotations
 
 from railhead.api.status import Budget, CountedRestarts
-from railhead.planning.facts.budgets import count_failures
 from railhead.planning.facts.report import cut_count
+from railhead.planning.facts.settlement import count_failures
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.status_change import UNSET, StatusChange

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.resume import ResumeFrom
+from railhead.planning.children import find_source_checkpoint
 from railhead.planning.conditions import make_condition, stand
-from railhead.planning.facts.initial_checkpoint import find_source_checkpoint
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 

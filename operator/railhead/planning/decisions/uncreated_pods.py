@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from railhead.api.names import HEAD
-from railhead.planning.children import head_pod, prerequisites, worker_pods
-from railhead.planning.facts.missing_mount import find_missing_mount
+from railhead.planning.children import find_missing_mount, head_pod, prerequisites, worker_pods
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision
 from railhead.planning.status_change import GUARD

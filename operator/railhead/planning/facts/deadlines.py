@@ -1,6 +1,10 @@
-"""When the user's limits expire: for the job, its start, a restart, and its children after the end.
+"""When limits expire: the user's for the job, its start, a restart and its children after the end, and those of an
+attempt that holds some of its pods and cannot get the others. All are by the API server's clock.
 
-All by the API server's clock.
+An attempt of which the API server rejects pods holds the others for a short time only. One whose pods get no nodes
+holds its nodes for spec.partialStartDeadlineSeconds: the time begins again with each pod that is created or gets a
+node, and when an autoscaler begins to add a node for the pod whose Events are read before its end. What a pod does on
+its node, such as pulling an image, plays no part.
 """
 
 from __future__ import annotations
@@ -8,13 +12,19 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from railhead.api import conditions as types
+from railhead.api import names
 from railhead.contract.times import parse_time
-from railhead.planning.facts.missing_report import is_report_missing
-from railhead.planning.facts.partial_start import release_due
+from railhead.planning.facts.reasons import QUOTA_EXCEEDED
+from railhead.planning.facts.start_line import TURN_SECONDS, exceeds_quota, find_line, find_turn, may_create, turn_end
 from railhead.planning.job import Job
+from railhead.planning.observed import find_place
+from railhead.planning.pod_view import PodView
 
 REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which the job waits for training
+FIRST_REPORT_SECONDS = 120  # from the start of the head's container; Python and Ray start in a fraction of it
+HOLD_SECONDS = 30
+OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jobs need nothing that the pods hold
 
 
 def active_due(job: Job) -> datetime | None:
@@ -73,3 +83,117 @@ def count_suspended(job: Job) -> int:
     since = job.status.true_since(types.SUSPENDED) if job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0
     return min(job.status.suspended_seconds + max(int(rested), 0), 2**31 - 1)
+
+
+def is_report_missing(job: Job) -> bool:
+    return job.are_enough_up and job.status.progress.attempt != job.attempt
+
+
+def report_due(job: Job) -> datetime | None:
+    """When the first report of the attempt is overdue; None once it has arrived, and while pods start."""
+    started = job.head.started_at if job.head is not None else None
+    if started is None or not is_report_missing(job):
+        return None
+    return min(started, job.now) + timedelta(seconds=FIRST_REPORT_SECONDS)
+
+
+def find_hold_seconds(job: Job) -> int:
+    """Longer for a group that was complete before: what ends within minutes must not cost it a healthy pod."""
+    if exceeds_quota(job):
+        return 0
+    is_quota = job.rejection is None or job.rejection.problem.reason == QUOTA_EXCEEDED
+    return HOLD_SECONDS if is_quota or not job.status.head.pod else OUTAGE_SECONDS
+
+
+def held_since(job: Job) -> datetime | None:
+    """Since when pods are held for others that the API server rejects, or that wait for the job's turn. None while
+    nothing is held for them: pods that wait for nodes or for each other are nobody's fault."""
+    waiting, refused = job.status.waiting, _refused_since(job)
+    if refused is None or waiting is None or job.is_attempt_lost:
+        return None
+    is_complete = job.head is not None and len(job.workers.live) >= job.least_workers
+    held = [pod for pod in job.pods if pod.is_live and pod.attempt == job.attempt]
+    if is_complete or not held:
+        return None
+    waited = parse_time(waiting.since) or job.now
+    first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
+    return min(max(waited, first, refused), job.now)
+
+
+def give_up_due(job: Job) -> datetime | None:
+    """When the pods are released: in the job's turn after others of the line have released theirs."""
+    since = held_since(job)
+    if since is None:
+        return None
+    due = since + timedelta(seconds=find_hold_seconds(job))
+    place = find_place(job.name, job.uid, job.status)
+    if place is None or job.rejection is None or not job.rejection.is_contended or not may_create(job):
+        return due
+    return max(due, (place.turn_since or since) + timedelta(seconds=TURN_SECONDS))
+
+
+def _refused_since(job: Job) -> datetime | None:
+    """By what this operator saw, or another one that wrote it into the status."""
+    if job.rejection is not None:
+        return job.rejection.since
+    place = find_place(job.name, job.uid, job.status)
+    return place.since if place is not None and place.quota and find_turn(job) is not None else None
+
+
+def find_placed(job: Job) -> list[PodView]:
+    """The pods that have a node."""
+    return [pod for pod in _live_pods(job) if pod.node]
+
+
+def find_waiting(job: Job) -> PodView | None:
+    """A pod that has no node, if possible one for which the scheduler says why."""
+    waiting = [pod for pod in _live_pods(job) if not pod.node]
+    return min(waiting, key=lambda pod: pod.problem is None, default=None)
+
+
+def release_due(job: Job) -> datetime | None:
+    """When the pods are released; None for a job that can train, or that holds a node for no worker."""
+    due = _deadline(job)
+    if due is None:
+        return None
+    turn = _turn_over(job)
+    return min(due, turn) if turn is not None else due
+
+
+def find_unread(job: Job) -> PodView | None:
+    """The pod whose Events are to be read before the deadline ends the attempt."""
+    due = _deadline(job)
+    pod = find_waiting(job) if due is not None and due <= job.now else None
+    return pod if pod and due and (pod.events_read_at is None or pod.events_read_at < due) else None
+
+
+def _live_pods(job: Job) -> list[PodView]:
+    return [*([job.head] if job.head is not None and job.head.is_live else []), *job.workers.live]
+
+
+def _can_train(job: Job, placed: list[PodView]) -> bool:
+    workers = sum(pod.role == names.WORKER for pod in placed)
+    return len(placed) > workers >= job.least_workers
+
+
+def _deadline(job: Job) -> datetime | None:
+    limit, waiting = job.spec.partial_start_deadline_seconds, job.status.waiting
+    if not limit or waiting is None or job.is_attempt_lost:
+        return None
+    placed = find_placed(job)
+    if all(pod.role == names.HEAD for pod in placed) or _can_train(job, placed):
+        return None  # a head alone holds no GPU
+    moved = [at for pod in _live_pods(job) for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
+    since = max([parse_time(waiting.since) or job.now, *moved])
+    return min(since, job.now) + timedelta(seconds=limit)
+
+
+def _turn_over(job: Job) -> datetime | None:
+    """When the job makes way for another one that released its pods: at the end of its turn."""
+    own = find_place(job.name, job.uid, job.status)
+    if own is None or own.quota or len(find_line(job)) == 1:
+        return None
+    if find_turn(job) is not None:
+        return job.now
+    end = turn_end(own, job.now) if own.turn_since else None
+    return end if end is not None and end > job.now else None

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from railhead.api import names
 from railhead.api.status import Phase, StartLine
 from railhead.contract.times import format_time
-from railhead.planning.facts.backoff import released_delay_seconds
 from railhead.planning.facts.reasons import EXCEEDS_QUOTA, QUOTA_EXCEEDED
+from railhead.planning.facts.settlement import released_delay_seconds
 from railhead.planning.job import Job
-from railhead.planning.place import Place, find_place
+from railhead.planning.observed import Place, find_place
 from railhead.planning.pod_view import Problem
 from railhead.resources.quantity import parse_quantity
 

@@ -10,7 +10,7 @@ import pytest
 from railhead.api.restrictions import ADVICE, Restrictions, make_restrictions
 from railhead.api.spec import TrainJobSpec
 from railhead.planning.amendments import restrictions
-from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
+from railhead.planning.facts.deadlines import HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import Problem
 from tests.unit.builders import SETTINGS, is_empty, make_observed, make_spec

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from railhead.planning.facts.partial_gang import HOLD_SECONDS, OUTAGE_SECONDS
+from railhead.planning.facts.deadlines import HOLD_SECONDS, OUTAGE_SECONDS
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.test_rejections import QUOTA, reject_slot
 

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from railhead.contract.times import parse_time
-from railhead.planning.facts.backoff import released_delay_seconds
+from railhead.planning.facts.settlement import released_delay_seconds
 from railhead.planning.facts.start_line import TURN_SECONDS, find_creators, find_share, find_turn, move, release
 from railhead.planning.job import Job
-from railhead.planning.place import Place
+from railhead.planning.observed import Place
 from railhead.planning.pod_view import Problem
 from tests.model.crowd import Crowd
 from tests.unit.builders import NOW, make_job

@@ -13,12 +13,12 @@ import pytest
 from railhead.api import names
 from railhead.contract.times import format_time, parse_time
 from railhead.controller.pod_events import find_node_added
-from railhead.planning.facts.partial_start import release_due
+from railhead.planning.facts.deadlines import release_due
 from railhead.planning.facts.start_line import TURN_SECONDS, release, release_nodes
 from tests.model.crowd import Crowd
 from tests.unit.builders import NOW, make_head, make_job, make_spec, make_worker
+from tests.unit.planning.facts.test_start_line import PENDING, in_line, job_in_line
 from tests.unit.planning.simulation import KEY, Simulation
-from tests.unit.planning.test_shared_quota import PENDING, in_line, job_in_line
 
 LIMIT = 1800
 NODES, GANG = 8, 6

@@ -1,31 +1,61 @@
-"""Turns the facts about a lost head or worker pod into the failure that ends its attempt.
+"""What a failure is: how a lost pod turns into the failure that ends its attempt, whether a disruption caused it, and
+which rule of spec.failurePolicy matches it.
 
-The driver's own report comes first, then the exit code, then the kubelet's report. A pod
-that is just gone counts as an infrastructure failure.
+The driver's own report comes first, then the exit code, then the kubelet's report. A pod that is just gone counts as an
+infrastructure failure. A disruption is an act of the cluster, a person or an upgrade, which took what the job needs; no
+budget of failures counts it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
+from railhead.api.failure_policy import FailureRule as RuleSpec
+from railhead.api.failure_policy import RuledClass
 from railhead.api.names import CONTAINER, HEAD
+from railhead.api.spec import TrainJobSpec
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.failure_rules import FailureRule, find_rule
 from railhead.contract.times import format_time
-from railhead.planning.facts.disruptions import (
-    EVICTED,
-    NODE_LOST,
-    OF_KUBELETS,
-    POD_DELETED,
-    POD_GONE,
-    classify_target,
-    find_reason,
-)
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView
 
+# Reasons of the pod condition DisruptionTarget that a broken node causes; all others make room for somebody else.
+TERMINATION_BY_KUBELET, DELETION_BY_TAINT = "TerminationByKubelet", "DeletionByTaintManager"
+OF_NODES = frozenset({DELETION_BY_TAINT, "DeletionByPodGC", TERMINATION_BY_KUBELET})
+POD_DELETED, POD_GONE = "PodDeleted", "PodGone"
+DRIVER_GONE, INPUT_GONE, SECRET_GONE = "DriverGone", "InputGone", "SecretGone"
+HEAD_CUT_OFF = "HeadCutOff"
+# Reasons in a pod's status that the kubelet sets, in some versions without the condition.
+NODE_LOST = "NodeLost"
+NODE_SHUTDOWN = "Terminated"
+OF_KUBELETS = frozenset({NODE_LOST, "NodeShutdown", "Shutdown", NODE_SHUTDOWN, "Preempting"})
+EVICTED = "Evicted"
+REASONS = OF_NODES | OF_KUBELETS | {POD_DELETED, POD_GONE, DRIVER_GONE, INPUT_GONE, SECRET_GONE, HEAD_CUT_OFF}
 KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
+
+
+def classify_target(reason: str) -> FailureClass:
+    """Of a pod whose condition DisruptionTarget has this reason."""
+    return FailureClass.INFRASTRUCTURE if reason in OF_NODES else FailureClass.PREEMPTION
+
+
+def find_reason(target: str, kubelet: str) -> str:
+    """Of a pod whose condition DisruptionTarget has the first of these reasons, and its status the second.
+
+    The kubelet sets TerminationByKubelet also when its node shuts down and when it makes room for a critical pod.
+    Only an eviction may be due to what the job uses, and only that one keeps the reason.
+    """
+    if target != TERMINATION_BY_KUBELET or kubelet == EVICTED:
+        return target
+    return kubelet if kubelet in OF_KUBELETS else NODE_SHUTDOWN
+
+
+def is_disruption(class_: FailureClass, reason: str) -> bool:
+    return class_ is FailureClass.PREEMPTION or (class_ is FailureClass.INFRASTRUCTURE and reason in REASONS)
 
 
 def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
@@ -157,4 +187,28 @@ def _build_status(
         suspect_pod=suspect.name if suspect else "",
         suspect_node=suspect.node if suspect else "",
         time=format_time(observed.now),
+    )
+
+
+def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
+    """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
+    rules = build_rules(spec) if failure.class_ in get_args(RuledClass) else ()
+    number = find_rule(rules, failure.class_, failure.reason, failure.process_exit_code)
+    if number is None:
+        return failure, ""
+    return failure.model_copy(update={"action": rules[number].action}), f"failurePolicy.rules[{number}]"
+
+
+def build_rules(spec: TrainJobSpec) -> tuple[FailureRule, ...]:
+    return tuple(_build_rule(rule) for rule in spec.failure_policy.rules) if spec.failure_policy else ()
+
+
+def _build_rule(rule: RuleSpec) -> FailureRule:
+    codes = rule.on_exit_codes
+    return FailureRule(
+        rule.action,
+        classes=tuple(rule.on_class or ()),
+        reasons=tuple(rule.on_reason or ()),
+        exit_codes=tuple(codes.values) if codes else (),
+        is_not_in=codes is not None and codes.operator == "NotIn",
     )

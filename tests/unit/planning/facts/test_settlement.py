@@ -1,4 +1,6 @@
-"""Disruptions spend no failure budget, keep their true reason, and are bounded only by spec.disruptionLimit."""
+"""What a job may spend: spec.backoffLimit is the one budget of failures and refills after enough training with a newer
+checkpoint; disruptions spend nothing of it and only spec.disruptionLimit bounds them; a job that always fails ends.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,117 @@ from tests.unit.planning.simulation import Simulation
 BY_KUBELET = Disruption("TerminationByKubelet", "The node was low on resource: memory.")
 PREEMPTED = Disruption("PreemptionByScheduler", "preempting to accommodate a higher priority pod")
 NO_BUDGET: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
+HOUR = 3600
+
+
+def fail(sim: Simulation, outcome: str = "Application") -> None:
+    """The attempt ends; the next one starts if the budget allows it."""
+    sim.end_head(outcome)
+    sim.settle()
+    sim.later(301)
+    sim.settle()
+
+
+def train(sim: Simulation, *, hours: float, checkpoint: int | None = None) -> None:
+    sim.run_until_training()
+    sim.later(hours * HOUR)
+    if checkpoint is not None:
+        sim.report(checkpoint=checkpoint)
+    sim.settle()
+
+
+def test_the_budget_refills_after_enough_training_with_a_newer_checkpoint() -> None:
+    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
+    train(sim, hours=1, checkpoint=0)
+    fail(sim)
+    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 0}
+    train(sim, hours=6, checkpoint=1)
+    fail(sim)
+    assert sim.status["phase"] != "Failed" and sim.status["attempt"] == 3
+    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 1}
+    assert sim.status["restarts"]["application"] == 2, "the total stays"
+
+
+def test_training_alone_does_not_refill_the_budget() -> None:
+    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
+    train(sim, hours=1, checkpoint=0)
+    fail(sim)
+    train(sim, hours=7)
+    fail(sim)
+    assert sim.status["phase"] == "Failed"
+
+
+def test_a_checkpoint_alone_does_not_refill_the_budget() -> None:
+    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR)
+    train(sim, hours=1, checkpoint=0)
+    fail(sim)
+    train(sim, hours=5.9, checkpoint=1)
+    fail(sim)
+    assert sim.status["phase"] == "Failed"
+    message = next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
+    assert "backoffLimit 1 is reached" in message
+
+
+def test_training_time_adds_up_and_waiting_does_not_count() -> None:
+    """Daily losses of nodes: no single stretch is long enough."""
+    sim = Simulation(backoffLimit=1, backoffResetSeconds=6 * HOUR, partialStartDeadlineSeconds=0)
+    train(sim, hours=1, checkpoint=0)
+    fail(sim)
+    for stretch in (1, 2):
+        train(sim, hours=2)
+        worker = next(name for name, pod in sim.pods.items() if pod.slot == 1 and pod.is_live)
+        sim.lose(worker)
+        sim.settle()
+        assert sim.status["budget"]["runningSeconds"] == stretch * 2 * HOUR
+        sim.later(10 * HOUR)  # until there is a node again
+        sim.settle()
+    assert sim.status["budget"]["runningSeconds"] == 4 * HOUR
+    train(sim, hours=2, checkpoint=1)
+    fail(sim)
+    assert sim.status["phase"] != "Failed"
+    assert sim.status["budget"] == {"failures": 1, "runningSeconds": 0, "checkpoint": 1}
+
+
+def test_the_backoff_resets_with_the_budget() -> None:
+    sim = Simulation(backoffLimit=10)
+    delays = []
+    for hours, checkpoint in ((1, 0), (1, 1), (1, 2), (7, 3)):
+        train(sim, hours=hours, checkpoint=checkpoint)
+        sim.end_head("Application")
+        sim.settle()
+        assert sim.last.wake_at is not None
+        delays.append(round((sim.last.wake_at - sim.now).total_seconds()))
+        sim.later(301)
+        sim.settle()
+    assert delays == [5, 10, 20, 5]
+
+
+def test_application_failures_do_not_count_as_attempts_without_progress() -> None:
+    sim = Simulation(backoffLimit=5, noProgressLimit=0)
+    for _ in range(3):
+        sim.run_until_training()
+        fail(sim)
+    assert sim.status["phase"] != "Failed"
+    assert sim.status["restarts"] == {
+        "application": 3,
+        "infrastructure": 0,
+        "withoutProgress": 0,
+        "startup": 0,
+        "inPlace": 0,
+    }
+    sim.run_until_training()
+    fail(sim, "Infrastructure")
+    assert sim.status["phase"] == "Failed"
+    message = next(c["message"] for c in sim.status["conditions"] if c["type"] == "Failed")
+    assert "1 attempts in a row committed no checkpoint (noProgressLimit 0)" in message
+
+
+def test_a_job_without_failures_has_no_budget_in_its_status() -> None:
+    sim = Simulation()
+    train(sim, hours=9, checkpoint=0)
+    sim.lose(sim.head.name)
+    sim.settle()
+    assert "budget" not in sim.status
 
 
 def lose_head(head: PodView, **status: Any) -> dict[str, Any]:
@@ -185,3 +298,75 @@ def test_the_limit_counts_attempts_and_rounds_together() -> None:
     sim.lose(sim.head.name)
     sim.settle()
     assert (sim.status["phase"], sim.status["failure"]["reason"]) == ("Failed", "PodGone")
+
+
+def lose_attempts(sim: Simulation, kind: str, *, hours: float) -> int:
+    """Each attempt trains for a minute, commits nothing and is lost; returns the number of attempts."""
+    until = sim.now.timestamp() + hours * HOUR
+    attempt = 0
+    while sim.now.timestamp() < until and sim.status.get("phase") != "Failed":
+        if sim.status.get("attempt", 0) == attempt:
+            sim.later(10)
+            sim.settle()
+            continue
+        attempt = sim.status["attempt"]
+        sim.run_until_training()
+        sim.later(60)
+        sim.end_head(kind)
+        sim.settle()
+    return attempt
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempts"),
+    [("Application", 4), ("OutOfMemory", 4), ("Infrastructure", 4), ("Hang", 4), ("Hardware", 4), ("Configuration", 1)],
+)
+def test_a_job_that_always_fails_ends_after_a_few_attempts(kind: str, attempts: int) -> None:
+    sim = Simulation()
+    sim.settle()
+    assert lose_attempts(sim, kind, hours=24) == attempts
+    assert sim.status["phase"] == "Failed"
+
+
+@pytest.mark.parametrize(("hours", "ends"), [(1, True), (7, False)])
+def test_a_function_that_hangs_after_each_checkpoint_ends_unless_it_trains_for_long(hours: int, ends: bool) -> None:
+    """backoffResetSeconds is 6 hours."""
+    sim = Simulation()
+    sim.settle()
+    for number in range(8):
+        if sim.status.get("phase") == "Failed":
+            break
+        sim.run_until_training()
+        sim.later(hours * HOUR)
+        sim.report(checkpoint=number)
+        sim.later(HOUR)
+        sim.end_head("Hang")
+        sim.settle()
+        sim.later(400)
+        sim.settle()
+    assert (sim.status["phase"] == "Failed") is ends
+    if ends:
+        assert sim.status["attempt"] == 4
+        [message] = [c["message"] for c in sim.status["conditions"] if c["type"] == "Failed"]
+        assert "4 attempts in a row committed no checkpoint or hung within backoffResetSeconds of training" in message
+
+
+def test_unlimited_disruptions_hold_the_gpus_a_sixth_of_the_time() -> None:
+    """An attempt of a minute, then five minutes without pods, apart from the first few."""
+    sim = Simulation()
+    sim.settle()
+    attempts = lose_attempts(sim, "Preemption", hours=6)
+    assert 6 * HOUR / 375 <= attempts <= 6 * HOUR / 360 + 8
+    assert sim.status["phase"] != "Failed", "only the user's limits end it: disruptionLimit, activeDeadlineSeconds"
+
+
+def test_a_start_that_always_fails_releases_the_gpus_between_attempts() -> None:
+    """The user's startDeadlineSeconds is the price of each try."""
+    sim = Simulation(startDeadlineSeconds=600)
+    sim.settle()
+    began, attempts = sim.now, sim.status["attempt"]
+    while (sim.now - began).total_seconds() < 6 * HOUR:
+        sim.later(10)
+        sim.settle()
+    attempts = sim.status["attempt"] - attempts
+    assert 6 * HOUR / 660 <= attempts <= 6 * HOUR / 640 + 3

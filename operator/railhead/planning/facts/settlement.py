@@ -1,0 +1,287 @@
+"""Whether a job may try again, and when: what lost attempts and lost worker pods spend, what bounds them, and how long
+the job waits before it begins an attempt, replaces pods or creates them again.
+
+The counters change in the write that starts the next attempt or round, so that deciding twice gives the same result. A
+job that commits checkpoints may lose worker pods for weeks and keeps its attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from railhead.api import conditions as types
+from railhead.api.spec import TrainJobSpec
+from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus, WorkerLosses
+from railhead.contract.failure import Failure, FailureClass, Payer
+from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
+from railhead.contract.times import parse_time
+from railhead.planning.facts.failure import KILLED_CODES, TERMINATION_BY_KUBELET, classify_pod, is_disruption
+from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
+from railhead.planning.job import Job
+from railhead.planning.observed import Observed, Rejection
+from railhead.planning.pod_view import PodView
+from railhead.planning.status_change import StatusChange
+
+IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
+ROUNDS_WITHOUT_CHECKPOINT = 20
+REPLACEMENT_LIMIT_SECONDS = 60
+OWN_FAULT_FIRST_SECONDS = 10
+REJECTED_LIMIT_SECONDS = 30
+HELD_LIMIT_SECONDS = 10
+RELEASED_LIMIT_SECONDS = 600
+REFUSED_LIMIT_SECONDS = 60
+
+
+def find_payer(failure: FailureStatus) -> Payer:
+    if failure.action == RESTART_AND_IGNORE:
+        return Payer.IGNORED
+    kind = FailureClass.parse(failure.class_)
+    return Payer.DISRUPTION if is_disruption(kind, failure.reason) else kind.policy.payer
+
+
+def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
+    """Why the job must fail now, or an empty string. `committed`: index of the newest checkpoint, -1 = none."""
+    policy, payer = FailureClass.parse(failure.class_).policy, find_payer(failure)
+    if policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
+        return policy.final
+    if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
+        return f"backoffLimit {job.spec.backoff_limit} is reached"
+    lost, is_hang = job.status.restarts.without_progress, _is_early_hang(job, failure)
+    is_loss = payer is Payer.INFRASTRUCTURE and (is_hang or not is_progress(job, committed))
+    if is_loss and lost >= job.spec.no_progress_limit:
+        what = "committed no checkpoint" + (" or hung within backoffResetSeconds of training" if is_hang else "")
+        return f"{lost + 1} attempts in a row {what} (noProgressLimit {job.spec.no_progress_limit})"
+    if payer is Payer.DISRUPTION and is_disruption_limit_reached(job):
+        return f"disruptionLimit {job.spec.disruption_limit} is reached"
+    return ""
+
+
+def is_progress(job: Job, committed: int) -> bool:
+    """The current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
+    return job.has_committed or committed > job.status.newest_index
+
+
+def _is_early_hang(job: Job, failure: FailureStatus) -> bool:
+    """Within backoffResetSeconds of training before the newest checkpoint: counts as if the attempt had none.
+
+    Otherwise a function that hangs after each checkpoint would start again forever.
+    """
+    if failure.class_ != FailureClass.HANG or find_payer(failure) is not Payer.INFRASTRUCTURE:
+        return False
+    attempt = next((each for each in job.status.attempts or () if each.number == job.attempt), None)
+    began = parse_time(attempt.running_time) if attempt else None
+    committed = parse_time(job.status.checkpoint.time) if job.status.checkpoint else None
+    trained = (committed - began).total_seconds() if began and committed else 0.0
+    return trained < job.spec.backoff_reset_seconds
+
+
+def is_disruption_limit_reached(job: Job) -> bool:
+    limit = job.spec.disruption_limit
+    return limit is not None and job.status.all_disruptions.total >= limit
+
+
+def count_failures(job: Job, *, committed: int) -> int:
+    """Those that spec.backoffLimit counts now: none after enough training with a newer checkpoint."""
+    return _count_failures(job.spec, job.status, job.now, committed)
+
+
+def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime) -> int:
+    """How many charged restarts in place the current attempt may have in all, those that it has had included."""
+    counted = status.counted_restarts.charged if status.counted_restarts else 0
+    return counted + max(spec.backoff_limit - _count_failures(spec, status, now, status.newest_index), 0)
+
+
+def _count_failures(spec: TrainJobSpec, status: JobStatus, now: datetime, committed: int) -> int:
+    budget = status.budget
+    if budget is None:
+        return 0
+    has_trained = budget.running_seconds + running_stretch(status, now) >= spec.backoff_reset_seconds
+    return 0 if has_trained and committed > budget.checkpoint else budget.failures
+
+
+def running_stretch(status: JobStatus, now: datetime) -> int:
+    """For how many seconds training has run without a break; 0 while it does not run."""
+    since = status.true_since(types.RUNNING)
+    return max(int((now - since).total_seconds()), 0) if since else 0
+
+
+def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:
+    """Adds the lost attempt to the counters."""
+    payer, restarts = find_payer(failure), job.status.restarts
+    kind = FailureClass.parse(failure.class_).policy.payer
+    made_progress = job.has_committed and not _is_early_hang(job, failure)
+    in_a_row = 0 if made_progress else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
+    restarts = restarts.model_copy(
+        update={
+            "application": restarts.application + (kind is Payer.APPLICATION),
+            "infrastructure": restarts.infrastructure + (kind in (Payer.INFRASTRUCTURE, Payer.DISRUPTION)),
+            "startup": restarts.startup + (kind is Payer.STARTUP),
+            "without_progress": in_a_row,
+        }
+    )
+    change = replace(change, restarts=restarts)
+    if payer is Payer.APPLICATION:
+        committed = job.status.newest_index
+        failures = count_failures(job, committed=committed) + 1
+        change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
+    known = job.status.all_disruptions
+    attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
+    is_disrupted = payer is Payer.DISRUPTION
+    if payer in (Payer.DISRUPTION, Payer.IGNORED) and not job.has_committed:
+        attempts, by_kubelet = attempts + 1, by_kubelet + 1 if failure.reason == TERMINATION_BY_KUBELET else 0
+    counted = Disruptions(total=known.total + is_disrupted, attempts=attempts, by_kubelet=by_kubelet)
+    return change if counted == Disruptions() else replace(change, disruptions=counted)
+
+
+def find_lost_slots(job: Job) -> tuple[int, ...]:
+    """Slots whose pods were lost, empty if the status already counts the loss: their pods are just not created yet."""
+    slots = job.empty_slots
+    replaced = {pod.slot for pod in job.workers.lost if pod.round >= job.status.round}
+    return slots if job.were_all_up or replaced.intersection(slots) else ()
+
+
+def count_losses(job: Job) -> WorkerLosses:
+    """The rounds so far since the newest checkpoint."""
+    newest = job.status.newest_index
+    known = job.status.worker_losses
+    return known if known is not None and known.checkpoint >= newest else WorkerLosses(checkpoint=newest)
+
+
+def add_loss(job: Job) -> WorkerLosses:
+    """The same including the round that replaces the pods lost now."""
+    known = count_losses(job)
+    refused = count_refusals(job) + 1 if find_refused(job) else 0
+    if is_refusal(job):
+        return known.model_copy(update={"refused": refused})  # nothing that ran was lost
+    return WorkerLosses(
+        rounds=known.rounds + 1,
+        own_fault=known.own_fault + 1 if find_own_fault(job) else 0,
+        refused=refused,
+        checkpoint=known.checkpoint,
+    )
+
+
+def count_refusals(job: Job) -> int:
+    """Rounds in a row so far in which a node refused a pod; none once all pods were up. A checkpoint changes nothing:
+    an elastic job commits while it waits."""
+    known = job.status.worker_losses
+    return 0 if known is None or job.were_all_up else known.refused
+
+
+def find_refused(job: Job) -> list[PodView]:
+    """The pods lost now that their nodes refused."""
+    return [pod for pod in _find_latest(job) if pod.is_refused]
+
+
+def is_refusal(job: Job) -> bool:
+    """No pod that ran was lost now: nodes refused all of them."""
+    latest = _find_latest(job)
+    is_any_gone = job.were_all_up and len(latest) < len(find_lost_slots(job))
+    return bool(latest) and not is_any_gone and all(pod.is_refused for pod in latest)
+
+
+def find_own_fault(job: Job) -> PodView | None:
+    """A pod among those lost now for which the job itself may be at fault."""
+    return next((pod for pod in _find_latest(job) if _is_own_fault(classify_pod(pod))), None)
+
+
+def is_disrupted(job: Job) -> bool:
+    """All pods lost now that ran were taken by a disruption, or are gone without a trace."""
+    failures = [classify_pod(pod) for pod in _find_latest(job) if not pod.is_refused]
+    return not is_refusal(job) and all(is_disruption(failure.class_, failure.reason) for failure in failures)
+
+
+def _find_latest(job: Job) -> list[PodView]:
+    """The pods lost now, one per slot; those of earlier rounds may still be terminating."""
+    slots = frozenset(find_lost_slots(job))
+    latest = {pod.slot: pod for pod in sorted(job.workers.lost, key=lambda pod: pod.round) if pod.slot in slots}
+    return list(latest.values())
+
+
+def _is_own_fault(failure: Failure) -> bool:
+    """More memory, or less of what a limit counts, is needed, not another pod."""
+    return failure.reason == TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION
+
+
+def grow(first: int, times: int, *, limit: int) -> int:
+    """Seconds: doubled each time, up to the limit."""
+    return min(limit, first << min(max(times, 0), 10))
+
+
+def released_delay_seconds(job: Job, times: int) -> float:
+    """After an attempt that released its pods: up to 5, 10, 20, ... 600 s, of which half depends on the job's uid and
+    the attempt, so that jobs that released together do not return together."""
+    part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
+    return grow(5, times - 1, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
+
+
+def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -> float:
+    """`committed`: index of the run's newest checkpoint, -1 = none."""
+    line = job.status.start_line
+    if line is not None and line.released and failure.reason in RELEASED:
+        return released_delay_seconds(job, line.released)
+    backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
+    if backoff.is_skipped_after_commit and is_progress(job, committed):
+        return 0  # the cluster took a pod from a job that was making progress
+    if failure.reason == NODE_REFUSED_POD:
+        return grow(1, status.restarts.startup, limit=REFUSED_LIMIT_SECONDS)
+    times = {
+        Payer.APPLICATION: count_failures(job, committed=committed),
+        Payer.STARTUP: status.restarts.startup,
+        Payer.IGNORED: 0 if is_progress(job, committed) else status.all_disruptions.attempts,
+        Payer.DISRUPTION: status.all_disruptions.attempts,
+    }
+    return grow(backoff.first, times.get(find_payer(failure), status.restarts.without_progress), limit=backoff.limit)
+
+
+def next_attempt_at(job: Job, failure: FailureStatus, *, committed: int) -> datetime:
+    since = parse_time(failure.time) or job.now
+    since = min(since, job.now)  # a time in the future (a clock jump) delays nothing
+    return since + timedelta(seconds=attempt_delay_seconds(job, failure, committed=committed))
+
+
+def replacement_at(job: Job) -> datetime:
+    """When lost workers may be replaced: at once after a deletion or a disruption, later after a pod that failed by
+    itself, and later each time after one that the job itself may be at fault for, or that a node refused."""
+    if is_refusal(job):
+        return _refused_until(job)
+    faulty = find_own_fault(job)
+    ended_at = _find_end(faulty, job.now) if faulty is not None else None
+    if ended_at is not None:
+        delay = grow(OWN_FAULT_FIRST_SECONDS, count_losses(job).own_fault, limit=REPLACEMENT_LIMIT_SECONDS)
+        return ended_at + timedelta(seconds=delay)
+    failed = [pod for pod in job.workers.lost if pod.has_ended and not _was_stopped(pod)]
+    ended = [at for pod in failed if (at := _find_end(pod, job.now)) is not None]
+    if not ended or job.were_all_up:
+        return job.now
+    return max(ended) + timedelta(seconds=grow(1, count_losses(job).rounds, limit=REPLACEMENT_LIMIT_SECONDS))
+
+
+def _refused_until(job: Job) -> datetime:
+    """At once after the first refusal in a row, then 1, 2, 4, ... 60 s after the refused pod was created: the kubelet
+    does not say when it refused it."""
+    known = count_refusals(job)
+    created = [min(pod.created_at, job.now) for pod in find_refused(job) if pod.created_at]
+    if known == 0 or not created:
+        return job.now
+    return max(created) + timedelta(seconds=grow(1, known - 1, limit=REFUSED_LIMIT_SECONDS))
+
+
+def _was_stopped(pod: PodView) -> bool:
+    """By the cluster or a person, so that another pod may be fine at once."""
+    failure = classify_pod(pod)
+    return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)
+
+
+def _find_end(pod: PodView, now: datetime) -> datetime | None:
+    """When it ended, by its node's clock. For one that is fast it has not ended yet: then since its creation."""
+    at = pod.finished_at
+    return at if at is None or at <= now else pod.created_at
+
+
+def rejected_until(observed: Observed, rejection: Rejection, *, is_held: bool) -> datetime:
+    """When to retry what the API server has rejected; `is_held`: other pods wait for it."""
+    limit = HELD_LIMIT_SECONDS if is_held else REJECTED_LIMIT_SECONDS
+    return min(rejection.at, observed.now) + timedelta(seconds=grow(5, rejection.tries - 1, limit=limit))
