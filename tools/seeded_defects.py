@@ -11,19 +11,19 @@ CRASHES = "tests/model/test_crash_points.py"
 SCHEDULES = "tests/model/test_schedules.py"
 STALE = "tests/unit/planning/test_stale_views.py"
 SUSPEND = "tests/unit/planning/decisions/test_suspend.py"
-FLAPPING = "tests/unit/planning/test_flapping_size.py"
-DELETED = "tests/unit/planning/decisions/test_deleted.py"
+FLAPPING = "tests/unit/planning/decisions/test_resize.py"
+DELETED = "tests/unit/planning/decisions/test_suspend.py"
 DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
-CLEAN_UP = "tests/unit/planning/decisions/test_clean_up.py"
-ORDER = "tests/unit/planning/test_order.py"
+CLEAN_UP = "tests/unit/planning/decisions/test_finished.py"
+ORDER = "tests/unit/planning/test_planner.py"
 FAILURE_POLICY = "tests/unit/planning/facts/test_failure.py"
 RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
-STALE_PODS = "tests/unit/planning/decisions/test_stale_pods.py"
+STALE_PODS = "tests/unit/planning/decisions/test_pods.py"
 AVOIDED = "tests/unit/planning/facts/test_avoided_nodes.py"
-STUCK = "tests/unit/planning/amendments/test_stuck_pods.py"
+STUCK = "tests/unit/planning/amendments/test_obstacles.py"
 OBSTACLES = "tests/unit/planning/amendments/test_obstacles.py"
-CPU_LIMITS = "tests/unit/planning/amendments/test_cpu_limits.py"
+CPU_LIMITS = "tests/unit/planning/amendments/test_obstacles.py"
 CUT_OFF = "tests/unit/planning/decisions/test_loss.py"
 NODE_SHUTDOWNS = "tests/unit/planning/facts/test_failure.py"
 BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
@@ -41,8 +41,8 @@ OUTCOME_FILE = "tests/unit/driver/storage/test_outcome_file.py"
 WHOLE = "tests/unit/planning/test_whole_plans.py"
 QUOTA = "tests/unit/planning/facts/test_start_line.py"
 WATCH_GUARD = "tests/unit/controller/test_watch_guard.py"
-ATTEMPTS = "tests/unit/planning/amendments/test_attempts.py"
-PARTIAL = "tests/unit/planning/decisions/test_partial_gang.py"
+ATTEMPTS = "tests/unit/planning/amendments/test_records.py"
+PARTIAL = "tests/unit/planning/decisions/test_deadlines.py"
 AGREEMENT = "tests/unit/training/test_agreement.py"
 DCP = "tests/unit/training/test_dcp.py"
 PARTIAL_START = "tests/unit/planning/facts/test_deadlines.py"
@@ -67,42 +67,42 @@ class Defect:
 DEFECTS = (
     Defect(
         "the list of attempts is worth a write",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         " or not changes_anything(job, change):",
         ":",
         (ATTEMPTS, WHOLE),
     ),
     Defect(
         "the list of attempts keeps the oldest, not the latest",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         "[-MAX_ATTEMPTS:]",
         "[:MAX_ATTEMPTS]",
         (ATTEMPTS,),
     ),
     Defect(
         "the list ends an attempt when its suspension begins",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         '    if status.phase == "Suspended":\n        since',
         '    if status.phase == "Suspended" or job.spec.suspend:\n        since',
         (ATTEMPTS, WHOLE),
     ),
     Defect(
         "the list describes an ended attempt again",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         "current if current.completion_time else _describe(job, current, status)",
         "_describe(job, current, status)",
         (ATTEMPTS,),
     ),
     Defect(
         "the list has a gap where an operator without it ran",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         "known[-1].number == attempt.number - 1 and ",
         "",
         (ATTEMPTS,),
     ),
     Defect(
         "the list of attempts takes any reason",
-        "planning/amendments/attempts.py",
+        "planning/amendments/records.py",
         '"reason": _keep_plain(reason)[:MAX_REASON],',
         '"reason": reason,',
         (ATTEMPTS,),
@@ -110,7 +110,7 @@ DEFECTS = (
     ),
     Defect(
         "jobs that share a quota create their pods at once",
-        "planning/amendments/start_line.py",
+        "planning/amendments/creates.py",
         "    if turn is None:\n",
         "    if True:\n",
         (QUOTA,),
@@ -238,7 +238,7 @@ DEFECTS = (
     ),
     Defect(
         "jobs that released pods create them at once",
-        "planning/decisions/partial_start.py",
+        "planning/decisions/deadlines.py",
         "start_line=release_nodes(job))",
         "start_line=job.status.start_line)",
         (PARTIAL_START,),
@@ -282,7 +282,7 @@ DEFECTS = (
     ),
     Defect(
         "the next attempt starts beside an unseen head",
-        "planning/attempt_begin.py",
+        "planning/attempt.py",
         "decision.status.requiring(Requirement.FRESH_PODS)",
         "decision.status",
         (STALE,),
@@ -349,21 +349,21 @@ DEFECTS = (
     ),
     Defect(
         "restarts are counted at the loss, not at the start of the next attempt",
-        "planning/attempt_end.py",
+        "planning/attempt.py",
         'status = replace(status, phase="Restarting")',
         'status = replace(status, phase="Restarting", restarts=type(job.status.restarts)(application=1))',
         (CRASHES,),
     ),
     Defect(
         "the next attempt does not wait for the pods of the last",
-        "planning/decisions/next_attempt.py",
+        "planning/decisions/attempts.py",
         "    if remains:\n",
         "    if False:\n",
         (SCHEDULES, "tests/unit/planning"),
     ),
     Defect(
         "counters do not increase with the attempt",
-        "planning/decisions/next_attempt.py",
+        "planning/decisions/attempts.py",
         "count_attempt(job, failure, decision.status)",
         "decision.status",
         (CRASHES,),
@@ -377,7 +377,7 @@ DEFECTS = (
     ),
     Defect(
         "terminated pods of earlier attempts stay",
-        "planning/decisions/stale_pods.py",
+        "planning/decisions/pods.py",
         "[pod for pod in job.pods if pod.attempt < job.attempt]",
         "job.stale_pods",
         (STALE_PODS,),
@@ -445,7 +445,7 @@ DEFECTS = (
     ),
     Defect(
         "only the last stretch of training refills the budget of failures",
-        "planning/amendments/running_time.py",
+        "planning/amendments/records.py",
         "budget.running_seconds + running_stretch(job.status, job.now)",
         "running_stretch(job.status, job.now)",
         ("tests/unit/planning/facts/test_settlement.py",),
@@ -628,7 +628,7 @@ DEFECTS = (
     ),
     Defect(
         "restarts in place of the last attempt count in the next one",
-        "planning/attempt_begin.py",
+        "planning/attempt.py",
         "        counted_restarts=None,\n",
         "",
         ("tests/unit/planning/decisions/test_restarts_in_place.py",),
@@ -848,7 +848,7 @@ DEFECTS = (
     ),
     Defect(
         "nobody creates again what a waiting pod needs",
-        "planning/decisions/uncreated_pods.py",
+        "planning/decisions/pods.py",
         "if find_missing_mount(job) is not None:",
         "if job.uid == '':",
         ("tests/unit/planning/test_upgrades.py",),
@@ -870,7 +870,7 @@ DEFECTS = (
     ),
     Defect(
         "a new attempt starts with the losses of the last one",
-        "planning/attempt_begin.py",
+        "planning/attempt.py",
         "        worker_losses=None,\n",
         "",
         ("tests/unit/planning/test_whole_plans.py",),
@@ -880,40 +880,40 @@ DEFECTS = (
         "planning/observed.py",
         "if outcome is None or not outcome.has_succeeded:",
         "if outcome is None:",
-        ("tests/unit/planning/decisions/test_success.py",),
+        ("tests/unit/planning/decisions/test_finished.py",),
     ),
     Defect(
         "a termination message of success counts whatever the exit code",
         "planning/observed.py",
         "return (head is not None and head.exit_code == 0) or (reported is not None and reported.has_succeeded)",
         "return True",
-        ("tests/unit/planning/decisions/test_success.py",),
+        ("tests/unit/planning/decisions/test_finished.py",),
     ),
     Defect(
         "a job trains again when its head vanishes after the driver's last report",
         "planning/observed.py",
         "        return self.reported_outcome\n",
         "        return None\n",
-        ("tests/unit/planning/decisions/test_success.py",),
+        ("tests/unit/planning/decisions/test_finished.py",),
     ),
     Defect(
         "the last report of another attempt counts",
         "planning/observed.py",
         "if progress.attempt != self.attempt or progress.outcome is None:",
         "if progress.outcome is None:",
-        ("tests/unit/planning/decisions/test_success.py",),
+        ("tests/unit/planning/decisions/test_finished.py",),
         raises=("KeyError",),
     ),
     Defect(
         "missing pods are created without checking the status",
-        "planning/decisions/uncreated_pods.py",
+        "planning/decisions/pods.py",
         "        status=GUARD,\n",
         "",
         (STALE,),
     ),
     Defect(
         "two pods in one slot may stay",
-        "planning/decisions/stale_pods.py",
+        "planning/decisions/pods.py",
         "in (*earlier, *job.workers.duplicates)",
         "in earlier",
         (STALE,),
@@ -927,7 +927,7 @@ DEFECTS = (
     ),
     Defect(
         "an outdated spec may start an attempt",
-        "planning/attempt_begin.py",
+        "planning/attempt.py",
         ").requiring(Requirement.SAME_SPEC)  # an outdated spec",
         ")  # an outdated spec",
         ("tests/unit/planning/test_changes.py",),
@@ -956,14 +956,14 @@ DEFECTS = (
     ),
     Defect(
         "a deleted job that a finalizer keeps runs on",
-        "planning/decisions/deleted.py",
+        "planning/decisions/suspend.py",
         "return wind_down(job) if job.is_deleting else None",
         "return None",
         (DELETED,),
     ),
     Defect(
         "a deleted job that has finished is deleted again and again",
-        "planning/decisions/clean_up.py",
+        "planning/decisions/finished.py",
         "if job.is_deleting or _is_early(job, deletion_due(job)):",
         "if _is_early(job, deletion_due(job)):",
         (DELETED,),
@@ -1019,7 +1019,7 @@ DEFECTS = (
     ),
     Defect(
         "a finished job's children are deleted before the TTL",
-        "planning/decisions/clean_up.py",
+        "planning/decisions/finished.py",
         "    if due is None or due > job.now:\n",
         "    if due is None:\n",
         (CLEAN_UP,),
@@ -1042,7 +1042,7 @@ DEFECTS = (
     ),
     Defect(
         "a finished job is cleaned up again and again",
-        "planning/decisions/clean_up.py",
+        "planning/decisions/finished.py",
         "    if job.status.clean_up_time:\n",
         "    if False:\n",
         (CLEAN_UP,),
@@ -1123,45 +1123,45 @@ DEFECTS = (
     ),
     Defect(
         "a pod that is stuck Terminating is listed when something else happens only",
-        "planning/amendments/stuck_pods.py",
+        "planning/amendments/obstacles.py",
         "decision.waking(observed.next_stuck)",
         "decision",
         (STUCK, SCHEDULES),
     ),
     Defect(
         "a list of stuck pods is rewritten for each of many pods that end",
-        "planning/amendments/stuck_pods.py",
+        "planning/amendments/obstacles.py",
         "if wanted == listed or _is_still_good(wanted, known):",
         "if wanted == listed:",
         (STUCK,),
     ),
     Defect(
         "a pod that was stuck stays listed",
-        "planning/amendments/stuck_pods.py",
+        "planning/amendments/obstacles.py",
         "stuck_pods=wanted or None",
         "stuck_pods=wanted or listed",
         (STUCK, SCHEDULES),
     ),
     Defect(
         "every commit gets an event",
-        "planning/amendments/commit_events.py",
+        "planning/amendments/announcements.py",
         "at > job.now:",
         "at > at:",
-        ("tests/unit/planning/amendments/test_commit_events.py",),
+        ("tests/unit/planning/amendments/test_announcements.py",),
     ),
     Defect(
         "an incomplete attempt is held forever for a rejected pod",
         "planning/planner.py",
         "    decide_partial_gang,  # an",
         "    # an",
-        ("tests/unit/planning/decisions/test_partial_gang.py",),
+        ("tests/unit/planning/decisions/test_deadlines.py",),
     ),
     Defect(
         "a rejected child is created again in every pass",
-        "planning/amendments/create_backoff.py",
+        "planning/amendments/creates.py",
         "    if at <= job.now:\n        return decision\n",
         "    return decision\n",
-        ("tests/unit/planning/test_rejections.py",),
+        ("tests/unit/planning/amendments/test_creates.py",),
     ),
     Defect(
         "an expired limit hides the actual loss",
@@ -1235,21 +1235,21 @@ DEFECTS = (
     ),
     Defect(
         "a lost attempt keeps its live pods",
-        "planning/attempt_end.py",
+        "planning/attempt.py",
         "        deletes=delete_all(pod for pod in job.pods if pod.is_live),\n",
         "",
         (WHOLE,),
     ),
     Defect(
         "a lost attempt deletes its evidence",
-        "planning/attempt_end.py",
+        "planning/attempt.py",
         "delete_all(pod for pod in job.pods if pod.is_live)",
         "delete_all(job.pods)",
         (WHOLE,),
     ),
     Defect(
         "the next attempt keeps the pods of the last",
-        "planning/attempt_begin.py",
+        "planning/attempt.py",
         "        deletes=delete_all(job.pods),\n",
         "",
         (WHOLE,),
@@ -1291,9 +1291,9 @@ DEFECTS = (
     ),
     Defect(
         "an attempt ends on a stale view of its pods",
-        "planning/attempt_end.py",
-        ".requiring(Requirement.FRESH_PODS)",
-        "",
+        "planning/attempt.py",
+        "failure=failure).requiring(Requirement.FRESH_PODS)",
+        "failure=failure)",
         (WHOLE,),
     ),
     Defect(
@@ -1879,7 +1879,7 @@ DEFECTS = (
     ),
     Defect(
         "a denied delete of an ended pod holds up the attempt",
-        "planning/decisions/stale_pods.py",
+        "planning/decisions/pods.py",
         "if pod.name not in job.denied",
         "if True",
         (STALE_PODS,),
@@ -2009,7 +2009,7 @@ DEFECTS = (
         "planning/facts/deadlines.py",
         "if is_quota or not job.status.head.pod else",
         "if True else",
-        ("tests/unit/planning/decisions/test_partial_gang.py",),
+        ("tests/unit/planning/decisions/test_deadlines.py",),
     ),
     Defect(
         "a node's shutdown is blamed on the job",
@@ -2203,7 +2203,7 @@ DEFECTS = (
     ),
     Defect(
         "pods that avoid a free node stay",
-        "planning/decisions/outdated_pods.py",
+        "planning/decisions/pods.py",
         "    if not outdated:\n",
         "    if True:\n",
         (AVOIDED,),

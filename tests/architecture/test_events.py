@@ -16,7 +16,7 @@ from railhead.contract.report import (
     STORAGE_TROUBLES,
 )
 from railhead.controller.observe import STUCK
-from railhead.planning.decisions import resume_source, suspend
+from railhead.planning.decisions import attempts, suspend
 from railhead.planning.facts import reasons
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ PASSED_ON = {
     *STUCK,
     *LOSSES,
     *STORAGE_TROUBLES,
-    *(resume_source.NOT_FOUND, resume_source.RUNS, resume_source.NOTHING),
+    *(attempts.NOT_FOUND, attempts.RUNS, attempts.NOTHING),
     *("RunNameDiffers", "StoragePathDiffers", CHECKPOINT_NAME_REPEATED, END_NOT_ANNOUNCED, RAY_NOT_TESTED),
     NO_STEPS,
 }

@@ -18,7 +18,7 @@ import yaml
 from railhead.api import names
 from railhead.contract.failure import FailureClass
 from railhead.contract.outcome import SUCCEEDED, Outcome
-from railhead.planning.amendments.warning import TYPES
+from railhead.planning.amendments.announcements import TYPES
 from tests.operator.cluster import Cluster, Object
 from tests.operator.test_refusals import admission, limit_cpus, protection
 from tests.waiting import wait_until

@@ -10,47 +10,36 @@ from collections.abc import Callable
 
 from railhead.api.errors import InvalidSpec
 from railhead.api.names import MANAGER
-from railhead.planning.amendments.attempts import list_attempts
+from railhead.planning.amendments.announcements import add_warning, announce_commit
 from railhead.planning.amendments.avoided_nodes import list_avoided_nodes
-from railhead.planning.amendments.commit_events import announce_commit
-from railhead.planning.amendments.create_backoff import hold_back_creates
-from railhead.planning.amendments.generation import acknowledge_generation
-from railhead.planning.amendments.obstacles import hold_back_deletes, report_obstacles
-from railhead.planning.amendments.pod_events import look_up_pod_events
+from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
+from railhead.planning.amendments.obstacles import hold_back_deletes, list_stuck_pods, report_obstacles
+from railhead.planning.amendments.records import acknowledge_generation, count_running_time, list_attempts
 from railhead.planning.amendments.restrictions import refuse_pods
-from railhead.planning.amendments.running_time import count_running_time
-from railhead.planning.amendments.start_line import keep_place, wait_for_turn
-from railhead.planning.amendments.stuck_pods import list_stuck_pods
-from railhead.planning.amendments.wake import wake_for_limits
-from railhead.planning.amendments.warning import add_warning
-from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
-from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
-from railhead.planning.decisions.deleted import decide_deleted
-from railhead.planning.decisions.finished import decide_finished
-from railhead.planning.decisions.first_attempt import decide_first_attempt
+from railhead.planning.amendments.wake import look_up_pod_events, wake_for_limits
+from railhead.planning.decisions.attempts import decide_first_attempt, decide_next_attempt, decide_resume_source
+from railhead.planning.decisions.deadlines import (
+    decide_active_deadline,
+    decide_partial_gang,
+    decide_partial_start,
+    decide_startup_deadline,
+)
+from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
 from railhead.planning.decisions.invalid import decide_invalid
 from railhead.planning.decisions.loss import decide_loss
-from railhead.planning.decisions.next_attempt import decide_next_attempt
-from railhead.planning.decisions.outdated_pods import decide_outdated_pods
-from railhead.planning.decisions.partial_gang import decide_partial_gang
-from railhead.planning.decisions.partial_start import decide_partial_start
+from railhead.planning.decisions.pods import decide_outdated_pods, decide_stale_pods, decide_uncreated_pods
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
 from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
-from railhead.planning.decisions.resume import decide_resume
-from railhead.planning.decisions.resume_source import decide_resume_source
-from railhead.planning.decisions.stale_pods import decide_stale_pods
-from railhead.planning.decisions.success import decide_success
-from railhead.planning.decisions.suspend import decide_suspend
-from railhead.planning.decisions.uncreated_pods import decide_uncreated_pods
+from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Plan
 from railhead.planning.status_write import build_status_write
 
 # The order is the rule; each line says why it comes before the next.
-# tests/unit/planning/test_order.py has, for each adjacent pair, a job in which both apply, or why there is none.
+# tests/unit/planning/test_planner.py has, for each adjacent pair, a job in which both apply, or why there is none.
 DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_deletion,  # its children go with it, so there is nothing left to clean up
     decide_clean_up,  # also deletes the terminated head, which decide_finished keeps

@@ -1,20 +1,27 @@
-"""What the operator cannot change: deletes that the API server denies, foreign pods with the job's label, and CPU
-limits that admission adds to the job's pods.
+"""What the operator cannot change: deletes that the API server denies, foreign pods with the job's label, CPU limits
+that admission adds to the job's pods, and pods that are Terminating long after their grace period.
 
 The conditions DeleteDenied, ForeignPods and CPULimited name the objects, with the API server's words, and go with the
 obstacle. A denied delete holds up no other delete, and is tried again after 1, 2, 4, 8, 15, 15 ... s.
+
+status.stuckPods lists the pods that do not terminate. The job waits for none of them, but they may still use their
+GPUs. Usually their node is dead, and only a person can make sure that the machine is off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api import names
 from railhead.api.errors import InvalidSpec
+from railhead.api.status import MAX_STUCK_PODS, StuckPod
+from railhead.contract.times import format_time
 from railhead.planning.conditions import make_condition
 from railhead.planning.observed import Observed, denied_until
 from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import STUCK_SECONDS, PodView
 from railhead.planning.status_change import StatusChange
 from railhead.resources.pod import has_cpu_limit
 
@@ -105,3 +112,46 @@ def _describe_cpu_limits(observed: Observed) -> str:
         "that is throttled looks lost. Remove the default limit for cpu from the LimitRange, or set limits.cpu of "
         f"container {names.CONTAINER} in podTemplate; pods keep the limit that they have until they are replaced"
     )
+
+
+def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
+    """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due.
+
+    Not before the job is deleted: the write would change the version that the delete names.
+    """
+    if decision.delete_job is not None:
+        return decision
+    decision = decision.waking(observed.next_stuck)
+    stuck = observed.stuck_pods
+    listed, wanted = observed.status.stuck_pods or [], [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]
+    known = {pod.name for pod in listed}
+    if wanted == listed or _is_still_good(wanted, known):
+        return decision
+    status = replace(decision.status or StatusChange(), stuck_pods=wanted or None, is_guard=False)
+    new = [pod for pod in stuck if pod.name not in known]
+    is_news = bool(new) and len(listed) < MAX_STUCK_PODS  # beyond a full list nobody knows which are new
+    return replace(
+        decision, status=status, events=(*decision.events, _report_stuck(new)) if is_news else decision.events
+    )
+
+
+def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
+    """A full list is replaced when half of its pods are gone, so that 512 pods that end cost few writes."""
+    kept = sum(pod.name in known for pod in wanted)
+    return len(wanted) == len(known) == MAX_STUCK_PODS and 2 * kept > MAX_STUCK_PODS
+
+
+def _describe_stuck(pod: PodView) -> StuckPod:
+    since = pod.deletion_timestamp
+    return StuckPod(name=pod.name, node=pod.node, since=since and format_time(since))
+
+
+def _report_stuck(pods: Sequence[PodView]) -> Event:
+    places = ", ".join(f"{pod.place} since {_describe_stuck(pod).since}" for pod in pods[:3])
+    message = (
+        f"{len(pods)} pods are Terminating {STUCK_SECONDS // 60} minutes beyond their grace period and may still use "
+        "their GPUs. If a pod's machine is off, delete its Node object, or taint the node with "
+        "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or run `kubectl delete pod NAME --force`; "
+        f"if it is not, repair the node. The pods: {places}{', ...' if len(pods) > 3 else ''}"
+    )
+    return Event("Warning", "PodStuckTerminating", message)

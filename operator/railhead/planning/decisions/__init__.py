@@ -1,1 +1,1 @@
-"""What a pass may decide: one decision per file; planner.py has their order."""
+"""What a pass may decide: one subject per file; planner.py has their order."""

@@ -1,19 +1,72 @@
-"""A finished job holds no worker pods. Its terminated head pod stays for the log, unless a sidecar still runs."""
+"""A job that has finished, or finishes with success: what remains of it, for how long, and its last checkpoint.
+
+A finished job holds no worker pods. Its terminated head pod stays for the log, unless a sidecar still runs.
+spec.keepPodsSeconds then deletes the children, which a GitOps tool does not know, and keeps the TrainJob;
+spec.ttlSecondsAfterFinished deletes the TrainJob, as for a batch/v1 Job, and garbage collection its children.
+"""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
+from railhead.api import conditions as types
 from railhead.api.names import HEAD
+from railhead.api.status import HeadStatus, ProgressStatus, WorkersStatus
 from railhead.contract.failure import FailureClass
-from railhead.contract.times import parse_time
-from railhead.planning.facts.report import change_by_outcome
+from railhead.contract.outcome import Outcome
+from railhead.contract.times import format_time, parse_time
+from railhead.planning.children import driver_removal, removals
+from railhead.planning.conditions import stand_still
+from railhead.planning.facts.deadlines import clean_up_due, deletion_due
+from railhead.planning.facts.report import change_by_outcome, cut_count, cut_metrics
+from railhead.planning.job import Job
 from railhead.planning.observed import Observed
-from railhead.planning.plan import Decision, delete_all
+from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
 from railhead.planning.pod_view import PodView
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import UNSET, StatusChange, Unset
 
 SIDECAR_SECONDS = 60  # for a head's other containers to end after its driver
+
+
+def decide_success(job: Job) -> Decision | None:
+    """The driver reports success: the job is complete, also when its head pod vanished before anyone looked.
+
+    `decide_finished` deletes the workers.
+    """
+    head, outcome = job.head, job.outcome
+    if outcome is None or not job.has_succeeded:
+        return None
+    message = f"Training finished in attempt {job.attempt}" + (f": {outcome.message}" if outcome.message else "")
+    status = replace(
+        stand_still(job, types.COMPLETE, reason="Succeeded", message=message),
+        phase="Succeeded",
+        completion_time=format_time((head.finished_at if head else None) or job.now),
+        head=HeadStatus(pod=head.name, node=head.node) if head else UNSET,
+        workers=WorkersStatus(desired=job.desired_workers),
+        progress=_find_last_progress(job, outcome),
+    )
+    status = change_by_outcome(status, job.status, outcome, job.now)
+    return Decision(status=status, events=(Event("Normal", "Succeeded", message),))
+
+
+def _find_last_progress(job: Job, outcome: Outcome) -> ProgressStatus | Unset:
+    """The final progress, if the driver's last report has not arrived (yet)."""
+    known = job.status.progress
+    is_of_attempt = known.attempt == job.attempt
+    if is_of_attempt and known.state == "FINISHED":
+        return UNSET
+    return ProgressStatus(
+        attempt=job.attempt,
+        state="FINISHED",
+        reports=cut_count(outcome.reports),
+        joined=job.desired_workers,
+        workers=known.workers if is_of_attempt else 0,
+        metrics=cut_metrics(outcome.metrics),
+        update_time=format_time(job.now),
+        warning=known.warning if is_of_attempt else None,
+        restart=known.restart if is_of_attempt else None,
+    )
 
 
 def decide_finished(observed: Observed) -> Decision | None:
@@ -55,3 +108,28 @@ def add_last_checkpoint(observed: Observed, change: StatusChange) -> StatusChang
     if head is None or not head.has_ended:
         return change
     return change_by_outcome(change, observed.status, head.outcome, observed.now)
+
+
+def decide_deletion(job: Job) -> Decision | None:
+    """The precondition keeps a job that changed meanwhile, for example to a longer TTL."""
+    if job.is_deleting or _is_early(job, deletion_due(job)):
+        return None
+    return Decision(delete_job=DeleteJob(job.uid, job.version), removes=driver_removal(job))
+
+
+def decide_clean_up(job: Job) -> Decision | None:
+    """Once. The status records it: the operator does not watch all children, such as Secrets."""
+    if _is_early(job, clean_up_due(job)):
+        return None
+    deletes = delete_all(job.pods)
+    if job.status.clean_up_time:
+        return Decision(deletes=deletes)
+    done = StatusChange(clean_up_time=format_time(job.now))
+    return Decision(deletes=deletes, removes=(*removals(job), *driver_removal(job)), last=done)
+
+
+def _is_early(job: Job, due: datetime | None) -> bool:
+    """Before its time, or before the status has the last report of the head."""
+    if due is None or due > job.now:
+        return True
+    return job.head is not None and (may_commit(job, job.head) or find_last_checkpoint(job) is not None)

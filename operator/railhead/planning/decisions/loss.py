@@ -16,7 +16,7 @@ from railhead.api import names
 from railhead.api.status import FailureStatus
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS
-from railhead.planning.attempt_end import lose_attempt
+from railhead.planning.attempt import lose_attempt
 from railhead.planning.children import find_missing_mount
 from railhead.planning.facts.failure import (
     DRIVER_GONE,

@@ -1,8 +1,12 @@
-"""spec.suspend: stops a job without losing its progress. `deleted.py` stops a deleted job in the same way.
+"""Stops a job without losing its progress, for spec.suspend or since the TrainJob is deleted, and resumes it.
 
 The status comes first. Then only the head is deleted: its driver waits for one more committed
 checkpoint, at most `suspendGraceSeconds`. The workers go when it has ended, and the job is Suspended
 when no pod can act any more. A suspension that has started completes, whatever the spec says by then.
+
+A deleted TrainJob still exists while a finalizer keeps it, such as that of a backup tool or of a queue. Garbage
+collection leaves its pods alone until the object is gone, so the job is stopped like a suspended one, and no pods
+follow. With foreground deletion garbage collection deletes all pods itself, and the operator only waits for them.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, WorkersStatus
+from railhead.planning.attempt import begin_next_attempt
 from railhead.planning.conditions import stand_still
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
+from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement, StatusChange
@@ -81,3 +87,21 @@ def _rest(job: Job) -> Decision:
     if job.status.phase != "Suspending":
         status = status.requiring(Requirement.SAME_SPEC)
     return Decision(status=status, events=(Event("Normal", SUSPENDED, message),))
+
+
+def decide_deleted(job: Job) -> Decision | None:
+    """Winds down a deleted job that has not finished; nothing starts it again."""
+    return wind_down(job) if job.is_deleting else None
+
+
+def decide_resume(job: Job) -> Decision | None:
+    """Resumes a suspended job; one that stays suspended does not get past `decide_suspend`."""
+    if job.status.phase != "Suspended":
+        return None
+    remains = job.acting_pods
+    if remains:
+        return Decision(deletes=delete_all(remains))
+    decision = begin_next_attempt(job, reason="Resumed", phase="Pending")
+    if decision.status is None:
+        return decision
+    return replace(decision, status=replace(decision.status, suspended_seconds=count_suspended(job) or UNSET))

@@ -9,26 +9,21 @@ from typing import Any
 
 import pytest
 
-from railhead.planning.decisions.clean_up import decide_clean_up, decide_deletion
-from railhead.planning.decisions.deadlines import decide_active_deadline, decide_startup_deadline
-from railhead.planning.decisions.deleted import decide_deleted
-from railhead.planning.decisions.finished import decide_finished
-from railhead.planning.decisions.first_attempt import decide_first_attempt
+from railhead.planning.decisions.attempts import decide_first_attempt, decide_next_attempt, decide_resume_source
+from railhead.planning.decisions.deadlines import (
+    decide_active_deadline,
+    decide_partial_gang,
+    decide_partial_start,
+    decide_startup_deadline,
+)
+from railhead.planning.decisions.finished import decide_clean_up, decide_deletion, decide_finished, decide_success
 from railhead.planning.decisions.loss import decide_loss
-from railhead.planning.decisions.next_attempt import decide_next_attempt
-from railhead.planning.decisions.outdated_pods import decide_outdated_pods
-from railhead.planning.decisions.partial_gang import decide_partial_gang
-from railhead.planning.decisions.partial_start import decide_partial_start
+from railhead.planning.decisions.pods import decide_outdated_pods, decide_stale_pods, decide_uncreated_pods
 from railhead.planning.decisions.progress import show_progress
 from railhead.planning.decisions.replacement import decide_replacement
 from railhead.planning.decisions.resize import decide_resize
 from railhead.planning.decisions.restarts_in_place import decide_restarts_in_place
-from railhead.planning.decisions.resume import decide_resume
-from railhead.planning.decisions.resume_source import decide_resume_source
-from railhead.planning.decisions.stale_pods import decide_stale_pods
-from railhead.planning.decisions.success import decide_success
-from railhead.planning.decisions.suspend import decide_suspend
-from railhead.planning.decisions.uncreated_pods import decide_uncreated_pods
+from railhead.planning.decisions.suspend import decide_deleted, decide_resume, decide_suspend
 from railhead.planning.job import Job
 from railhead.planning.observed import Rejection
 from railhead.planning.planner import DECISIONS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from railhead.planning.decisions.stale_pods import decide_stale_pods
+from railhead.planning.decisions.pods import decide_stale_pods
 from railhead.planning.observed import Denial
 from railhead.planning.plan import Decision, Delete
 from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_head, make_job, make_worker

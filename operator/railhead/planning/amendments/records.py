@@ -1,7 +1,10 @@
-"""status.attempts: the last attempts and how each ended, joined to status writes that happen anyway.
+"""What the status records with any decision: status.attempts, the running time in status.budget, and the generation.
 
-The list follows from the status as the write leaves it. So a list that lacks something, since another version of the
-operator wrote the status or a user edited it, is completed by the next write, or starts with the current attempt.
+The list has the last attempts and how each ended, and is joined to status writes that happen anyway. It follows from
+the status as the write leaves it. So a list that lacks something, since another version of the operator wrote the
+status or a user edited it, is completed by the next write, or starts with the current attempt. After enough training,
+which the running time adds up, backoffLimit is full again. Tools wait for status.observedGeneration, so a changed spec
+is acknowledged even if nothing else changes.
 """
 
 from __future__ import annotations
@@ -15,9 +18,11 @@ from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Att
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
+from railhead.planning.facts.settlement import running_stretch
 from railhead.planning.job import Job
+from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision
-from railhead.planning.status_change import UNSET
+from railhead.planning.status_change import UNSET, StatusChange
 from railhead.planning.status_write import changes_anything
 
 USED = ("phase", "attempt", "round", "failure", "completion_time")  # what the list follows from
@@ -93,3 +98,29 @@ def _end(job: Job, attempt: Attempt, class_: str, *, at: str | None, reason: str
 
 def _keep_plain(text: str) -> str:
     return re.sub(f"[^{PLAIN}]", "", text)
+
+
+def count_running_time(job: Job, decision: Decision) -> Decision:
+    """For a job whose budget is not full."""
+    status, budget = decision.status, job.status.budget
+    if status is None or budget is None or status.budget is not UNSET or not _ends_training(status):
+        return decision
+    seconds = min(budget.running_seconds + running_stretch(job.status, job.now), 2**31 - 1)
+    budget = budget.model_copy(update={"running_seconds": seconds})
+    return replace(decision, status=replace(status, budget=budget))
+
+
+def _ends_training(status: StatusChange) -> bool:
+    states = {condition.type: condition.is_true for condition in status.set_conditions}
+    return not states.get(types.RUNNING, types.RUNNING not in status.remove_conditions)
+
+
+def acknowledge_generation(observed: Observed, decision: Decision) -> Decision:
+    """Adds a status change without fields: every write includes the generation.
+
+    Not before the job is deleted: the write would change the version that the delete names.
+    """
+    is_acknowledged = observed.status.observed_generation == observed.generation
+    if is_acknowledged or decision.status is not None or decision.delete_job is not None:
+        return decision
+    return replace(decision, status=StatusChange())

@@ -1,16 +1,20 @@
-"""The driver's warning as a condition: Resumable is False while the run is not the job's own,
-or has overwritten a checkpoint, CheckpointFallback is True while it continues from an older checkpoint, because newer
-ones were lost, StorageUnavailable is True while the storage takes no checkpoint, HangSuspected is True while no rank
-makes a step, and EndNotice and RayTested are False while the image's Ray cannot ask for a last checkpoint, or is newer
-than tested.
+"""What a driver's report announces besides progress: its warning becomes a condition, its commits an event.
 
-Training continues meanwhile, or has not begun and waits for the storage. Every status change of the job carries the
-condition, and one event is sent when it appears.
+Resumable is False while the run is not the job's own, or has overwritten a checkpoint, CheckpointFallback is True while
+it continues from an older checkpoint, because newer ones were lost, StorageUnavailable is True while the storage takes
+no checkpoint, HangSuspected is True while no rank makes a step, and EndNotice and RayTested are False while the image's
+Ray cannot ask for a last checkpoint, or is newer than tested. Training continues meanwhile, or has not begun and waits
+for the storage. Every status change of the job carries the condition, and one event is sent when it appears.
+
+CheckpointCommitted comes at most once a minute per job, and once for the last commit when the job ends or is suspended.
+The operator keeps the last announced commit in memory. When it starts, it treats every commit that it finds as
+announced.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 from railhead.api import conditions as types
 from railhead.api.status import DriverWarning
@@ -18,7 +22,7 @@ from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NO
 from railhead.planning.conditions import make_condition
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
-from railhead.planning.status_change import StatusChange
+from railhead.planning.status_change import UNSET, StatusChange
 
 TRUE_TYPES = (types.CHECKPOINT_FALLBACK, types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
 TYPES = (types.RESUMABLE, *TRUE_TYPES, types.END_NOTICE, types.RAY_TESTED)
@@ -30,6 +34,8 @@ _TYPES = {
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
+PERIOD_SECONDS = 60
+ENDS = ("Succeeded", "Failed", "Suspended")
 
 
 def add_warning(job: Job, decision: Decision) -> Decision:
@@ -66,3 +72,18 @@ def _show(job: Job, status: StatusChange, warning: DriverWarning | None) -> Stat
 
 def _type_of(warning: DriverWarning) -> str:
     return _TYPES.get(warning.reason, types.RESUMABLE)
+
+
+def announce_commit(job: Job, decision: Decision) -> Decision:
+    """Adds the event if a commit is due to be announced, else the time when it will be."""
+    change = decision.status or StatusChange()
+    found = job.status.checkpoint if change.checkpoint is UNSET else change.checkpoint
+    if job.announced is None or found is None or found.index <= job.announced.index:
+        return decision
+    phase = job.status.phase if change.phase is UNSET else change.phase
+    at = job.announced.at + timedelta(seconds=PERIOD_SECONDS) if job.announced.at else job.now
+    if phase not in ENDS and at > job.now:
+        return decision.waking(at)
+    message = f"Checkpoint {found.index} was committed: {found.uri[:800]}"
+    event = Event("Normal", "CheckpointCommitted", message, is_series=True)
+    return replace(decision, events=(event, *decision.events), announced=found.index)

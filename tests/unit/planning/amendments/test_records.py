@@ -16,7 +16,7 @@ from railhead.api.attempts import Attempt
 from railhead.contract.outcome import SUCCEEDED, Outcome
 from railhead.contract.report import ReportedOutcome
 from railhead.planning import planner
-from railhead.planning.amendments.attempts import list_attempts
+from railhead.planning.amendments.records import list_attempts
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView
 from tests.model.oracles import check_attempts

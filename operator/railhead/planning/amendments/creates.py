@@ -1,0 +1,105 @@
+"""What holds back the pods that a decision would create: another job's turn, or the backoff after a rejection. The
+condition Reconciling reports why.
+
+A rejected child is reported at once, and its create is retried after 5, 10, 20, 30, 30 ... s, or after 5, 10, 10 ... s
+while other pods wait for it. Until then nothing is created for the job, whatever the pass has decided, and no restart
+is counted: nothing was lost. `facts/start_line.py` has the rule of the turns; each job's place is kept in its status.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from railhead.api import conditions as types
+from railhead.api.status import Phase, StartLine
+from railhead.planning.conditions import stand_still
+from railhead.planning.decisions.progress import show_progress
+from railhead.planning.facts.deadlines import give_up_due
+from railhead.planning.facts.reasons import WAITING_FOR_TURN
+from railhead.planning.facts.settlement import rejected_until
+from railhead.planning.facts.start_line import TURN_SECONDS, explain_rejection, find_turn, leave, move, turn_end
+from railhead.planning.job import Job
+from railhead.planning.plan import Decision, Event
+from railhead.planning.pod_view import Problem
+from railhead.planning.status_change import UNSET, StatusChange
+from railhead.planning.status_write import changes_anything
+
+OUT: frozenset[Phase] = frozenset({"Suspending", "Suspended", "Succeeded", "Failed"})
+
+
+def hold_back(job: Job, decision: Decision, why: Problem, *, event: Literal["Normal", "Warning"]) -> Decision:
+    """Only the decision's deletes remain. An elastic job with enough workers keeps training."""
+    held = show_progress(job) if job.is_elastic and job.are_enough_up else _report_hold(job, why, event)
+    return replace(held, deletes=decision.deletes)
+
+
+def _report_hold(job: Job, problem: Problem, event: Literal["Normal", "Warning"]) -> Decision:
+    """Reports a problem once, and again when it changes."""
+    reason, message = problem.reason, problem.message
+    if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
+        return Decision()
+    status = stand_still(job, types.RECONCILING, reason=reason, message=message)
+    news = Event(event, reason, message, is_series=True)
+    return Decision(status=replace(status, phase=job.status.phase or "Pending"), events=(news,))
+
+
+def wait_for_turn(job: Job, decision: Decision) -> Decision:
+    """Drops the whole decision if it creates pods and it is another job's turn: no attempt begins without pods."""
+    if not any(create.kind == "Pod" for create in decision.creates):
+        return decision
+    turn = find_turn(job)
+    if turn is None:
+        return decision
+    message = f"Waits for its turn: TrainJob {turn.name} creates its pods now, for at most {TURN_SECONDS} s"
+    if job.is_attempt_lost:
+        decision = Decision()  # its ended pods are evidence until the next attempt
+    held = hold_back(job, decision, Problem(WAITING_FOR_TURN, message), event="Normal")
+    return held.waking(turn_end(turn, job.now)).waking(give_up_due(job))
+
+
+def keep_place(job: Job, decision: Decision) -> Decision:
+    """Writes the job's place when it joins the line, moves or leaves, in the decision's own write if there is one.
+
+    Not before the job is deleted: the write would change the version that the delete names.
+    """
+    if decision.delete_job is not None:
+        return decision
+    status = decision.status or StatusChange()
+    known, wanted = job.status.start_line, _find_wanted(job, status)
+    if wanted == (known if status.start_line is UNSET else status.start_line):
+        return decision
+    return replace(decision, status=replace(status, start_line=wanted, is_guard=False))
+
+
+def _find_wanted(job: Job, change: StatusChange) -> StartLine | None:
+    phase = job.status.phase if change.phase is UNSET else change.phase
+    if phase in OUT:
+        return None
+    if change.start_line is not UNSET:
+        return change.start_line  # as the decision says
+    if _is_complete(job) or (phase == "Running" and not job.empty_slots):
+        return leave(job, phase)
+    return move(job)
+
+
+def _is_complete(job: Job) -> bool:
+    """All its pods exist and have a node: it needs nothing more from the quota, nor from the scheduler."""
+    pods = [*([job.head] if job.head else []), *job.workers.live]
+    return not job.is_attempt_lost and len(pods) > job.desired_workers and all(pod.is_live and pod.node for pod in pods)
+
+
+def hold_back_creates(job: Job, decision: Decision) -> Decision:
+    """Drops the creates of the decision during the backoff after the API server's last rejection."""
+    rejection = job.rejection
+    if rejection is None or not decision.creates:
+        return decision
+    due = give_up_due(job)
+    at = rejected_until(job, rejection, is_held=due is not None)
+    if at <= job.now:
+        return decision
+    if decision.status is not None and not decision.status.is_guard and changes_anything(job, decision.status):
+        held = replace(decision, creates=())  # the next pass reports why
+    else:
+        held = hold_back(job, decision, explain_rejection(job, rejection.problem), event="Warning")
+    return held.waking(at).waking(due)
