@@ -30,7 +30,7 @@ from benchmarks.scale.reporting import start_drivers
 from benchmarks.scale.subject import load_subject
 from railhead.cli.local_options import interrupt_on_termination
 from railhead.cli.main import KNOWN
-from railhead.controller.report.claims import read_claims
+from railhead.controller.tokens import read_claims
 from railhead.local.control_plane.binaries import resolve
 
 REPORT_SECONDS = 0.5

@@ -1624,8 +1624,8 @@ DEFECTS = (
     Defect(
         "the budget of status writes for reports is ignored",
         "controller/report/schedule.py",
-        "or self._missing_seconds(now) > 0:",
-        "or False:",
+        "        if seconds <= PRECISION_SECONDS:\n",
+        "        if True:\n",
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(
@@ -1652,8 +1652,8 @@ DEFECTS = (
     Defect(
         "a checkpoint loses its place when the state changes too",
         "controller/report/schedule.py",
-        "or entry < self._wanted[key]:",
-        "or urgency is Urgency.STATE or entry < self._wanted[key]:",
+        "= min(entry, self._wanted.get(key, entry))",
+        "= entry if urgency is Urgency.STATE else min(entry, self._wanted.get(key, entry))",
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(
@@ -1708,10 +1708,10 @@ DEFECTS = (
     ),
     Defect(
         "forged tokens that name a pod are all reviewed",
-        "controller/report/reviews.py",
-        "if pod_uid in self._turns:",
-        "if pod_uid in ():",
-        ("tests/unit/controller/report/test_reviews.py",),
+        "controller/tokens.py",
+        "if named in self._turns:",
+        "if named in ():",
+        ("tests/unit/controller/test_tokens.py",),
     ),
     Defect(
         "tokens of other pods are reviewed",
@@ -1758,7 +1758,7 @@ DEFECTS = (
     ),
     Defect(
         "a pod keeps all its connections",
-        "controller/report/gate.py",
+        "controller/serve.py",
         "            earlier.abort()\n",
         "            pass\n",
         ("tests/unit/controller/report/test_attacks.py",),

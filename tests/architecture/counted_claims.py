@@ -16,7 +16,7 @@ from railhead.api.source import MAX_INLINE_BYTES
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRICS
 from railhead.contract.digest import CHARS
 from railhead.contract.failure import POLICIES
-from railhead.controller.report.gate import MOST_STRANGERS
+from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
 from railhead.driver.node.ray_features import OLDEST, write_version
 from railhead.driver.storage.call import LONGEST_WAIT

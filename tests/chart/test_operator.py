@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from railhead.cli import operator
-from railhead.controller import stalls
+from railhead.controller import probes
 from railhead.kube.selector import parse_selector
 from tests.chart.chart import NAMESPACE, RELEASES, Chart, Rendered
 
@@ -174,7 +174,7 @@ def test_an_event_loop_that_does_not_turn_costs_about_half_a_minute(chart: Chart
     """/healthz is served by that loop, so the kubelet's timeout is what notices it."""
     probe = chart.render().container["livenessProbe"]
     soonest = (probe["failureThreshold"] - 1) * probe["periodSeconds"] + probe["timeoutSeconds"]
-    assert stalls.PRINT_SECONDS < soonest <= 30 <= soonest + probe["periodSeconds"] <= 35
+    assert probes.PRINT_SECONDS < soonest <= 30 <= soonest + probe["periodSeconds"] <= 35
 
 
 def test_the_defaults_pass_pod_security_restricted(chart: Chart) -> None:

@@ -12,9 +12,9 @@ from aiohttp.test_utils import make_mocked_request
 from railhead.api import names
 from railhead.contract.report import AUDIENCE, PATH, Report, ReportedOutcome, RestartInPlace, ResumedFrom, RunWarning
 from railhead.controller.report.authority import Speaker
-from railhead.controller.report.gate import Gate
-from railhead.controller.report.reviews import TokenReviews
 from railhead.controller.report.server import ReportHandler
+from railhead.controller.serve import Gate
+from railhead.controller.tokens import TokenReviews, Verdict
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.pods import CHECKPOINT, TIME, find_pod
 from tests.fuzz.rig import NEIGHBOUR, OTHER_NAMESPACE, Rig, make_rig, no_errors
@@ -27,12 +27,12 @@ from tests.unit.controller.report.facts import encode, make_token
 class Reviews(TokenReviews):
     """The API server, to which the head's token is valid whatever it says of itself."""
 
-    def __init__(self, rig: Rig, speaker: Speaker) -> None:
-        super().__init__(rig.operator.client, lambda: 0.0)
+    def __init__(self, speaker: Speaker) -> None:
+        super().__init__(self._accept, lambda: 0.0)
         self._speaker = speaker
 
-    async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
-        return self._speaker
+    async def _accept(self, token: str) -> Verdict:
+        return Verdict(200, self._speaker)
 
 
 def make_report(rig: Rig) -> dict[str, Any]:
@@ -81,11 +81,12 @@ async def run(seed: int) -> None:
     head = find_pod(rig, names.HEAD)["metadata"]
     speaker = Speaker(NAMESPACE, head["name"], head["uid"])
     handler = ReportHandler(
-        reviews=Reviews(rig, speaker),
+        reviews=Reviews(speaker),
         writer=rig.operator.writer,
         lookup=rig.operator.state.find_facts,
         is_head=rig.operator.store.is_head,
         gate=Gate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
+        now=rig.operator.client.clock.now,
     )
     token, body = choose_token(speaker, mutator), choose_body(rig, mutator)
     request = make_mocked_request("POST", PATH, headers={"Authorization": f"Bearer {token}"})

@@ -9,7 +9,9 @@ import asyncio
 import logging
 import signal
 import ssl
+import sys
 import time
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -29,11 +31,9 @@ from railhead.controller.handlers import WatchLimits, watch_jobs
 from railhead.controller.leadership.decision import Timing
 from railhead.controller.leadership.elector import Alone, Elector, Leadership, make_candidate
 from railhead.controller.loop import Loop
-from railhead.controller.metrics import Metrics, Sources
-from railhead.controller.metrics_access import MetricsAccess
-from railhead.controller.metrics_server import serve_metrics
+from railhead.controller.metrics import Metrics, Sources, build_metrics, judge_reader
 from railhead.controller.observe import PodRecord, record_pod
-from railhead.controller.probes import serve_probes
+from railhead.controller.probes import build_probes, watch_stalls
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import (
     Certificates,
@@ -41,14 +41,13 @@ from railhead.controller.report.certificate import (
     ensure_certificates,
     renew_certificates,
 )
-from railhead.controller.report.gate import Gate
 from railhead.controller.report.mounted import follow_folder, read_certificates
-from railhead.controller.report.reviews import TokenReviews
-from railhead.controller.report.server import ReportHandler, build_ssl_context, present, serve_reports
+from railhead.controller.report.server import ReportHandler, build_app, build_ssl_context, present
 from railhead.controller.report.writer import ReportWriter
-from railhead.controller.stalls import watch_stalls
+from railhead.controller.serve import Gate, serve
 from railhead.controller.store import Store
 from railhead.controller.sweep import run_sweep
+from railhead.controller.tokens import TokenReviews, judge_pod
 from railhead.controller.watch_guard import WatchGuard
 from railhead.kube.client import KubeClient, connect
 from railhead.kube.errors import RetryAfter
@@ -62,7 +61,22 @@ from railhead.together import run_together
 
 log = logging.getLogger(__name__)
 START_AGAIN_SECONDS = 1.0
+MOST_SCRAPERS, SCRAPE_SECONDS = 64, 30.0  # connections to /metrics over HTTPS at a time, and how long each may last
+TLS_BUFFER_BYTES = 16 * 1024
+# The API server stores JSON of 10,000 levels, and trainLoopConfig may have as many. To Python's parser each is a call:
+# with its default of 1000, one such job would end the watch of all jobs, again and again.
+MOST_CALLS = 20_000
 Answer = TypeVar("Answer")
+
+
+def change_process() -> None:
+    """Changes what holds for the whole process: the buffer of a TLS connection, and the depth of calls.
+
+    asyncio fills a buffer with zeros for each TLS connection, 256 KiB by default, which would be most of the operator's
+    memory; a record of TLS has 16 KiB.
+    """
+    sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
+    sys.setrecursionlimit(MOST_CALLS)
 
 
 def _informers(client: KubeClient, state: ClusterState, namespaces: tuple[str, ...]) -> list[Informer[PodRecord]]:
@@ -196,11 +210,27 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
 
 
 def _serve_metrics(config: OperatorConfig, context: ssl.SSLContext, parts: Parts) -> AbstractAsyncContextManager[None]:
-    """With authentication, if so configured; else the probe port serves them."""
+    """Serves them with authentication, if so configured; else the probe port serves them."""
     if config.metrics_listen is None:
         return nullcontext()
-    access = MetricsAccess(parts.client, time.monotonic)
-    return serve_metrics(config.metrics_listen, context, access, parts.metrics.render)
+    reviews = TokenReviews(partial(judge_reader, parts.client), time.monotonic)
+    gate = Gate(context, most=MOST_SCRAPERS, seconds=SCRAPE_SECONDS)  # all of them remain strangers
+    return serve(build_metrics(reviews, parts.metrics.render), config.metrics_listen, gate=gate)
+
+
+def _serve_reports(
+    config: OperatorConfig, context: ssl.SSLContext, parts: Parts, writer: ReportWriter
+) -> AbstractAsyncContextManager[None]:
+    gate = Gate(context)
+    handler = ReportHandler(
+        reviews=TokenReviews(partial(judge_pod, parts.client), time.monotonic),
+        writer=writer,
+        lookup=parts.state.find_facts,
+        is_head=parts.store.is_head,
+        gate=gate,
+        now=parts.client.clock.now,
+    )
+    return serve(build_app(handler, parts.metrics.count_report), config.report_listen, gate=gate)
 
 
 async def run_operator(config: OperatorConfig) -> None:
@@ -212,6 +242,7 @@ async def run_operator(config: OperatorConfig) -> None:
         WentBack: etcd was restored from a backup.
         WrongDefinition: the CRD is missing, or older than this operator.
     """
+    change_process()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -223,25 +254,20 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
         parts = _build_parts(config, client)
         state = parts.state
         open_metrics = parts.metrics.render if config.metrics_listen is None else None
-        find_problems = parts.guard.find_problems
-        async with serve_probes(config.probe_listen, lambda: state.are_synced, open_metrics, find_problems):
+        probes = build_probes(lambda: state.are_synced, parts.guard.find_problems, open_metrics)
+        async with serve(probes, config.probe_listen):
             await _wait_answer(partial(check_definition, client))
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)
             writer = _build_writer(config, parts)
-            reviews = TokenReviews(client, time.monotonic)
-            gate = Gate(context)
-            handler = ReportHandler(
-                reviews=reviews, writer=writer, lookup=state.find_facts, is_head=parts.store.is_head, gate=gate
-            )
             renew = partial(_renew, config, client, certificates, partial(present, context))
             limits = WatchLimits(label_selector=config.job_selector.text)
             ask = partial(client.ask_list, TRAIN_JOB)
             watch = partial(watch_jobs, state.on_job, parts.job_watches, ask=ask, on_signal=on_signal, limits=limits)
             try:
                 async with (
-                    serve_reports(config.report_listen, gate, handler, parts.metrics.count_report),
+                    _serve_reports(config, context, parts, writer),
                     _serve_metrics(config, context, parts),
                 ):
                     await _run_parts(config, parts, loop, renew(), watch())

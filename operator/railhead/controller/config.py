@@ -9,8 +9,6 @@ from railhead.api.restrictions import UNRESTRICTED, Restrictions
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.settings import JobNetworkPolicy
 
-METRICS_PATH = "/metrics"
-
 
 @dataclass(frozen=True)
 class OperatorConfig:

@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -45,9 +44,6 @@ Ask = Callable[[str | None], Awaitable[None]]
 EXPIRED = 410
 PASSING = (403, 404, EXPIRED, 429)  # and 5xx
 LONGEST_PAUSE_SECONDS = 30.0
-# The API server stores JSON of 10,000 levels, and trainLoopConfig may have as many. To Python's parser each is a call:
-# with its default of 1000, one such job would end the watch of all jobs, again and again.
-MOST_CALLS = 20_000
 WORKER_IDLE_SECONDS = 0.2  # kopf keeps a task and the last event of each job for that long: at a start, of all jobs
 
 
@@ -157,7 +153,6 @@ async def watch_jobs(
     namespaces running, and could not be restarted next to them. `ask` raises KubeError while
     the API server does not list a namespace's jobs.
     """
-    sys.setrecursionlimit(MOST_CALLS)
     await run_together(*(_watch_scope(on_job, state, ask=ask, on_signal=on_signal, limits=limits) for state in states))
 
 

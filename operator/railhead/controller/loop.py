@@ -75,7 +75,7 @@ class Loop:
     monotonic: Callable[[], float] = time.monotonic
     call_later: CallLater = _call_later
     is_current: Callable[[str], bool] = lambda namespace: True
-    look_ups: Turns[JobKey] = field(init=False)
+    look_ups: Turns = field(init=False)
 
     def __post_init__(self) -> None:
         self.look_ups = Turns(self.monotonic)

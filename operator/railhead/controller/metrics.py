@@ -1,7 +1,9 @@
-"""The operator's Prometheus metrics. docs/metrics.md describes each; a test compares the two.
+"""The operator's Prometheus metrics, and who may read them. docs/metrics.md describes each; a test compares the two.
 
 Nothing here grows with the number of jobs: labels take few values, and gauges are read
 at scrape time.
+
+Over HTTPS only those read them whom the API server lets `get` the path, as for its own /metrics.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from aiohttp import web
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -26,9 +29,16 @@ from railhead import __version__
 from railhead.api.status import JobStatus
 from railhead.contract.failure import FailureClass
 from railhead.controller.report.schedule import Urgency
-from railhead.kube.client import RequestLabels
+from railhead.controller.tokens import NotYet, TokenReviews, Verdict, read_bearer, review
+from railhead.kube.client import KubeClient, RequestLabels
+from railhead.kube.errors import KubeError
+from railhead.kube.kinds import SUBJECT_ACCESS_REVIEW
+from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 
+METRICS_PATH = "/metrics"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+REJECTIONS = {401: "a bearer token is required, or it is not valid", 403: f"no right to get {METRICS_PATH}"}
 PASS_SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 REPORT_SECONDS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 
@@ -175,3 +185,47 @@ class Metrics:
     def render(self) -> bytes:
         """The text format, which Prometheus accepts whatever formats it prefers."""
         return generate_latest(self.registry)
+
+
+def respond(rendered: bytes) -> web.Response:
+    """The answer to a scrape."""
+    return web.Response(body=rendered, headers={"Content-Type": METRICS_TYPE})
+
+
+def build_metrics(reviews: TokenReviews, render: Callable[[], bytes]) -> web.Application:
+    """Builds the application that serves the metrics to those who may read them; `reviews` asks `judge_reader`."""
+
+    async def metrics(request: web.Request) -> web.Response:
+        token = read_bearer(request.headers.get("Authorization", ""))
+        try:
+            code = (await reviews.judge(token, named="")).code if token else 401
+        except NotYet:
+            return web.Response(status=429, text="too many unknown tokens; try again\n")
+        except KubeError:
+            return web.Response(status=503, text="the API server does not answer\n")
+        return respond(render()) if code == 200 else web.Response(status=code, text=REJECTIONS[code] + "\n")
+
+    app = web.Application()
+    app.add_routes([web.get(METRICS_PATH, metrics)])
+    return app
+
+
+async def judge_reader(client: KubeClient, token: str) -> Verdict:
+    """Returns 200 for a token that may read the metrics, else 401 or 403. Raises KubeError."""
+    found = (await review(client, token)).get("status") or {}
+    if not found.get("authenticated"):
+        return Verdict(401)
+    answer = await client.create(SUBJECT_ACCESS_REVIEW, build_access_review(found.get("user") or {}))
+    return Verdict(200 if (answer.get("status") or {}).get("allowed") is True else 403)
+
+
+def build_access_review(user: Object) -> Object:
+    """Builds the question whether this user of a TokenReview may get the metrics. Pure."""
+    spec = {
+        "user": user.get("username") or "",
+        "uid": user.get("uid") or "",
+        "groups": user.get("groups") or [],
+        "extra": user.get("extra") or {},
+        "nonResourceAttributes": {"path": METRICS_PATH, "verb": "get"},
+    }
+    return {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}

@@ -1,32 +1,37 @@
-"""/healthz: the event loop turns, and no watch is dead. /readyz: the watches have delivered their first list. /metrics:
-Prometheus metrics.
+"""Whether the operator works: /healthz, /readyz, and the stacks of an event loop that does not turn.
 
-`metrics_server.py` serves the latter instead if they need authentication.
+/healthz: the event loop turns, and no watch is dead. It asks nothing, so an API server that is away does not delay it.
+The loop serves it, so it does not answer while the loop does not turn, and the kubelet restarts the operator after
+about 30 s. Before that a thread of Python's own prints what the loop is busy with, without the loop.
+
+/readyz: the watches have delivered their first list.
+
+/metrics is served beside them, unless it needs authentication.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+import asyncio
+import faulthandler
+import logging
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
-from railhead.controller.config import METRICS_PATH, split_address
+from railhead.controller.metrics import METRICS_PATH, respond
 
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger(__name__)
+PERIOD_SECONDS = 1.0
+WARN_SECONDS = 5.0
+PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
 
 
-@asynccontextmanager
-async def serve_probes(
-    listen: str,
+def build_probes(
     is_ready: Callable[[], bool],
-    render_metrics: Callable[[], bytes] | None,
     find_problems: Callable[[], Iterable[str]],
-) -> AsyncIterator[None]:
-    """Serves the paths on host:port while the context lasts; without `render_metrics` no /metrics.
-
-    /healthz fails with the problems that it finds. It asks nothing, so an API server that is away does not delay it.
-    """
+    render_metrics: Callable[[], bytes] | None = None,
+) -> web.Application:
+    """Builds the application of the probes. /healthz fails with the problems; without `render_metrics` no /metrics."""
 
     async def healthz(_: web.Request) -> web.Response:
         problems = "".join(f"{problem}\n" for problem in find_problems())
@@ -40,14 +45,22 @@ async def serve_probes(
     if (render := render_metrics) is not None:
 
         async def metrics(_: web.Request) -> web.Response:
-            return web.Response(body=render(), headers={"Content-Type": METRICS_TYPE})
+            return respond(render())
 
         app.add_routes([web.get(METRICS_PATH, metrics)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    host, port = split_address(listen)
-    await web.TCPSite(runner, host, port).start()
+    return app
+
+
+async def watch_stalls(count_late: Callable[[float], None], monotonic: Callable[[], float]) -> None:
+    """Counts by how much the loop is late. Runs until cancelled."""
     try:
-        yield
+        while True:
+            faulthandler.dump_traceback_later(PRINT_SECONDS)
+            began = monotonic()
+            await asyncio.sleep(PERIOD_SECONDS)
+            late = max(0.0, monotonic() - began - PERIOD_SECONDS)
+            if late > WARN_SECONDS:
+                log.warning("the event loop did not turn for %.1f s", late)
+            count_late(late)
     finally:
-        await runner.cleanup()
+        faulthandler.cancel_dump_traceback_later()

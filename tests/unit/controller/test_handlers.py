@@ -20,6 +20,7 @@ import pytest
 
 from railhead.api.job import JobKey
 from railhead.api.spec import TrainJobSpec
+from railhead.controller.app import change_process
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.handlers import WatchLimits, build_settings, watch_jobs
 from railhead.controller.queue import KeyedQueue
@@ -304,6 +305,7 @@ def nest(levels: int) -> dict[str, Any]:
 
 @pytest.mark.skipif(sys.version_info[:2] == (3, 12), reason="the limit of its parser cannot be changed")
 async def test_a_job_as_deep_as_the_api_server_stores_ends_no_watch(server: JobServer) -> None:
+    change_process()
     trainer = {"trainFunc": "train:train_func", "trainLoopConfig": nest(9_900)}
     body = {"metadata": {"name": "deep"}, "spec": {**SPEC, "trainer": trainer}}
     server.api.create((JOBS, "default", "deep"), body)

@@ -1,23 +1,38 @@
-"""The metrics as Prometheus reads them; docs/metrics.md describes each."""
+"""The metrics as Prometheus reads them, and who may read them; docs/metrics.md describes each."""
 
 from __future__ import annotations
 
 import re
+import ssl
 from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import FailureClass
-from railhead.controller.metrics import Metrics, Sources
+from railhead.controller.metrics import Metrics, Sources, build_access_review, build_metrics, judge_reader
+from railhead.controller.probes import build_probes
 from railhead.controller.report.schedule import Urgency
+from railhead.controller.report.server import present
+from railhead.controller.serve import Gate, serve
+from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels
-from railhead.kube.errors import Denied
-from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.errors import Denied, KubeError, RetryAfter
+from railhead.kube.kinds import POD, TRAIN_JOB, Kind
+from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
+from railhead.local.ports import free_port
+from railhead.pki import issue, make_ca
+from tests.model.client import ModelClient, make_client
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(railhead_\w+)` \| (\w+) \|([^|]*)\|", re.MULTILINE)
@@ -181,3 +196,168 @@ def test_finished_jobs_leave_no_growing_series() -> None:
         operator.metrics.count_pass("done", 0.1)
         operator.metrics.count_report(202)
     assert len(operator.metrics.render().splitlines()) == before
+
+
+SCRAPER = "system:serviceaccount:monitoring:scraper"
+
+
+class Reviewer(ModelClient):
+    """An API server with two users, one of whom may read the metrics. `asked_for` has the kinds of its requests."""
+
+    def __init__(self) -> None:
+        super().__init__(make_client().api)
+        self.users: dict[str, dict[str, Any]] = {"good": {"username": SCRAPER, "groups": ["g"]}, "other": {}}
+        self.allowed = {SCRAPER}
+        self.asked_for: list[str] = []
+        self.error: KubeError | None = None
+
+    async def create(self, kind: Kind, body: Object, **options: Any) -> Object:
+        self.asked_for.append(kind.kind)
+        if self.error is not None:
+            raise self.error
+        if kind.kind == "TokenReview":
+            user = self.users.get(body["spec"]["token"])
+            return {"status": {"authenticated": user is not None, "user": user}}
+        return {"status": {"allowed": body["spec"]["user"] in self.allowed}}
+
+
+class Clock:
+    """Monotonic time, set by the test."""
+
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def reviewer() -> Reviewer:
+    return Reviewer()
+
+
+@pytest.fixture
+def app(reviewer: Reviewer, clock: Clock) -> web.Application:
+    return build_metrics(TokenReviews(partial(judge_reader, reviewer), clock), lambda: b"a 1\n")
+
+
+class Scraper:
+    """Scrapes with the Authorization header that the test gives."""
+
+    def __init__(self, client: TestClient[web.Request, web.Application]) -> None:
+        self._client = client
+
+    async def check(self, header: str) -> int:
+        headers = {"Authorization": header} if header else {}
+        async with self._client.get("/metrics", headers=headers) as response:
+            return response.status
+
+
+@pytest.fixture
+async def access(app: web.Application) -> AsyncIterator[Scraper]:
+    async with TestClient(TestServer(app)) as client:
+        yield Scraper(client)
+
+
+BOTH = ["TokenReview", "SubjectAccessReview"]
+
+
+@pytest.mark.parametrize(
+    ("header", "code", "asked"),
+    [
+        ("Bearer good", 200, BOTH),
+        ("bearer  good", 200, BOTH),
+        ("Bearer other", 403, BOTH),
+        ("Bearer unknown", 401, BOTH[:1]),
+        ("", 401, []),
+        ("Bearer", 401, []),
+        ("good", 401, []),
+        ("Basic good", 401, []),
+        ("Bearer gööd", 401, []),
+    ],
+)
+async def test_only_a_token_with_the_right_may_read(
+    access: Scraper, reviewer: Reviewer, header: str, code: int, asked: list[str]
+) -> None:
+    assert await access.check(header) == code
+    assert reviewer.asked_for == asked
+
+
+def test_the_review_is_about_the_whole_user() -> None:
+    user = {"username": "u", "uid": "1", "groups": ["g"], "extra": {"a": ["b"]}}
+    spec = build_access_review(user)["spec"]
+    assert spec == {
+        "user": "u",
+        "uid": "1",
+        "groups": ["g"],
+        "extra": {"a": ["b"]},
+        "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
+    }
+
+
+@pytest.mark.parametrize(("token", "seconds"), [("good", KEEP_SECONDS), ("other", KEEP_REJECTED_SECONDS)])
+async def test_an_answer_is_kept_for_a_while(
+    access: Scraper, reviewer: Reviewer, clock: Clock, token: str, seconds: float
+) -> None:
+    first = await access.check(f"Bearer {token}")
+    clock.now += seconds - 0.1
+    assert await access.check(f"Bearer {token}") == first
+    assert reviewer.asked_for == BOTH
+    reviewer.allowed = {"", SCRAPER} if token == "other" else set()
+    clock.now += 0.1
+    assert await access.check(f"Bearer {token}") == (200 if token == "other" else 403)
+    assert reviewer.asked_for == BOTH * 2
+
+
+async def test_unknown_tokens_share_a_budget_that_known_ones_need_not(
+    access: Scraper, reviewer: Reviewer, clock: Clock
+) -> None:
+    assert await access.check("Bearer good") == 200
+    clock.now += KEEP_SECONDS
+    reviewer.asked_for.clear()
+    assert [await access.check(f"Bearer x{number}") for number in range(1000)] == [401] + [429] * 999
+    assert await access.check("Bearer good") == 200
+    assert reviewer.asked_for == ["TokenReview", *BOTH]
+    clock.now += TURN_SECONDS
+    assert await access.check("Bearer other") == 403
+
+
+async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(
+    app: web.Application, reviewer: Reviewer, clock: Clock
+) -> None:
+    begin = datetime.now(UTC) - timedelta(hours=1)
+    ca = make_ca("ca", now=begin, days=1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    present(context, issue(ca, "server", now=begin, days=1, names=["127.0.0.1"]))
+    client = ssl.create_default_context(cadata=ca.certificate)
+    secure, probes = free_port(), free_port()
+    async with (
+        serve(app, f"127.0.0.1:{secure}", gate=Gate(context)),
+        serve(build_probes(lambda: True, list), f"127.0.0.1:{probes}"),
+        aiohttp.ClientSession() as session,
+    ):
+
+        async def get(token: str, path: str = "/metrics") -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            url = f"https://127.0.0.1:{secure}{path}"
+            async with session.get(url, headers=headers, ssl=client) as response:
+                return response.status, await response.text()
+
+        assert await get("good") == (200, "a 1\n")
+        assert (await get(""))[0] == 401
+        reviewer.error = RetryAfter(0, "NoAnswer", "reset")
+        clock.now += TURN_SECONDS
+        assert (await get("other"))[0] == 503
+        assert (await get("good"))[0] == 200, "its answer is known"
+        reviewer.error = None
+        assert (await get("other"))[0] == 429
+        clock.now += TURN_SECONDS
+        assert (await get("other"))[0] == 403
+        assert (await get("good", "/healthz"))[0] == 404
+        for path, code in (("healthz", 200), ("readyz", 200), ("metrics", 404)):
+            async with session.get(f"http://127.0.0.1:{probes}/{path}") as response:
+                assert response.status == code

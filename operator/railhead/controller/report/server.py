@@ -7,9 +7,9 @@ import os
 import ssl
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import asdict
+from datetime import datetime
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -18,21 +18,16 @@ from railhead.api.job import JobKey
 from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
 from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
 from railhead.controller.report.certificate import Certificates
-from railhead.controller.report.claims import read_claims
-from railhead.controller.report.gate import Gate
 from railhead.controller.report.parse import parse_report
-from railhead.controller.report.reviews import NotYet, TokenReviews
 from railhead.controller.report.writer import ReportWriter
+from railhead.controller.serve import Gate
+from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
 from railhead.kube.errors import KubeError
 from railhead.pki import Pair
 
-END_SECONDS = 2.0  # for requests in flight when the operator stops; the driver repeats its report
 INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
 REQUESTS_OF_A_POD = 2  # at a time; the driver sends one, and may have given up another
-KEEP_ALIVE_SECONDS = 75  # a driver reports every SILENCE_SECONDS
-LINGER_SECONDS = 1.0  # for the rest of a body that nobody reads, so that its sender sees the answer
-BUFFER_BYTES = 16 * 1024  # of a body before somebody reads it
 
 
 def _answer(status: int, message: str) -> web.Response:
@@ -65,24 +60,25 @@ class ReportHandler:
         lookup: Callable[[JobKey], JobFacts | None],
         is_head: Callable[[str], bool],
         gate: Gate,
+        now: Callable[[], datetime],
         body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """`is_head`: whether a job has a head pod with this uid."""
+        """`is_head`: whether a job has a head pod with this uid; `now`: the API server's time."""
         self._reviews = reviews
         self._writer = writer
         self._lookup = lookup
         self._is_head = is_head
         self._gate = gate
+        self._now = now
         self._body_seconds = body_seconds
         self._open: Counter[tuple[str, bool]] = Counter()  # requests by the pod's uid and whether its token is known
 
     async def answer(self, request: web.Request) -> web.Response:
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token.isascii() or not token:
+        token = read_bearer(request.headers.get("Authorization", ""))
+        if not token:
             return _answer(401, "a bearer token is required")
         claims = read_claims(token)
-        if claims is None or self._reviews.is_expired(claims.expires):
+        if claims is None or claims.is_expired(self._now()):
             return _answer(401, INVALID)
         speaker = claims.speaker
         if not self._is_head(speaker.pod_uid):
@@ -113,7 +109,7 @@ class ReportHandler:
         if rejection is not None:  # whoever the token belongs to: the API server need not be asked
             return _answer(*rejection)
         try:
-            speaker = await self._reviews.speaker(token, pod_uid=claimed.pod_uid)
+            speaker = (await self._reviews.judge(token, named=claimed.pod_uid)).speaker
         except NotYet:
             return _answer(429, "too many tokens name this pod; try again in a second")
         except KubeError:
@@ -162,27 +158,3 @@ def present(context: ssl.SSLContext, server: Pair) -> None:
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
             file.write(server.certificate + server.key)
         context.load_cert_chain(path)
-
-
-@asynccontextmanager
-async def serve_reports(
-    listen: str, gate: Gate, handler: ReportHandler, count: Callable[[int], None]
-) -> AsyncIterator[None]:
-    """Serves `POST /v1/report` while the context lasts."""
-    runner = web.AppRunner(
-        build_app(handler, count),
-        access_log=None,
-        auto_decompress=False,  # drivers do not compress, and a few bytes may become many
-        keepalive_timeout=KEEP_ALIVE_SECONDS,
-        lingering_time=LINGER_SECONDS,
-        read_bufsize=BUFFER_BYTES,
-        shutdown_timeout=END_SECONDS,
-    )
-    await runner.setup()
-    try:
-        assert runner.server is not None
-        async with gate.accepting(listen, runner.server):
-            yield
-    finally:
-        await runner.cleanup()
-        await gate.clear()

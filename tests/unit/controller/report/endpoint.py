@@ -15,12 +15,13 @@ from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.contract.report import PATH, Report
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.controller.report.gate import Gate
-from railhead.controller.report.reviews import NotYet, TokenReviews
 from railhead.controller.report.server import BODY_SECONDS, ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
+from railhead.controller.serve import Gate
+from railhead.controller.tokens import NotYet, TokenReviews, Verdict
 from railhead.kube.errors import KubeError
 from tests.model.client import make_client
+from tests.model.faults import NOON
 from tests.unit.controller.report.facts import SPEAKER, make_facts, make_report, make_token
 
 STRANGE = Speaker("other", SPEAKER.pod, SPEAKER.pod_uid)
@@ -32,7 +33,7 @@ class Reviews(TokenReviews):
     """One token belongs to the head, one to a pod of another namespace."""
 
     def __init__(self) -> None:
-        super().__init__(make_client(), lambda: 0.0)
+        super().__init__(self.find, lambda: 0.0)
         self.speakers = {make_token(): SPEAKER, make_token(STRANGE): STRANGE}
         self.error: KubeError | None = None
         self.is_busy = False
@@ -41,13 +42,16 @@ class Reviews(TokenReviews):
     def is_known(self, token: str) -> bool:
         return token in self.reviewed and token in self.speakers
 
-    async def speaker(self, token: str, *, pod_uid: str) -> Speaker | None:
+    async def judge(self, token: str, *, named: str) -> Verdict:
         self.reviewed.append(token)
         if self.is_busy:
             raise NotYet
         if self.error:
             raise self.error
-        return self.speakers.get(token)
+        return await self.find(token)
+
+    async def find(self, token: str) -> Verdict:
+        return Verdict(200, self.speakers[token]) if token in self.speakers else Verdict(401)
 
 
 class FakeWriter(ReportWriter):
@@ -84,6 +88,7 @@ class Endpoint:
             lookup=self.jobs.get,
             is_head=self._is_head,
             gate=self.gate,
+            now=lambda: NOON,
             body_seconds=body_seconds,
         )
 

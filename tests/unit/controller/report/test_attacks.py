@@ -1,5 +1,7 @@
 """The report endpoint under attack, over TLS on the loopback: each attack gets its answer, or the end of its
-connection, and costs nobody else anything.
+connection, and costs no other sender anything.
+
+One scenario for the gate of `serve.py`, `tokens.py` and `server.py`: an attack passes through all three.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import logging
 import resource
 import socket
 import ssl
-from asyncio import sslproto
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,10 +25,10 @@ import pytest
 from railhead.api.job import JobKey
 from railhead.cli.operator import raise_open_files
 from railhead.contract.report import LIMIT_BYTES, PATH
-from railhead.controller.report import gate
+from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.controller.report.gate import MOST_STRANGERS
-from railhead.controller.report.server import REQUESTS_OF_A_POD, present, serve_reports
+from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app, present
+from railhead.controller.serve import MOST_STRANGERS, Gate
 from railhead.local.ports import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
@@ -104,7 +105,7 @@ class Connection:
 class Attacked(Endpoint):
     """The endpoint as the operator serves it."""
 
-    def __init__(self, contexts: Contexts, entrance: gate.Gate, *, body_seconds: float) -> None:
+    def __init__(self, contexts: Contexts, entrance: Gate, *, body_seconds: float) -> None:
         super().__init__(entrance, body_seconds=body_seconds)
         self.jobs[JobKey("default", "other")] = make_facts(OTHER_HEAD, uid=OTHER_UID)
         self.reviews.speakers[OTHER_TOKEN] = Speaker("default", OTHER_HEAD.name, OTHER_HEAD.uid)
@@ -146,9 +147,10 @@ async def serving(
     body_seconds: float = NEVER,
 ) -> AsyncIterator[Attacked]:
     attacked = Attacked(
-        contexts, gate.Gate(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
+        contexts, Gate(contexts.server, most=most, seconds=seconds, grace=grace), body_seconds=body_seconds
     )
-    async with serve_reports(f"127.0.0.1:{attacked.port}", attacked.gate, attacked.handler, attacked.counted.append):
+    app = build_app(attacked.handler, attacked.counted.append)
+    async with serve.serve(app, f"127.0.0.1:{attacked.port}", gate=attacked.gate):
         try:
             yield attacked
         finally:
@@ -363,7 +365,7 @@ async def test_a_slow_body_ends_with_the_connection(contexts: Contexts) -> None:
 
 async def test_a_driver_keeps_its_connection(contexts: Contexts) -> None:
     """It is no stranger any more, whose time ends or who makes way."""
-    async with serving(contexts, most=2) as attacked:
+    async with serving(contexts, most=3) as attacked:
         driver, silent = await attacked.connect(), await attacked.connect()
         driver.send(request_of())
         assert await driver.read_status() == 202
@@ -415,7 +417,7 @@ async def test_too_many_open_files_stop_nothing(
         return await accept(listening)
 
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_accept", fail_once)
-    monkeypatch.setattr(gate, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(serve, "PAUSE_SECONDS", 0.0)
     async with serving(contexts) as attacked:
         assert await attacked.ask(request_of()) == [202]
     assert "cannot accept a connection: [Errno 24] Too many open files" in caplog.text
@@ -486,8 +488,3 @@ async def test_pipelined_requests_are_answered_in_order(attacked: Attacked) -> N
     bad = request_of(token="no-token")
     assert await attacked.ask(*[bad] * 50, request_of(), bad) == [401] * 50 + [202, 401]
     assert len(attacked.writer.reports) == 1
-
-
-def test_a_connection_has_a_small_buffer() -> None:
-    """With asyncio's default, 1,000 connections take 256 MiB."""
-    assert sslproto.SSLProtocol.max_size <= 16 * 1024

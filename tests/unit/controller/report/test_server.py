@@ -13,6 +13,7 @@ from railhead.api.job import JobKey
 from railhead.contract.failure_rules import FailureRule
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
+from railhead.controller.tokens import Verdict
 from railhead.kube.errors import RetryAfter
 from tests.model.faults import NOON
 from tests.unit.builders import make_worker
@@ -119,11 +120,11 @@ async def test_a_pod_that_too_many_tokens_name_is_asked_to_wait(endpoint: Endpoi
 async def test_a_job_that_changes_during_the_review_gets_no_report(endpoint: Endpoint) -> None:
     reviews, key = endpoint.reviews, JobKey("default", "digits")
 
-    async def end_meanwhile(token: str, *, pod_uid: str) -> Speaker | None:
+    async def end_meanwhile(token: str, *, named: str) -> Verdict:
         endpoint.jobs[key] = make_facts(ENDED)
-        return SPEAKER
+        return Verdict(200, SPEAKER)
 
-    reviews.speaker = end_meanwhile  # type: ignore[method-assign]
+    reviews.judge = end_meanwhile  # type: ignore[method-assign]
     assert await endpoint.post(body_of()) == 409
     assert endpoint.writer.reports == []
 

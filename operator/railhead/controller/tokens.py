@@ -1,0 +1,162 @@
+"""The bearer tokens of requests: what they say of themselves, and what the API server says of them.
+
+What a token says is not verified; it only spares the API server the tokens that cannot be right.
+
+The API server is asked seldom enough that no sender can make the operator flood it. A token that was accepted is
+remembered for a while, and always reviewed again. A rejected one is remembered for a moment, and one that is not known
+waits for the turn of whom it names: so forged tokens can only delay the reports of the job whose pod they name.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from railhead.contract.report import AUDIENCE
+from railhead.controller.report.authority import Speaker, read_review
+from railhead.controller.turns import drop_until
+from railhead.kube.client import KubeClient
+from railhead.kube.kinds import TOKEN_REVIEW
+from railhead.kube.types import Object
+
+KEEP_SECONDS = 30.0
+KEEP_REJECTED_SECONDS = 5.0  # an API server that has just started may not know the pod yet
+KEEP_AT_MOST = 4096
+TURN_SECONDS = 1.0
+MOST_CHARS = 8192  # one of the API server's has about 1,200
+CLOCK_SECONDS = 60  # that the API server allows a clock to differ
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class Pod(BaseModel):
+    """The pod that a token says it is bound to."""
+
+    name: Text
+    uid: Text
+
+
+class Binding(BaseModel):
+    """What a token of the API server says of its sender."""
+
+    namespace: Text
+    pod: Pod
+
+
+class Claims(BaseModel):
+    """What a token of a pod says of itself: its audiences, the end of its validity in seconds since 1970, its pod."""
+
+    aud: list[Any] | str
+    exp: float = Field(ge=0, le=1e11)
+    binding: Binding = Field(alias="kubernetes.io")
+
+    @property
+    def speaker(self) -> Speaker:
+        return Speaker(self.binding.namespace, self.binding.pod.name, self.binding.pod.uid)
+
+    def is_expired(self, now: datetime) -> bool:
+        return self.exp + CLOCK_SECONDS < now.timestamp()
+
+
+def read_bearer(header: str) -> str:
+    """Returns the token of an Authorization header; "" if there is none that the API server could have issued."""
+    scheme, _, token = header.partition(" ")
+    token = token.strip()
+    return token if scheme.lower() == "bearer" and token.isascii() and len(token) <= MOST_CHARS else ""
+
+
+def read_claims(token: str) -> Claims | None:
+    """Returns None when it is no token of a pod for the report endpoint. Never raises."""
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts):
+        return None
+    try:
+        claims = Claims.model_validate_json(base64.urlsafe_b64decode(parts[1] + "==="), strict=True)
+    except ValueError:
+        return None
+    return claims if AUDIENCE in (claims.aud if isinstance(claims.aud, list) else [claims.aud]) else None
+
+
+class NotYet(Exception):
+    """Another unknown token that names the same was reviewed a moment ago; ask again in TURN_SECONDS."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The API server's answer about a token.
+
+    Attributes:
+        code: 200, or the status with which the request is rejected.
+        speaker: the pod that the token is bound to.
+    """
+
+    code: int
+    speaker: Speaker | None = None
+
+
+class TokenReviews:
+    """Asks the API server about tokens and remembers its answers. Stores no tokens, only their hashes."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[Verdict]], monotonic: Callable[[], float]) -> None:
+        self._ask = ask
+        self._monotonic = monotonic
+        self._accepted: OrderedDict[str, tuple[Verdict, float]] = OrderedDict()  # until when it is not asked again
+        self._rejected: OrderedDict[str, tuple[Verdict, float]] = OrderedDict()
+        self._turns: dict[str, float] = {}  # by whom the token names, the oldest first
+
+    def is_known(self, token: str) -> bool:
+        """Whether it was accepted, and has not been rejected since."""
+        return _digest(token) in self._accepted
+
+    async def judge(self, token: str, *, named: str) -> Verdict:
+        """Returns the verdict on the token. `named`: whose turn an unknown one takes.
+
+        Raises:
+            NotYet: it is not the turn of an unknown token.
+            KubeError: the API server does not answer.
+        """
+        digest, now = _digest(token), self._monotonic()
+        for answers in (self._accepted, self._rejected):
+            verdict, until = answers.get(digest, (None, 0.0))
+            if verdict is not None and until > now:
+                return verdict
+        if digest not in self._accepted:
+            self._take_turn(named, now)
+        verdict = await self._ask(token)
+        self._accepted.pop(digest, None)
+        is_accepted = verdict.code == 200
+        answers = self._accepted if is_accepted else self._rejected
+        answers[digest] = (verdict, self._monotonic() + (KEEP_SECONDS if is_accepted else KEEP_REJECTED_SECONDS))
+        while len(answers) > KEEP_AT_MOST:
+            answers.popitem(last=False)
+        return verdict
+
+    def _take_turn(self, named: str, now: float) -> None:
+        drop_until(self._turns, now - TURN_SECONDS)
+        if named in self._turns:
+            raise NotYet
+        self._turns[named] = now
+
+
+async def review(client: KubeClient, token: str, *audiences: str) -> Object:
+    """Returns the TokenReview with the API server's answer. Raises KubeError."""
+    spec = {"token": token, **({"audiences": list(audiences)} if audiences else {})}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    return await client.create(TOKEN_REVIEW, body)
+
+
+async def judge_pod(client: KubeClient, token: str) -> Verdict:
+    """Returns 200 with its pod for a token of a pod for the report endpoint, else 401. Raises KubeError."""
+    speaker = read_review(await review(client, token, AUDIENCE))
+    return Verdict(401) if speaker is None else Verdict(200, speaker)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
