@@ -269,8 +269,8 @@ DEFECTS = (
     Defect(
         "a status write without its tests",
         "controller/executor.py",
-        "for path, value in write.tests.items()]\n",
-        "for path, value in {}.items()]\n",
+        "build_patch(write.tests, write.fields",
+        "build_patch({}, write.fields",
         (SCHEDULES, "tests/unit/controller/test_executor.py"),
     ),
     Defect(

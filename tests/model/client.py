@@ -8,29 +8,23 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from email.utils import format_datetime
 from typing import Any
 
+from railhead.kube import client as kube
 from railhead.kube.client import KubeClient
 from railhead.kube.clock import ServerClock
 from railhead.kube.errors import KubeError, RetryAfter
-from railhead.kube.kinds import Kind
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.faults import CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, NOON, Crash, Faults, refuse
 from tests.unit.kube.no_transport import NoTransport
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request: `verb` as the client counts it, the path and the body."""
+class Request(kube.Request):
+    """A request, whose body is a copy that the sender cannot change any more."""
 
-    verb: str
-    plural: str
-    path: str
-    body: Any = None
-    accept: str = "application/json"
+    body: Any
 
     @property
     def name(self) -> str:
@@ -64,29 +58,20 @@ class ModelClient(KubeClient):
     def names(self, verb: str, plural: str = "") -> list[str]:
         return [r.name for r in self.asked if r.verb == verb and plural in ("", r.plural)]
 
-    async def _call(
-        self,
-        method: str,
-        kind: Kind,
-        path: str,
-        *,
-        verb: str,
-        body: Any = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> dict[str, Any]:
-        request = Request(verb, kind.plural, path, body and json.loads(json.dumps(body)), accept)
+    async def _call(self, request: kube.Request) -> dict[str, Any]:
+        body = json.loads(json.dumps(request.body)) if request.body else request.body
+        request = Request(request.verb, request.plural, request.path, body, request.content_type, request.accept)
         self.asked.append(request)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             for _ in range(self.faults.yields()):
                 await asyncio.sleep(0)
-            return self._do(method, request, content_type)
+            return self._do(request)
         finally:
             self.at_once -= 1
 
-    def _do(self, method: str, request: Request, content_type: str) -> dict[str, Any]:
+    def _do(self, request: Request) -> dict[str, Any]:
         if self.is_dead:
             raise Crash
         fault = self.faults.next(request.verb, request.plural, request.name)
@@ -102,7 +87,11 @@ class ModelClient(KubeClient):
             raise fault
         try:
             answer = self.api.request(
-                method, request.path, request.body, content_type=content_type, accept=request.accept
+                request.method,
+                request.path,
+                request.body,
+                content_type=request.content_type,
+                accept=request.accept,
             )
         except KubeError:
             if self.is_dead:

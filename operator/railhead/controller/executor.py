@@ -27,11 +27,11 @@ from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
 from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
+from railhead.kube.patch import build_patch
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
 from railhead.planning.plan import CopyConfigMap, Create, Delete, DeleteJob, Plan, Remove, StatusWrite
 from railhead.planning.pod_view import PodEvents, PodView, Problem
-from railhead.planning.status_write import build_operations
 from railhead.resources.owner import build_owner
 
 log = logging.getLogger(__name__)
@@ -157,8 +157,7 @@ class Executor:
                 raise LostCompare(f"pod {pod['metadata']['name']} was not in the cache")
 
     async def _write_status(self, key: JobKey, uid: str, write: StatusWrite) -> None:
-        body = [{"op": "test", "path": path, "value": value} for path, value in write.tests.items()]
-        body += build_operations(write.fields)
+        body = build_patch(write.tests, write.fields, under="/status")
         try:
             answer = await self.client.patch(
                 TRAIN_JOB, key.name, body, type_="json", namespace=key.namespace, subresource="status"

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, NamedTuple, TypedDict, TypeVar
 from urllib.parse import urlencode
@@ -26,7 +27,7 @@ from railhead.kube.types import Body, Object, keep_all
 
 log = logging.getLogger(__name__)
 
-REQUEST_TIMEOUT_SECONDS = 30
+ONE_ANSWER = aiohttp.ClientTimeout(total=30)
 MOST_WARNINGS = 1000  # their texts may contain names
 SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
 # Without compression, as in Kubernetes' own controllers: it costs the API server more than the network gains.
@@ -38,7 +39,8 @@ PATCH_TYPES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
 }
-
+JSON = "application/json"
+METHODS = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}  # other verbs only read
 
 Item = TypeVar("Item")
 
@@ -56,6 +58,28 @@ class Listed(NamedTuple, Generic[Item]):
 
     version: str
     items: list[Item]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request to the API server.
+
+    Attributes:
+        verb: the verb of the API, with the subresource: create, patch/status, list, ...
+        plural: the resource, for metrics.
+        path: the path with its query.
+    """
+
+    verb: str
+    plural: str
+    path: str
+    body: Body | None = None
+    content_type: str = JSON
+    accept: str = JSON
+
+    @property
+    def method(self) -> str:
+        return METHODS.get(self.verb.partition("/")[0], "GET")
 
 
 class RequestLabels(NamedTuple):
@@ -123,10 +147,10 @@ class KubeClient:
         """`is_strict`: a field that the API server does not know is an error, which names its path."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         path = _with_query(path, {"fieldValidation": "Strict" if is_strict else ""})
-        return await self._call("POST", kind, path, body=body, verb=f"create{'/' + subresource if subresource else ''}")
+        return await self._call(Request(_verb("create", subresource), kind.plural, path, body))
 
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
-        return await self._call("GET", kind, kind.path(namespace=namespace, name=name), verb="get")
+        return await self._call(Request("get", kind.plural, kind.path(namespace=namespace, name=name)))
 
     async def list(
         self,
@@ -144,7 +168,7 @@ class KubeClient:
     async def ask_list(self, kind: Kind, namespace: str | None) -> None:
         """Lists one object, to learn whether the API server lists this kind. Raises KubeError."""
         path = _with_query(kind.path(namespace=namespace), {"limit": "1"})
-        await self._call("GET", kind, path, verb="list", accept=METADATA_ONLY)
+        await self._call(Request("list", kind.plural, path, accept=METADATA_ONLY))
 
     async def list_each(
         self,
@@ -158,13 +182,13 @@ class KubeClient:
         metadata_only: bool = False,
     ) -> Listed[Item]:
         """What `read` keeps of each object. It is called page by page, and no page is kept during the next request."""
-        accept = METADATA_ONLY if metadata_only else "application/json"
+        accept = METADATA_ONLY if metadata_only else JSON
         query = {"labelSelector": label_selector, "fieldSelector": field_selector, "limit": str(limit)}
         items: list[Item] = []
         version = token = ""
         while True:
             path = _with_query(kind.path(namespace=namespace), {**query, "continue": token})
-            page = await self._call("GET", kind, path, verb="list", accept=accept)
+            page = await self._call(Request("list", kind.plural, path, accept=accept))
             if not _has_version(page):
                 raise RetryAfter(0, "NotAList", "a list without a resourceVersion")
             metadata = page["metadata"]
@@ -189,8 +213,7 @@ class KubeClient:
         """`type_` is json, merge or strategic."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         path = _with_query(path, {"fieldManager": field_manager})
-        verb = f"patch{'/' + subresource if subresource else ''}"
-        return await self._call("PATCH", kind, path, body=body, content_type=PATCH_TYPES[type_], verb=verb)
+        return await self._call(Request(_verb("patch", subresource), kind.plural, path, body, PATCH_TYPES[type_]))
 
     async def delete(
         self,
@@ -213,7 +236,7 @@ class KubeClient:
             options["preconditions"] = {key: value for key, value in preconditions.items() if value}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        return await self._call("DELETE", kind, kind.path(namespace=namespace, name=name), body=options, verb="delete")
+        return await self._call(Request("delete", kind.plural, kind.path(namespace=namespace, name=name), options))
 
     async def watch(
         self,
@@ -240,7 +263,7 @@ class KubeClient:
         }
         path = _with_query(kind.path(namespace=namespace), query)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=SILENCE_LIMIT_SECONDS)
-        response = await self._send("GET", path, timeout=timeout, request=("watch", kind.plural))
+        response = await self._send(Request("watch", kind.plural, path), timeout)
         try:
             if response.status >= 400:
                 raise classify_response(
@@ -259,57 +282,39 @@ class KubeClient:
 
     async def raw_get(self, path: str) -> bytes:
         """The body of any path (for /readyz, logs)."""
-        response = await self._send("GET", path, timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS))
+        response = await self._send(Request("get", "path", path), ONE_ANSWER)
         body = await _read(response)
         if response.status >= 400:
             raise classify_response(response.status, body)
         return body
 
-    async def _call(
-        self,
-        method: str,
-        kind: Kind,
-        path: str,
-        *,
-        verb: str,
-        body: Body | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-    ) -> Object:
-        if method != "GET" and not self._may_write():
+    async def _call(self, request: Request) -> Object:
+        if request.method != "GET" and not self._may_write():
             raise RetryAfter(0, "NotLeading", "this operator is not the leader")
-        timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-        request = (verb, kind.plural)
-        response = await self._send(
-            method, path, body=body, content_type=content_type, accept=accept, timeout=timeout, request=request
-        )
+        response = await self._send(request, ONE_ANSWER)
         data = await _read(response)
         if response.status >= 400:
             raise classify_response(response.status, data, retry_after=response.headers.get("Retry-After"))
         return _parse_object(response.status, data)
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        timeout: aiohttp.ClientTimeout,
-        body: Body | None = None,
-        content_type: str = "application/json",
-        accept: str = "application/json",
-        request: tuple[str, str] = ("get", "path"),
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": accept, "Content-Type": content_type, **HEADERS}
+    async def _send(self, request: Request, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept, "Content-Type": request.content_type, **HEADERS}
         try:
-            response = await self._transport.send(method, path, headers=headers, body=body, timeout=timeout)
+            response = await self._transport.send(
+                request.method, request.path, headers=headers, body=request.body, timeout=timeout
+            )
         except NO_ANSWER as error:
-            self.answers[RequestLabels(*request, 0)] += 1
+            self.answers[RequestLabels(request.verb, request.plural, 0)] += 1
             raise RetryAfter(0, "NoAnswer", f"{type(error).__name__}: {error}") from error
-        self.answers[RequestLabels(*request, response.status)] += 1
+        self.answers[RequestLabels(request.verb, request.plural, response.status)] += 1
         self.clock.observe(response.headers.get("Date"))
         for warning in response.headers.getall("Warning", ()):
-            self._warnings.log(request, warning)
+            self._warnings.log((request.verb, request.plural), warning)
         return response
+
+
+def _verb(verb: str, subresource: str) -> str:
+    return f"{verb}/{subresource}" if subresource else verb
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:

@@ -6,7 +6,6 @@ phase, but not the report endpoint's fields: progress makes no decision fail, un
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel
@@ -55,17 +54,6 @@ def _changed(observed: Observed, change: StatusChange) -> dict[str, Any]:
     if status.observed_generation != observed.generation:
         fields["observedGeneration"] = observed.generation
     return fields
-
-
-def build_operations(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Status fields as JSON Patch operations; None removes a field, whether or not it exists."""
-    operations: list[dict[str, Any]] = []
-    for field, value in fields.items():
-        path = f"/status/{field}"
-        operations.append({"op": "add", "path": path, "value": {} if value is None else value})
-        if value is None:
-            operations.append({"op": "remove", "path": path})
-    return operations
 
 
 def _build_tests(observed: Observed, change: StatusChange) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from railhead.kube.client import KubeClient
 from railhead.kube.clock import format_micro_time
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import LEASE
+from railhead.kube.patch import build_patch
 from railhead.kube.types import Object
 
 log = logging.getLogger(__name__)
@@ -126,7 +127,7 @@ class Elector:
         self._resign()
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
-                await self._patch_as_holder({"op": "remove", "path": "/spec/holderIdentity"})
+                await self._patch_as_holder({"holderIdentity": None})
         except (KubeError, TimeoutError) as error:
             log.warning("the Lease was not released: %s", str(error) or "request timed out")
 
@@ -140,9 +141,7 @@ class Elector:
     async def _renew(self) -> None:
         began = self._monotonic()
         try:
-            await self._within_lead(
-                self._patch_as_holder({"op": "add", "path": "/spec/renewTime", "value": _format_now()})
-            )
+            await self._within_lead(self._patch_as_holder({"renewTime": _format_now()}))
         except (Gone, Denied) as error:
             if isinstance(error, Gone) or error.status == TEST_FAILED:  # it is another's, or may be
                 self._resign()
@@ -199,9 +198,9 @@ class Elector:
         body = {"metadata": {"resourceVersion": seen.version}, "spec": self._spec(seen)}
         return await self._client.patch(LEASE, LEASE_NAME, body, type_="merge", namespace=self._namespace)
 
-    async def _patch_as_holder(self, operation: Object) -> Object:
+    async def _patch_as_holder(self, fields: Mapping[str, str | None]) -> Object:
         """Compare-and-set: the Lease must still name this process. Another version of it does no harm."""
-        body = [{"op": "test", "path": "/spec/holderIdentity", "value": self._me.identity}, operation]
+        body = build_patch({"/spec/holderIdentity": self._me.identity}, fields, under="/spec")
         return await self._client.patch(LEASE, LEASE_NAME, body, type_="json", namespace=self._namespace)
 
     def _spec(self, seen: Sighting | None) -> Object:

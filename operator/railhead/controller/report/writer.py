@@ -20,8 +20,9 @@ from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, Write
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import TRAIN_JOB
+from railhead.kube.patch import build_patch
 from railhead.planning.facts.report import change_by_report, cut_count
-from railhead.planning.status_write import build_fields, build_operations
+from railhead.planning.status_write import build_fields
 
 log = logging.getLogger(__name__)
 FIELD_MANAGER = "railhead-reports"  # `kubectl get --show-managed-fields` tells these fields from the leader's
@@ -190,11 +191,8 @@ class ReportWriter:
         fields = status_fields(report, facts.status) if facts else {}
         if not fields:
             return
-        body: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": report.uid},
-            {"op": "test", "path": "/status/attempt", "value": report.attempt},
-        ]
-        body += build_operations(fields)
+        tests = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}
+        body = build_patch(tests, fields, under="/status")
         try:
             answer = await self._client.patch(
                 TRAIN_JOB,
