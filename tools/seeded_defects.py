@@ -28,7 +28,7 @@ CUT_OFF = "tests/unit/planning/decisions/test_loss.py"
 NODE_SHUTDOWNS = "tests/unit/planning/facts/test_failure.py"
 BARRIERS = "tests/unit/driver/train_controller/test_barriers.py"
 END_NOTICE = "tests/unit/driver/train_controller/test_end_notice.py"
-CHECKPOINT_MODEL = "tests/unit/driver/storage/test_checkpoint_model.py"
+SNAPSHOT = "tests/unit/driver/storage/test_snapshot.py"
 FENCE = "tests/unit/driver/storage/test_fence.py"
 LOST_NODES = "tests/unit/driver/train_controller/test_lost_nodes.py"
 HEARTBEAT = "tests/unit/driver/reporting/test_heartbeat.py"
@@ -1434,22 +1434,6 @@ DEFECTS = (
         raises=("KeyError",),
     ),
     Defect(
-        "a checkpoint that overwrites another one has its size",
-        "driver/storage/repair.py",
-        "if counts[name] == 1 and reports.get(name) == report else Size(0, 0)",
-        "if counts[name] == 1 else Size(0, 0)",
-        (CHECKPOINT_MODEL,),
-        raises=("JobRefused",),
-    ),
-    Defect(
-        "a size outlives the checkpoint that had it",
-        "driver/storage/acquire_run.py",
-        "select_sizes(found.snapshot, copy))",
-        "copy.sizes)",
-        (CHECKPOINT_MODEL,),
-        raises=("JobRefused",),
-    ),
-    Defect(
         "the head does not know its pod's uid, so the fence cannot tell two heads apart",
         "resources/pod_head.py",
         '"metadata.uid"',
@@ -1458,14 +1442,14 @@ DEFECTS = (
     ),
     Defect(
         "a success in the run's folder is believed by another job",
-        "driver/storage/outcome_file.py",
+        "driver/storage/fence.py",
         'values["uid"] == uid and ',
         "",
         (OUTCOME_FILE,),
     ),
     Defect(
         "a head that has lost the run leaves its success there",
-        "driver/storage/outcome_file.py",
+        "driver/storage/fence.py",
         "            look(folder, claim)\n",
         "",
         (OUTCOME_FILE,),
@@ -1493,7 +1477,7 @@ DEFECTS = (
     ),
     Defect(
         "an attempt gives up when it finds the storage full",
-        "driver/storage/patience.py",
+        "driver/storage/call.py",
         "isinstance(error, Unreachable) or is_passing(error)",
         "is_passing(error)",
         (WAITING,),
@@ -1613,6 +1597,34 @@ DEFECTS = (
         "disk_bytes >= 2 * KEPT_BYTES",
         "disk_bytes >= 20 * KEPT_BYTES",
         ("tests/unit/driver/logs/test_free_space.py",),
+    ),
+    Defect(
+        "a commit leaves no copy of the snapshot",
+        "driver/storage/leftovers.py",
+        "        folder.replace(COPY, data)\n",
+        "",
+        (SNAPSHOT,),
+    ),
+    Defect(
+        "a run resumes from a checkpoint without files",
+        "driver/storage/snapshot.py",
+        "(has_newest or folder.list_names(name))",
+        "True",
+        (SNAPSHOT,),
+    ),
+    Defect(
+        "a snapshot stays in the format of another Ray",
+        "driver/storage/acquire_run.py",
+        "if found.damage or not fields <= found.snapshot.fields:",
+        "if found.damage:",
+        (SNAPSHOT,),
+    ),
+    Defect(
+        "a head that has lost the run overwrites its successor's copy of the snapshot",
+        "driver/storage/leftovers.py",
+        "        check()\n        folder.replace(COPY, data)\n",
+        "        folder.replace(COPY, data)\n",
+        (SNAPSHOT,),
     ),
     Defect(
         "records of uploads outlive the repair of a snapshot",

@@ -19,7 +19,7 @@ from railhead.contract.failure import POLICIES
 from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
 from railhead.driver.node.ray_features import OLDEST, write_version
-from railhead.driver.storage.call import LONGEST_WAIT
+from railhead.driver.storage.call import LONGEST_WAIT_SECONDS
 from railhead.local.control_plane.binaries import KUBERNETES_VERSION
 from railhead.local.control_plane.build import GO_VERSION
 from railhead.local.node.registration import MAX_PODS
@@ -72,7 +72,7 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     (r"released after # min(?:utes)?\b", OUTAGE_SECONDS / 60),
     ("heard of the attempt for # minutes", FIRST_REPORT_SECONDS / 60),
     ("reported within # minutes of its start", FIRST_REPORT_SECONDS / 60),
-    (r"after 0\.5, 1, 2, (?:4, )?\.\.\. # s", LONGEST_WAIT),
+    (r"after 0\.5, 1, 2, (?:4, )?\.\.\. # s", LONGEST_WAIT_SECONDS),
     ("one list of the jobs' metadata every # minutes", SWEEP_SECONDS / 60),
     ("# strangers at a time", MOST_STRANGERS),
     ("# bits of SHA-256", 4 * CHARS),

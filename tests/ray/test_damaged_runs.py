@@ -16,9 +16,9 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
 from railhead.driver.storage.fence import take_run
+from railhead.driver.storage.leftovers import finish_commit
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE
-from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from tests.ray.pods import Pods, make_job
 from tests.s3 import S3, start_s3
 
@@ -64,14 +64,13 @@ def make_run(storage_path: str, name: str) -> RunFolder:
     storage = StorageContext(storage_path=storage_path, experiment_dir_name=name)
     manager = CheckpointManager(CheckpointConfig(num_to_keep=2), storage)
     folder = RunFolder(storage.storage_filesystem, storage.experiment_fs_path)
-    copy = SnapshotCopy(folder, check=lambda: None)
 
     async def commit(epoch: int) -> None:
         folder.write(f"c{epoch}/epoch", str(epoch).encode())
         folder.write(f"c{epoch}/weights", b"of this epoch")
         checkpoint = Checkpoint(path=folder.find(f"c{epoch}"), filesystem=folder.filesystem)
         manager.after_report(_TrainingReport(checkpoint, {"epoch": epoch}, False), [{"epoch": epoch}])
-        copy.copy()
+        finish_commit(folder, check=lambda: None)
 
     for epoch in range(3):
         asyncio.run(commit(epoch))
@@ -80,6 +79,11 @@ def make_run(storage_path: str, name: str) -> RunFolder:
 
 def cut_off(folder: RunFolder) -> None:
     folder.write(FILE, (folder.read(FILE) or b"")[:-20])
+
+
+def empty(folder: RunFolder) -> None:
+    for name in folder.list_names("c2"):
+        folder.delete(f"c2/{name}")
 
 
 def hide_all(folder: RunFolder) -> None:
@@ -95,7 +99,7 @@ DAMAGES: dict[str, tuple[Callable[[RunFolder], object], int, str]] = {
     "empty": (lambda folder: folder.write(FILE, b""), 3, f"{FILE} cannot be read (it is empty)"),
     "gone": (lambda folder: folder.delete(FILE), 3, f"{FILE} is gone"),
     "missing": (lambda folder: folder.filesystem.delete_dir(folder.find("c2")), 2, "checkpoint c2 is gone or empty"),
-    "incomplete": (lambda folder: folder.delete("c2/weights"), 2, "checkpoint c2 is incomplete"),
+    "emptied": (empty, 2, "checkpoint c2 is gone or empty"),
     "nothing-left": (hide_all, 0, "no checkpoint is known, so training starts from scratch"),
 }
 
@@ -121,7 +125,7 @@ def test_damage_in_a_bucket_is_detected_and_repaired_as_on_a_path(s3: S3) -> Non
 
 @pytest.mark.slow
 def test_each_run_in_a_bucket_resumes_from_its_newest_intact_checkpoint(s3: S3, tmp_path: Path) -> None:
-    run_all(s3.build_uri("runs"), s3.environment, tmp_path, names=["cut-off", "incomplete"])
+    run_all(s3.build_uri("runs"), s3.environment, tmp_path, names=["cut-off", "emptied"])
 
 
 @pytest.mark.slow
@@ -155,14 +159,14 @@ def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(t
     )
     path = str(tmp_path / "runs")
     folder = make_run(path, job.run_name)
-    folder.delete("c2/weights")
+    empty(folder)
     known = [{"name": "c2", "run": job.run_name, "index": 2, "time": "2026-01-01T00:00:00Z", "attempt": 1}]
     with Pods(tmp_path, job, source=SOURCE, storage=path) as pods:
         pods.start(workers=1, attempt=2, checkpoint_index=2, env={"RAILHEAD_KNOWN_CHECKPOINTS": json.dumps(known)})
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         last, outcome, log = pods.reports[-1], pods.read_outcome(), pods.read_log()
     assert "run mine begins with epoch 2\n" in log
-    assert last["warning"]["reason"] == "CheckpointIncomplete"
+    assert last["warning"]["reason"] == "CheckpointMissing"
     assert last["warning"]["message"].endswith("the run resumes from c1")
     assert last["resumed_from"] == {"uri": f"{path}/{job.run_name}/c1"}
     reported = {r["checkpoint"]["index"]: Path(r["checkpoint"]["uri"]).name for r in pods.reports if r["checkpoint"]}

@@ -10,7 +10,7 @@ import pytest
 
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.storage.prepare import prepare_storage
+from railhead.driver.storage.acquire_run import prepare_storage
 from tests.ray.pods import Pods, make_job
 from tests.s3 import BUCKET, S3, start_s3
 

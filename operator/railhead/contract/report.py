@@ -37,11 +37,7 @@ State = Literal[
     "ERRORED",
 ]
 # Reasons of a warning that checkpoints were lost: the run continued from an older one.
-CHECKPOINT_MISSING, CHECKPOINT_INCOMPLETE, SNAPSHOT_UNREADABLE = LOSSES = (
-    "CheckpointMissing",
-    "CheckpointIncomplete",
-    "SnapshotUnreadable",
-)
+CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE = LOSSES = ("CheckpointMissing", "SnapshotUnreadable")
 RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 ACCELERATOR_NOT_THERE = "AcceleratorNotThere"  # reason of a warning that lost_pods have the wrong type of GPU
 CHECKPOINT_NAME_REPEATED = "CheckpointNameRepeated"  # reason of a warning that an upload overwrites a kept checkpoint

@@ -47,7 +47,7 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.publisher import Endpoint, Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.script.run import ScriptHost
-from railhead.driver.storage.outcome_file import leave_outcome
+from railhead.driver.storage.fence import leave_outcome
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.training import Attempt, run_training
 

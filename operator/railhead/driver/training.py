@@ -25,10 +25,9 @@ from railhead.driver.reporting.publisher import Publisher
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.script.run import ScriptHost, check_script, run_script
-from railhead.driver.storage.acquire_run import acquire_run
+from railhead.driver.storage.acquire_run import acquire_run, prepare_storage
 from railhead.driver.storage.call import call_storage
-from railhead.driver.storage.outcome_file import read_success
-from railhead.driver.storage.prepare import prepare_storage
+from railhead.driver.storage.fence import read_success
 from railhead.driver.storage.run_folder import open_own_folder
 from railhead.driver.train_controller.callback_path import CALLBACKS
 from railhead.driver.train_controller.elastic import Bounds

@@ -10,7 +10,7 @@ import pytest
 from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
-from railhead.driver.storage.prepare import prepare_storage
+from railhead.driver.storage.acquire_run import prepare_storage
 from railhead.driver.user_code.check import check_folder, find_problem
 
 

@@ -1,15 +1,19 @@
-"""Acquires the run for this attempt, right before fit(): first the fence, then repairs what Ray is going to read."""
+"""The run before training: whether its storage can be written, and its acquisition for this attempt.
+
+Right before fit() an attempt takes the fence, then repairs what Ray is going to read.
+"""
 
 from __future__ import annotations
 
+import functools
 import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Mapping, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.job_input import JobInput
 from railhead.contract.report import RunWarning
-from railhead.driver.describe import describe_exception
 from railhead.driver.errors import JobRefused
 from railhead.driver.node.ray_features import find_version, warn_of_newer_ray, warn_without_notices
 from railhead.driver.pod import Pod, find_storage_path
@@ -18,22 +22,56 @@ from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.call import call_storage
-from railhead.driver.storage.fence import Claim, take_run
-from railhead.driver.storage.leftovers import forget_uploads
-from railhead.driver.storage.outcome_file import forget_outcome
-from railhead.driver.storage.repair import UNREADABLE, Found, examine, read_copy, select_sizes, write_copy
-from railhead.driver.storage.run_folder import RunFolder, Size, open_run_folder
-from railhead.driver.storage.snapshot import FILE, write_snapshot
+from railhead.driver.storage.fence import Claim, forget_outcome, take_run
+from railhead.driver.storage.leftovers import finish_commit, forget_uploads
+from railhead.driver.storage.run_folder import RunFolder, open_run_folder
+from railhead.driver.storage.snapshot import FILE, UNREADABLE, Found, examine, read_copy, write_snapshot
 
-ACQUIRE_TIMEOUT = 600.0  # seconds: it lists all files of the newest checkpoint
+PROBE = ".railhead-write-check-"
+PROBE_BYTES = 4096  # a full disk takes an empty file
+ACQUIRE_SECONDS = 600.0  # it lists the checkpoints, of which a run may have thousands
 
 
 @dataclass(frozen=True)
 class Restored:
-    """Attributes: the name of the checkpoint that the run resumes from, or None; what was wrong, or None."""
+    """What `restore_run` has found.
+
+    Attributes:
+        latest: the name of the checkpoint that the run resumes from, or None.
+        warning: what was wrong, or None.
+    """
 
     latest: Optional[str]
     warning: Optional[RunWarning]
+
+
+def prepare_storage(storage_path: str, *, run_name: str, is_known: bool = False, spool: Optional[Spool] = None) -> str:
+    """Returns the URI of the run's folder, after writing and removing a small file there.
+
+    `is_known`: the job has checkpoints there. `spool`: as in `call_storage`. Raises JobRefused or Unreachable.
+    """
+    run_uri = build_checkpoint_uri(storage_path, run_name)
+    check = functools.partial(_check_uri, storage_path, run_name)
+    if storage_path.startswith("/"):
+        check = functools.partial(_check_path, run_uri)
+    call_storage(storage_path, check, is_known=is_known, spool=spool)
+    return run_uri
+
+
+def _check_path(folder: str) -> None:
+    os.makedirs(folder, exist_ok=True)
+    probe = Path(folder, f"{PROBE}{os.getpid()}")
+    try:
+        probe.write_bytes(bytes(PROBE_BYTES))
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _check_uri(storage_path: str, run_name: str) -> None:
+    """Uses the very class that Ray Train writes with: it leaves its marker file in the folder."""
+    from ray.train.v2._internal.execution.storage import StorageContext
+
+    StorageContext(storage_path=storage_path, experiment_dir_name=run_name)
 
 
 def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) -> RunContext:
@@ -54,7 +92,7 @@ def acquire_run(run_config: Any, run: RunContext, *, pod: Pod, job: JobInput) ->
         return claim, restore_run(folder, fields=fields, known=known, commits=commits)
 
     claim, restored = call_storage(
-        run_config.storage_path, acquire, timeout=ACQUIRE_TIMEOUT, is_known=commits > 0, spool=spool
+        run_config.storage_path, acquire, timeout=ACQUIRE_SECONDS, is_known=commits > 0, spool=spool
     )
     resumed_from = build_checkpoint_uri(run.run_uri, restored.latest) if restored.latest else ""
     if not resumed_from and is_own and pod.resume_from:
@@ -89,7 +127,7 @@ def check_initial(uri: str, *, spool: Spool) -> None:
 
 
 def find_fields() -> frozenset[str]:
-    """The keys of a snapshot as the installed Ray reads and writes it."""
+    """Returns the keys of a snapshot as the installed Ray reads and writes it."""
     from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import _CheckpointManagerState as State
 
     return frozenset(getattr(State, "model_fields", None) or State.__fields__)
@@ -105,17 +143,9 @@ def restore_run(folder: RunFolder, *, fields: frozenset[str], known: Mapping[str
     if found.damage or not fields <= found.snapshot.fields:
         folder.replace(FILE, text.encode())
     copy = read_copy(folder)
-    if copy.snapshot is None or copy.snapshot.entries != found.snapshot.entries:
-        _keep_copy(folder, text, select_sizes(found.snapshot, copy))
+    if copy is None or copy.entries != found.snapshot.entries:
+        finish_commit(folder, lambda: None)
     return Restored(found.snapshot.latest, _warn(found, f"the run resumes from {found.snapshot.latest}"))
-
-
-def _keep_copy(folder: RunFolder, text: str, sizes: Mapping[str, Size]) -> None:
-    """A run without a copy is as robust as plain Ray."""
-    try:
-        write_copy(folder, text, sizes)
-    except Exception as error:
-        print(f"railhead: cannot keep a copy of the run's snapshot: {describe_exception(error)}", flush=True)
 
 
 def _start_from_scratch(folder: RunFolder, found: Found, *, commits: int) -> Restored:

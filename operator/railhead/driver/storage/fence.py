@@ -12,19 +12,27 @@ deletion (`train_controller.fence`). This needs neither a clock nor a lock in th
   them after it has written its own. If two start at once, at least one sees the other.
 - The highest is also written to one file, the only one read later. A driver that finds a lower
   claim there, from a slow start, reads all claims and writes its own back.
+
+The head that has the run leaves the attempt's success there, since it may vanish before the operator hears of it. The
+job's next attempt believes that file, and does not train again. Anything else in its place counts as absent: half a
+file, or one that another job with the same `run.name` has left.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from dataclasses import dataclass
 from typing import Iterable, Optional
 
+from railhead.contract.outcome import Outcome
 from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
 
 CLAIMS = f"{OWN_FOLDER}/claims"
 FENCE = f"{OWN_FOLDER}/fence"
+OUTCOME = f"{OWN_FOLDER}/outcome.json"
 _CLAIM = re.compile(r"(\d{1,9})\.([0-9A-Za-z-]{1,64})\.(\d{1,9})(?:\.([0-9A-Za-z-]{1,64}))?")
 
 
@@ -98,3 +106,29 @@ def _build_fenced(claim: Claim, newest: int) -> Fenced:
     return Fenced(
         f"attempt {newest} has taken over the run; attempt {claim.attempt} no longer commits or deletes anything"
     )
+
+
+def leave_outcome(folder: RunFolder, outcome: Outcome, *, uid: str, attempt: int, pod: str) -> None:
+    """Writes it if this head has claimed the folder. Raises Fenced or JobRefused when the run is another's by now."""
+    for claim in list_claims(folder):
+        if (claim.uid, claim.attempt, claim.pod) == (uid, attempt, pod):
+            look(folder, claim)
+            values = {"uid": uid, "attempt": attempt, "outcome": outcome.to_json()}
+            folder.replace(OUTCOME, json.dumps(values).encode())
+
+
+def read_success(folder: RunFolder, *, uid: str, attempt: int) -> Optional[Outcome]:
+    """Returns the outcome that an earlier attempt of this job has left, or None."""
+    try:
+        values = json.loads(folder.read(OUTCOME) or b"")
+        is_ours = values["uid"] == uid and 0 < values["attempt"] < attempt
+        outcome = Outcome.from_json(values["outcome"]) if is_ours else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return outcome if outcome is not None and outcome.has_succeeded else None
+
+
+def forget_outcome(folder: RunFolder) -> None:
+    """Call only behind the fence, by an attempt that is going to train."""
+    with contextlib.suppress(OSError):  # no other attempt believes it
+        folder.delete(OUTCOME)

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import re
+import sys
 from dataclasses import dataclass
-from typing import Collection, Iterable, Optional
+from typing import Callable, Collection, Iterable, Optional
 
+from railhead.driver.describe import describe_exception
 from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
-from railhead.driver.storage.snapshot import FILE, parse_snapshot
+from railhead.driver.storage.snapshot import COPY, FILE, parse_snapshot
 
 RECORDS = f"{OWN_FOLDER}/uploads"
 ELSEWHERE = f"{OWN_FOLDER}/uploads-elsewhere"
@@ -36,22 +38,43 @@ def is_recorded(folder: RunFolder, name: str) -> bool:
 
 
 def keep_uploads(folder: RunFolder) -> None:
-    """For good: the user's function has put a checkpoint elsewhere, and that one may need any other folder."""
+    """Keeps all folders for good: the user's function has put a checkpoint elsewhere, which may need any of them."""
     if folder.read(ELSEWHERE) is None:
         folder.write(ELSEWHERE, b"")
 
 
 def forget_uploads(folder: RunFolder, names: Optional[Collection[str]]) -> None:
-    """Their folders stay, whatever happens; None for all."""
+    """Removes the records with these names, None for all; their folders stay, whatever happens."""
     committed = None if names is None else _find_folders(names)
     for name in _list_records(folder):
         if committed is None or name in committed:
             _forget(folder, name)
 
 
+def finish_commit(folder: RunFolder, check: Callable[[], None]) -> None:
+    """Copies Ray's snapshot after a commit, and forgets the records of the uploads that it names. Never raises.
+
+    A run without a copy is as robust as plain Ray. `check` is the fence: a successor's copy must not be overwritten.
+    """
+    try:
+        data = folder.read(FILE) or b""
+        snapshot = parse_snapshot(data.decode(errors="replace"))
+        check()
+        folder.replace(COPY, data)
+        forget_uploads(folder, snapshot.names)
+    except Exception as error:
+        problem = describe_exception(error)
+        print(f"railhead: cannot keep a copy of the run's snapshot: {problem}", file=sys.stderr, flush=True)
+
+
 @dataclass(frozen=True)
 class Leftovers:
-    """Names of `folders` to remove, and of `records` to remove whose folders are gone or stay."""
+    """What unfinished uploads have left.
+
+    Attributes:
+        folders: names of those to remove.
+        records: names of those to remove whose folders are gone or stay.
+    """
 
     folders: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
@@ -86,10 +109,10 @@ def _list_records(folder: RunFolder) -> list[str]:
 
 
 def _find_folders(names: Iterable[str]) -> set[str]:
-    """In the run's: a checkpoint may be in a subfolder of what Ray has named."""
+    """Returns the run's folders that hold these checkpoints: each may be in a subfolder of what Ray has named."""
     return {name.partition("/")[0] for name in names}
 
 
 def _forget(folder: RunFolder, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # the copy of the snapshot is made in a thread of its own
+    with contextlib.suppress(FileNotFoundError):  # a commit and the clean-up, a thread, may both remove it
         folder.delete(f"{RECORDS}/{name}")

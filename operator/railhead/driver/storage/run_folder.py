@@ -10,22 +10,19 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Iterable, Optional
 
-from railhead.driver.storage.error_messages import is_passing
+from railhead.driver.storage.call import is_passing
 
 OWN_FOLDER = ".railhead"  # in the run's folder; Ray never looks there
 
 
 @dataclass(frozen=True)
-class Size:
-    """Of a folder, including everything below it."""
-
-    files: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class RunFolder:
-    """Attributes: a pyarrow file system, and the run's folder on it, without a scheme."""
+    """The run's folder.
+
+    Attributes:
+        filesystem: a pyarrow file system.
+        path: the folder on it, without a scheme.
+    """
 
     filesystem: Any
     path: str
@@ -34,7 +31,7 @@ class RunFolder:
         return PurePath(self.path, name).as_posix()
 
     def read(self, name: str) -> Optional[bytes]:
-        """None when there is no such file."""
+        """Returns None when there is no such file."""
         try:
             with self.filesystem.open_input_stream(self.find(name)) as stream:
                 return bytes(stream.read())
@@ -42,7 +39,7 @@ class RunFolder:
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        """In place: on a network file system the next reader sees the new content, whatever directory caches say."""
+        """Writes in place: on a network file system the next reader sees the new content despite cached listings."""
         try:
             self._put(name, data)
         except FileNotFoundError:  # not first: on S3 this takes a request per level
@@ -79,29 +76,18 @@ class RunFolder:
         self.filesystem.delete_dir(self.find(name))
 
     def list_names(self, name: str) -> list[str]:
-        """Names in a folder; none when there is no such folder."""
-        return [info.base_name for info in self._look(name, recursive=False)]
-
-    def find_existing(self, names: Iterable[str]) -> set[str]:
-        """Those that exist: one listing for all in the same folder, however many there are."""
-        paths = {name: PurePath(name) for name in names}
-        there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
-        return {name for name, path in paths.items() if path.name in there[path.parent]}
-
-    def measure(self, name: str) -> Size:
-        """0, 0 without files, whether the folder exists or not."""
-        from pyarrow.fs import FileType
-
-        sizes = [info.size or 0 for info in self._look(name, recursive=True) if info.type == FileType.File]
-        return Size(len(sizes), sum(sizes))
-
-    def _look(self, name: str, *, recursive: bool) -> list[Any]:
+        """Returns the names in a folder, none when there is no such folder."""
         from pyarrow.fs import FileSelector
 
         forget_listings(self.filesystem)
-        return list(
-            self.filesystem.get_file_info(FileSelector(self.find(name), allow_not_found=True, recursive=recursive))
-        )
+        selector = FileSelector(self.find(name), allow_not_found=True)
+        return [info.base_name for info in self.filesystem.get_file_info(selector)]
+
+    def find_existing(self, names: Iterable[str]) -> set[str]:
+        """Returns those that exist, by one listing for all in the same folder, however many there are."""
+        paths = {name: PurePath(name) for name in names}
+        there = {parent: set(self.list_names(str(parent))) for parent in {path.parent for path in paths.values()}}
+        return {name for name, path in paths.items() if path.name in there[path.parent]}
 
 
 def forget_listings(filesystem: Any) -> None:
@@ -112,7 +98,7 @@ def forget_listings(filesystem: Any) -> None:
 
 
 def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
-    """The job's own, which a user's trainer may not use. Does not import Ray, which a script's driver need not do."""
+    """Opens the job's own, which a user's trainer may not use, without Ray, which a script's driver need not import."""
     from pyarrow.fs import FileSystem
 
     filesystem, path = FileSystem.from_uri(storage_path)
@@ -120,7 +106,7 @@ def open_own_folder(storage_path: str, run_name: str) -> RunFolder:
 
 
 def open_run_folder(run_config: Any) -> RunFolder:
-    """From Ray Train's RunConfig, in the same way as fit()."""
+    """Opens the one of Ray Train's RunConfig, in the same way as fit()."""
     from ray.train.v2._internal.execution.storage import get_fs_and_path
 
     filesystem, path = get_fs_and_path(run_config.storage_path, run_config.storage_filesystem)

@@ -1,9 +1,15 @@
-"""Ray Train's `checkpoint_manager_snapshot.json` as a value: reads all known formats, writes the installed Ray's. Pure.
+"""Ray Train's `checkpoint_manager_snapshot.json` as a value, in all known formats; and what is left of it after damage.
 
 The formats only grew. That of 2.52 has the checkpoints and the latest of them; 2.55 adds the number
 of each report, the pending validations and the names of the validated checkpoints; 2.60 adds two
 more kinds of those. What an older format lacks is filled in as that Ray would have had it,
 so a run can resume with a newer Ray, or an older one; Ray itself rejects that.
+
+Ray would raise on a truncated file and on a missing folder, in an actor, at every attempt. A checkpoint is committed
+when all its files exist, and its files are deleted only after it has been removed from the snapshot; so a folder that
+is missing was lost. Next to the snapshot we keep a copy, written after each commit (`leftovers.finish_commit`): Ray
+writes its own in place, so a crash may leave half of it. A single listing shows which checkpoints exist, however many
+there are, and one more whether the newest has files; what is in them only a reader can judge.
 """
 
 from __future__ import annotations
@@ -12,7 +18,12 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any, Collection, Mapping, Optional
 
+from railhead.contract.report import CHECKPOINT_MISSING, SNAPSHOT_UNREADABLE
+from railhead.driver.storage.run_folder import OWN_FOLDER, RunFolder
+
 FILE = "checkpoint_manager_snapshot.json"
+COPY = f"{OWN_FOLDER}/snapshot.json"
+UNREADABLE = f"{OWN_FOLDER}/unreadable-snapshot.json"
 _CHECKED = (
     "validated_checkpoint_dir_names",
     "timed_out_validation_checkpoint_dir_names",
@@ -21,7 +32,7 @@ _CHECKED = (
 
 
 class SnapshotUnreadable(Exception):
-    """The message has the reason."""
+    """The text is no snapshot of Ray's; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,7 @@ def _parse_entry(values: dict[str, Any], number: Any) -> Entry:
 
 
 def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: str) -> str:
-    """In the format with these keys. A key unknown here is left to Ray's default."""
+    """Returns the text in the format with these keys. A key unknown here is left to Ray's default."""
     known = {entry.name: entry for entry in snapshot.entries}
     pending = [(known[name], spec) for name, spec in snapshot.pending if name in known]
     values: dict[str, Any] = {
@@ -121,3 +132,84 @@ def write_snapshot(snapshot: Snapshot, *, fields: Collection[str], ray_version: 
         **{key: [name for name in names if name in known] for key, names in snapshot.checked},
     }
     return json.dumps({key: value for key, value in values.items() if key in fields})
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is wrong with a run: a CamelCase reason and the beginning of a sentence."""
+
+    reason: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """What an attempt finds of a run.
+
+    Attributes:
+        snapshot: what the run resumes from, None for nothing.
+        damage: what is wrong, None if there is no problem.
+    """
+
+    snapshot: Optional[Snapshot]
+    damage: Optional[Damage]
+
+
+def examine(folder: RunFolder, *, known: Mapping[str, int]) -> Found:
+    """Changes nothing. `known`: names of the checkpoints in the status, with their index."""
+    copy = read_copy(folder)
+    data = folder.read(FILE)
+    if data is None and copy is None and not known:
+        return Found(None, None)
+    own, damage = _read_own(data)
+    for snapshot in filter(None, (own, copy, _from_status(known))):
+        left, problem = _keep_existing(snapshot, folder)
+        damage = damage or problem
+        if left.entries:
+            return Found(left, damage)
+    return Found(None, damage)
+
+
+def read_copy(folder: RunFolder) -> Optional[Snapshot]:
+    """Returns None when there is no copy, or it cannot be parsed."""
+    data = folder.read(COPY)
+    try:
+        return parse_snapshot(data.decode(errors="replace")) if data else None
+    except SnapshotUnreadable:
+        return None
+
+
+def _read_own(data: Optional[bytes]) -> tuple[Optional[Snapshot], Optional[Damage]]:
+    if data is None:
+        return None, Damage(SNAPSHOT_UNREADABLE, f"{FILE} is gone")
+    try:
+        return parse_snapshot(data.decode(errors="replace")), None
+    except SnapshotUnreadable as error:
+        return None, Damage(SNAPSHOT_UNREADABLE, f"{FILE} cannot be read ({error})")
+
+
+def _keep_existing(snapshot: Snapshot, folder: RunFolder) -> tuple[Snapshot, Optional[Damage]]:
+    """Leaves out the checkpoints that are gone, and the newest ones that are empty.
+
+    An older one only has to exist: its owner may have removed what no run resumes from.
+    """
+    newest_first = sorted(snapshot.entries, key=lambda entry: (entry.name == snapshot.latest, entry.report))[::-1]
+    existing = folder.find_existing(snapshot.names)
+    lost: list[str] = []
+    has_newest = False
+    for name in dict.fromkeys(entry.name for entry in newest_first):
+        if name in existing and (has_newest or folder.list_names(name)):
+            has_newest = True
+        else:
+            lost.append(name)
+    if not lost:
+        return snapshot, None
+    more = f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""
+    left = snapshot.keep(set(snapshot.names) - set(lost))
+    return left, Damage(CHECKPOINT_MISSING, f"checkpoint {lost[0]} is gone or empty{more}")
+
+
+def _from_status(known: Mapping[str, int]) -> Snapshot:
+    """Knows only the names, for when both files are lost."""
+    entries = tuple(Entry(name, {}, index) for name, index in sorted(known.items(), key=lambda item: item[1]))
+    return Snapshot(entries, entries[-1].name if entries else None, reports=entries[-1].report + 1 if entries else 0)

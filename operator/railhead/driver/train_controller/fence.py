@@ -27,13 +27,11 @@ from railhead.driver.errors import AttemptFailed, Fenced, JobRefused
 from railhead.driver.rank.run import permit_training
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage.call import UNREACHABLE
+from railhead.driver.storage.call import UNREACHABLE, Patience
 from railhead.driver.storage.fence import Claim, look
-from railhead.driver.storage.leftovers import find_leftovers, is_named_by_ray, remove_leftovers
-from railhead.driver.storage.patience import Patience
+from railhead.driver.storage.leftovers import find_leftovers, finish_commit, is_named_by_ray, remove_leftovers
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
-from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from railhead.driver.train_controller.storage_failure import log, warn
 
 _NO_MANAGER = (
@@ -75,7 +73,7 @@ class FenceCallback(ControllerCallback, WorkerGroupCallback):  # type: ignore[mi
         patience.call(check)
         self._start_clean_up = functools.partial(_start_clean_up, folder, manager, check_quietly)
         self._start_clean_up()
-        guard(manager, check=check, after=SnapshotCopy(folder, check_quietly).request, patience=patience)
+        guard(manager, check=check, after=functools.partial(finish_commit, folder, check_quietly), patience=patience)
 
     def after_controller_finish(self, result: Any) -> None:
         """The last group is gone, and there may be no later one. Never raises."""

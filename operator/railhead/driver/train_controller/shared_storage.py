@@ -19,9 +19,8 @@ from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 from railhead.contract import environment as e
 from railhead.driver.describe import describe_exception, read_text
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.storage.call import UNREACHABLE
-from railhead.driver.storage.error_messages import is_passing
-from railhead.driver.storage.prepare import PROBE
+from railhead.driver.storage.acquire_run import PROBE
+from railhead.driver.storage.call import UNREACHABLE, is_passing
 from railhead.driver.train_controller.group import freed_on_error
 
 MARKER = ".railhead-shared-check-"

@@ -11,7 +11,7 @@ from typing import Any, Mapping
 from railhead.contract.job_input import JobInput
 from railhead.driver.describe import describe_exception
 from railhead.driver.errors import AttemptFailed, JobRefused, Unreachable
-from railhead.driver.storage.error_messages import is_passing
+from railhead.driver.storage.call import is_passing
 from railhead.driver.user_code.load import has_parameter, load_function
 
 READERS = {

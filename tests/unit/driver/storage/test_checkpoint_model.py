@@ -32,13 +32,12 @@ from railhead.driver.errors import Fenced, JobRefused
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage import fence
 from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
+from railhead.driver.storage.call import Patience
 from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.leftovers import record_upload
-from railhead.driver.storage.patience import Patience
+from railhead.driver.storage.leftovers import finish_commit, record_upload
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.train_controller import group, ray_checkpoints
 from railhead.driver.train_controller.fence import FenceCallback
-from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from tests.unit.driver.storage.test_fence import wait_for_clean_up
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Ray's own use of pydantic
@@ -200,7 +199,7 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
     """One run on a folder of its own, in a process of its own as far as Ray's module is concerned."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         world = World(Path(folder, "runs"), scheme, config)
-        delete, copy, read = checkpoint_manager.delete_fs_path, SnapshotCopy.copy, RunFolder.read
+        delete, read = checkpoint_manager.delete_fs_path, RunFolder.read
 
         def delete_fs_path(fs: Any, fs_path: str) -> None:
             if world.crash_at == "in deletion":
@@ -208,9 +207,9 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
             world.crash("in deletion")
             delete(fs=fs, fs_path=fs_path)
 
-        def request(self: SnapshotCopy) -> None:
+        def finish(folder: RunFolder, check: Callable[[], None]) -> None:
             world.crash("before copy")
-            copy(self)
+            finish_commit(folder, check)
             world.crash("before deletion")
             world.errors = [OSError("AWS Error SLOW_DOWN")] if world.is_flaky else []
             world.is_flaky = False
@@ -225,7 +224,7 @@ def play(scheme: str, config: dict[str, Any]) -> Iterator[tuple[World, pytest.Mo
 
         patch.setattr(checkpoint_manager.logger, "disabled", True)
         patch.setattr(checkpoint_manager, "delete_fs_path", delete_fs_path)
-        patch.setattr(SnapshotCopy, "request", request)
+        patch.setattr("railhead.driver.train_controller.fence.finish_commit", finish)
         patch.setattr(RunFolder, "read", read_flaky)
         patch.setattr("railhead.driver.train_controller.fence.Patience", make_patience)
         patch.setattr(group, "CURRENT", group.Group())

@@ -16,6 +16,7 @@ from railhead.driver.storage.acquire_run import find_fields, restore_run
 from railhead.driver.storage.leftovers import (
     RECORDS,
     find_leftovers,
+    finish_commit,
     is_recorded,
     keep_uploads,
     record_upload,
@@ -23,7 +24,6 @@ from railhead.driver.storage.leftovers import (
 )
 from railhead.driver.storage.run_folder import RunFolder
 from railhead.driver.storage.snapshot import FILE, Entry, Snapshot, SnapshotUnreadable, parse_snapshot, write_snapshot
-from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 
 PARTIAL, COMMITTED = "checkpoint_2026-11-22_23-44-51.000123", "checkpoint_2026-11-22_23-40-00.000001"
 COPIED = "checkpoint_2026-11-22_23-44-59.999999"  # by a user, from another run
@@ -119,14 +119,14 @@ class Upload:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         commit(folder, COMMITTED)
-        SnapshotCopy(folder, lambda: None).copy()
+        finish_commit(folder, lambda: None)
         folder.delete_folder(PARTIAL)
         self.steps: list[Callable[[], Any]] = [
             lambda: record_upload(folder, PARTIAL),
             lambda: folder.write(f"{PARTIAL}/shard-0", b"w"),
             lambda: folder.write(f"{PARTIAL}/shard-1", b"w"),
             lambda: commit(folder, COMMITTED, PARTIAL),
-            SnapshotCopy(folder, lambda: None).copy,
+            lambda: finish_commit(folder, lambda: None),
         ]
 
     def attempt(self, **known: int) -> set[str]:

@@ -1,4 +1,7 @@
-"""The success that an attempt leaves in the run's folder: who writes it, who believes it, who removes it."""
+"""The success that an attempt leaves in the run's folder: who writes it, who believes it, who removes it.
+
+The scenario spans `fence`, `acquire_run` and the driver's training, so its tests stay together.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,7 @@ from railhead.driver.reporting.progress import Progress
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
 from railhead.driver.storage.acquire_run import acquire_run
-from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.outcome_file import OUTCOME, leave_outcome, read_success
+from railhead.driver.storage.fence import OUTCOME, leave_outcome, read_success, take_run
 from railhead.driver.storage.run_folder import RunFolder, open_own_folder
 from railhead.driver.training import Attempt, run_training
 from tests.ray.pods import make_job

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import queue
-import threading
 import types
 from collections.abc import Callable
 from pathlib import Path
@@ -23,17 +21,23 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage import repair
 from railhead.driver.storage.acquire_run import Restored, find_fields, restore_run
-from railhead.driver.storage.fence import take_run
-from railhead.driver.storage.run_folder import RunFolder, Size
-from railhead.driver.storage.snapshot import FILE, SnapshotUnreadable, parse_snapshot, write_snapshot
+from railhead.driver.storage.fence import look, take_run
+from railhead.driver.storage.leftovers import finish_commit
+from railhead.driver.storage.run_folder import RunFolder
+from railhead.driver.storage.snapshot import (
+    COPY,
+    FILE,
+    UNREADABLE,
+    SnapshotUnreadable,
+    parse_snapshot,
+    read_copy,
+    write_snapshot,
+)
 from railhead.driver.train_controller import group
 from railhead.driver.train_controller.fence import FenceCallback
-from railhead.driver.train_controller.snapshot_copy import SnapshotCopy
 from tests.unit.driver.storage.test_fence import wait_for_clean_up
 
-REQUEST = SnapshotCopy.request
 pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 
 
@@ -81,12 +85,30 @@ def test_the_installed_ray_resumes_from_a_snapshot_of_another_version(form: str,
     for name in ("c0", "c1"):
         run.commit(name)
     (tmp_path / "r" / FILE).write_text(json.dumps(FORMS[form]))
-    (tmp_path / "r" / repair.COPY).unlink(missing_ok=True)
+    (tmp_path / "r" / COPY).unlink(missing_ok=True)
     assert run.restore() == Restored("c1", None)
     manager = Run(tmp_path).manager
     assert manager.latest_checkpoint_result is not None
     assert Path(manager.latest_checkpoint_result.checkpoint.path).name == "c1"
     assert [r.metrics["loss"] for r in manager._checkpoint_results] == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_a_suspended_run_resumes_with_an_older_and_with_a_newer_ray(tmp_path: Path, before: str, after: str) -> None:
+    """spec.image changes while a job is suspended, and later back: each Ray finds all that its format has."""
+    folder = RunFolder(LocalFileSystem(), str(tmp_path / "r"))
+    for name in ("c0", "c1"):
+        folder.write(f"{name}/weights", b"w")
+    folder.write(FILE, json.dumps(FORMS[before]).encode())
+    for form in (after, before):
+        assert restore_run(folder, fields=frozenset(FORMS[form]), known={}, commits=2) == Restored("c1", None)
+        text = (folder.read(FILE) or b"").decode()
+        values, snapshot = json.loads(text), parse_snapshot(text)
+        assert set(FORMS[form]) <= set(values) and values.items() >= RESULTS.items()
+        assert (snapshot.latest, snapshot.names) == ("c1", ["c1", "c0"])
+        indices = [entry.report for entry in snapshot.entries]
+        assert indices == sorted(indices, reverse="2.52" not in (before, after)), "2.52 counts in Ray's order"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +130,6 @@ def only_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller has its own process; here, patches of Ray's module must be undone."""
     monkeypatch.setattr(checkpoint_manager, "delete_fs_path", checkpoint_manager.delete_fs_path)
     monkeypatch.setattr(group, "CURRENT", group.Group())
-    monkeypatch.setattr(SnapshotCopy, "request", SnapshotCopy.copy)
 
 
 class Run:
@@ -177,10 +198,6 @@ DAMAGES: dict[str, tuple[Damage, str, str, str]] = {
     "gone": (lambda r: (r / FILE).unlink(), "SnapshotUnreadable", "is gone", "c2"),
     "no-folder": (lambda r: remove(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
     "empty-folder": (lambda r: empty(r, "c2"), "CheckpointMissing", "checkpoint c2 is gone or empty", "c1"),
-    "file-gone": (
-        lambda r: (r / "c2" / "weights").unlink(), "CheckpointIncomplete", "c2 is incomplete (1 files, 2 b", "c1",
-    ),
-    "file-cut-off": (lambda r: (r / "c2" / "weights").write_text(""), "CheckpointIncomplete", "(2 files, 2 b", "c1"),
     "older-one": (lambda r: remove(r, "c1"), "CheckpointMissing", "checkpoint c1 is gone or empty", "c2"),
 }  # fmt: skip
 
@@ -234,7 +251,7 @@ MANY = 1000
 
 
 def make_many(tmp_path: Path) -> RunFolder:
-    """A run that keeps all its checkpoints, with a copy that knows the sizes of all."""
+    """A run that keeps all its checkpoints, with a copy of its snapshot."""
     for number in range(MANY):
         path = tmp_path / "r" / f"c{number}"
         path.mkdir(parents=True)
@@ -245,7 +262,7 @@ def make_many(tmp_path: Path) -> RunFolder:
     text = json.dumps({**values, "latest_checkpoint_result": results[-1], "pending_training_results": []})
     folder = RunFolder(Counting(), str(tmp_path / "r"))
     folder.write(FILE, text.encode())
-    repair.write_copy(folder, text, {f"c{number}": Size(2, 18) for number in range(MANY)})
+    folder.write(COPY, text.encode())
     folder.filesystem.calls.clear()
     return folder
 
@@ -259,19 +276,26 @@ def test_the_cost_does_not_depend_on_the_number_of_old_checkpoints(tmp_path: Pat
     folder = make_many(tmp_path)
     assert restore(folder) == Restored("c999", None)
     calls = folder.filesystem.calls
-    assert [call for call in calls if " " in call] == [f"get_file_info {tmp_path}/r/c999"], (
-        "only the newest is listed in full"
-    )
+    assert not [call for call in calls if " " in call], "none is listed in full"
     assert len(calls) <= 6, calls
     calls.clear()
-    SnapshotCopy(folder, check=lambda: None).copy()
-    assert not [call for call in calls if " " in call] and len(calls) <= 6, "the newest has a size already"
+    finish_commit(folder, check=lambda: None)
+    assert not [call for call in calls if " " in call] and len(calls) <= 4, calls
 
 
-def test_keeps_incomplete_old_checkpoints_in_the_snapshot(tmp_path: Path) -> None:
+def test_writes_no_copy_once_a_successor_has_the_run(run: Run) -> None:
+    before = run.folder.read(COPY)
+    claim = take_run(run.folder, uid="mine", attempt=1)
+    take_run(run.folder, uid="mine", attempt=2)
+    run.folder.write(FILE, json.dumps(FORM_2_60).encode())
+    finish_commit(run.folder, lambda: look(run.folder, claim))
+    assert run.folder.read(COPY) == before != run.folder.read(FILE)
+
+
+def test_keeps_old_checkpoints_without_files_in_the_snapshot(tmp_path: Path) -> None:
     folder = make_many(tmp_path)
     for number in range(MANY - 1):
-        (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
+        empty(tmp_path / "r", f"c{number}")
     assert restore(folder) == Restored("c999", None)
     snapshot = parse_snapshot((folder.read(FILE) or b"").decode())
     assert len(snapshot.names) == MANY, "Ray can still remove them"
@@ -280,52 +304,14 @@ def test_keeps_incomplete_old_checkpoints_in_the_snapshot(tmp_path: Path) -> Non
 def test_skips_damaged_checkpoints_from_the_newest_on(tmp_path: Path) -> None:
     folder = make_many(tmp_path)
     for number in (997, 998, 999):
-        (tmp_path / "r" / f"c{number}" / "shard-1").unlink()
+        empty(tmp_path / "r", f"c{number}")
     restored = restore(folder)
     assert restored.latest == "c996" and restored.warning is not None
-    assert restored.warning.message.startswith("checkpoint c999 is incomplete (1 files")
-    assert "(2 more damaged)" in restored.warning.message
-    assert len([call for call in folder.filesystem.calls if " " in call]) == 4
-
-
-def test_measures_checkpoints_outside_rays_loop_and_one_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SnapshotCopy, "request", REQUEST)
-    measured: queue.Queue[str] = queue.Queue()
-    go, measure = threading.Semaphore(0), RunFolder.measure
-
-    def measure_slowly(self: RunFolder, name: str) -> Size:
-        measured.put(name)
-        assert go.acquire(timeout=60)
-        return measure(self, name)
-
-    monkeypatch.setattr(RunFolder, "measure", measure_slowly)
-    run = Run(tmp_path)
-    run.commit("c0")
-    assert measured.get(timeout=60) == "c0"
-    for number in range(1, 5):
-        run.commit(f"c{number}")
-    assert measured.empty(), "one copy at a time"
-    go.release()
-    assert measured.get(timeout=60) == "c4", "and one for all commits meanwhile"
-    copy = repair.read_copy(run.folder)
-    assert copy.snapshot is not None and list(copy.sizes) == ["c0"], "the first one is written"
-    go.release()
-
-
-def test_writes_no_copy_once_a_successor_has_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    copies: list[SnapshotCopy] = []
-    monkeypatch.setattr(SnapshotCopy, "request", lambda self: copies.append(self))
-    run = Run(tmp_path)
-    run.commit("c0")
-    take_run(run.folder, uid="mine", attempt=2)
-    copies.pop().copy()
-    assert run.folder.read(repair.COPY) is None
+    assert restored.warning.message.startswith("checkpoint c999 is gone or empty (and 2 more)")
 
 
 def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "r" / repair.COPY).write_text("{")
+    (tmp_path / "r" / COPY).write_text("{")
     assert run.restore() == Restored("c2", None)
     (tmp_path / "r" / FILE).write_text("{")
     claimed = run.restore()
@@ -334,7 +320,7 @@ def test_ignores_a_truncated_copy(run: Run, tmp_path: Path) -> None:
 
 def test_restores_from_the_status_when_both_files_are_lost(run: Run, tmp_path: Path) -> None:
     (tmp_path / "r" / FILE).unlink()
-    (tmp_path / "r" / repair.COPY).unlink()
+    (tmp_path / "r" / COPY).unlink()
     claimed = run.restore(known={"c2": 2, "c0": 0})
     assert claimed.latest == "c2"
     manager = Run(tmp_path).manager
@@ -347,14 +333,14 @@ def test_fails_instead_of_training_from_scratch_if_no_checkpoint_is_left(
 ) -> None:
     damage_run(tmp_path / "r")
     if (tmp_path / "r" / "c2").exists():
-        (tmp_path / "r" / repair.COPY).unlink()
+        (tmp_path / "r" / COPY).unlink()
     with pytest.raises(JobRefused, match=r"run\.storagePath: .*none of the 3 committed checkpoints is intact"):
         run.restore()
     claimed = run.restore(commits=0)  # like the first attempt of another job with this run.name
     assert claimed.latest is None and claimed.warning is not None
     assert claimed.warning.message.endswith("no checkpoint is known, so training starts from scratch")
     assert Run(tmp_path).manager.latest_checkpoint_result is None
-    assert (tmp_path / "r" / repair.UNREADABLE).exists()
+    assert (tmp_path / "r" / UNREADABLE).exists()
 
 
 def test_starts_a_run_without_commits(tmp_path: Path) -> None:
@@ -362,14 +348,6 @@ def test_starts_a_run_without_commits(tmp_path: Path) -> None:
     assert restore_run(folder, fields=find_fields(), known={}, commits=0) == Restored(None, None)
     with pytest.raises(JobRefused, match=f"{FILE} is gone"):
         restore_run(folder, fields=find_fields(), known={}, commits=1)
-
-
-def test_checks_a_folder_that_each_commit_overwrites_only_for_existence(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    for _ in range(2):
-        run.commit("last")
-    (tmp_path / "r" / "last" / "weights").write_text("")
-    assert run.restore() == Restored("last", None)
 
 
 class NoRename(Counting):
@@ -390,10 +368,10 @@ CANNOT_RENAME = [
 
 
 @pytest.mark.parametrize("error", CANNOT_RENAME, ids=repr)
-@pytest.mark.parametrize("damage", ["older-one", "cut-off", "file-gone", "without-copy"])
+@pytest.mark.parametrize("damage", ["older-one", "cut-off", "no-folder", "without-copy"])
 def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error: Exception, damage: str) -> None:
     if damage == "without-copy":
-        (tmp_path / "r" / repair.COPY).unlink()
+        (tmp_path / "r" / COPY).unlink()
         latest = "c2"
     else:
         DAMAGES[damage][0](tmp_path / "r")
@@ -401,12 +379,12 @@ def test_resumes_on_a_storage_that_cannot_rename(run: Run, tmp_path: Path, error
     run.folder = RunFolder(NoRename(error), run.folder.path)
     assert run.restore().latest == latest
     assert run.restore() == Restored(latest, None)
-    SnapshotCopy(run.folder, check=lambda: None).copy()
-    assert repair.read_copy(run.folder).snapshot is not None
+    finish_commit(run.folder, check=lambda: None)
+    assert read_copy(run.folder) is not None
     assert not list((tmp_path / "r" / ".railhead").glob("*.new"))
 
 
 def test_a_failed_write_of_the_copy_fails_no_run(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "r" / repair.COPY).unlink()
+    (tmp_path / "r" / COPY).unlink()
     run.folder = RunFolder(NoRename(OSError(errno.EIO, "Input/output error")), run.folder.path)
     assert run.restore() == Restored("c2", None)

@@ -1,4 +1,7 @@
-"""A storage that is full, stale or away when an attempt begins: the attempt waits, and reports it."""
+"""A storage that is full, stale or away when an attempt begins: the attempt waits, and reports it.
+
+The scenario spans `call`, which waits, and `acquire_run`, which asks, so its tests stay together.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,10 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.pod import Pod
 from railhead.driver.reporting.spool import Spool
 from railhead.driver.run_context import RunContext
-from railhead.driver.storage import call, prepare
-from railhead.driver.storage.acquire_run import acquire_run, check_initial
-from railhead.driver.storage.call import call_storage
+from railhead.driver.storage import call
+from railhead.driver.storage.acquire_run import acquire_run, check_initial, prepare_storage
+from railhead.driver.storage.call import Patience, call_storage
 from railhead.driver.storage.fence import FENCE, Claim
-from railhead.driver.storage.patience import Patience
-from railhead.driver.storage.prepare import prepare_storage
 from railhead.driver.storage.run_folder import RunFolder
 from tests.full_disk import mount_full_disk
 from tests.ray.pods import make_job
@@ -179,7 +180,7 @@ def test_an_attempt_waits_for_the_checkpoint_that_it_begins_from(
 def test_the_check_before_training_waits(
     monkeypatch: pytest.MonkeyPatch, spool: Spool, pauses: list[tuple[float, RunWarning | None]]
 ) -> None:
-    monkeypatch.setattr(prepare, "_check_path", fail([FULL]))
+    monkeypatch.setattr("railhead.driver.storage.acquire_run._check_path", fail([FULL]))
     assert prepare_storage("/runs", run_name="r", spool=spool) == "/runs/r"
     assert len(pauses) == 1
 

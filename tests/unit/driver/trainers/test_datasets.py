@@ -12,7 +12,7 @@ import ray.exceptions
 
 from railhead.contract import environment as e
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.storage.error_messages import is_passing
+from railhead.driver.storage.call import is_passing
 from railhead.driver.trainers.datasets import (
     READERS,
     build_data_config,

@@ -12,9 +12,9 @@ import pytest
 from ray.train.v2._internal.execution.storage import get_fs_and_path
 
 from railhead.driver.errors import JobRefused, Unreachable
-from railhead.driver.storage import call, prepare
-from railhead.driver.storage.error_messages import explain_error, is_passing, is_unreachable
-from railhead.driver.storage.prepare import prepare_storage
+from railhead.driver.storage import acquire_run, call
+from railhead.driver.storage.acquire_run import prepare_storage
+from railhead.driver.storage.call import explain_error, is_passing, is_unreachable
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_storage_that_was_used_before_is_unreachable_not_misconfigured(
     def fail(folder: str) -> str:
         raise OSError(code, "no", folder)
 
-    monkeypatch.setattr(prepare, "_check_path", fail)
+    monkeypatch.setattr(acquire_run, "_check_path", fail)
     with pytest.raises(JobRefused):
         prepare_storage("/runs", run_name="r")
     with pytest.raises(Unreachable, match=r"run\.storagePath /runs cannot be"):
@@ -141,8 +141,8 @@ def test_names_a_pyarrow_that_is_too_old(text: str) -> None:
 
 
 def test_a_storage_that_hangs_times_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(call, "CHECK_TIMEOUT", 0.1)
-    monkeypatch.setattr(prepare, "_check_path", lambda folder: threading.Event().wait())
+    monkeypatch.setattr(call, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(acquire_run, "_check_path", lambda folder: threading.Event().wait())
     with pytest.raises(Unreachable, match=r"run\.storagePath .* no response within"):
         prepare_storage(str(tmp_path), run_name="r")
 
