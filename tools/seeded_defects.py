@@ -1599,6 +1599,13 @@ DEFECTS = (
         ("tests/unit/driver/logs/test_free_space.py",),
     ),
     Defect(
+        "a commit that the repository lacks is fetched again and again",
+        "driver/git.py",
+        '"cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:',
+        '"cat-file", "-e", f"{commit.revision}^{{commit}}") is False:',
+        ("tests/unit/driver/test_git.py",),
+    ),
+    Defect(
         "a commit leaves no copy of the snapshot",
         "driver/storage/leftovers.py",
         "        folder.replace(COPY, data)\n",

@@ -30,11 +30,11 @@ def main() -> None:
 
         run_ray(arguments)
     elif role == "fetch":
-        from railhead.driver.fetch.run import run_fetch
+        from railhead.driver.fetch import run_fetch
 
         run_fetch(os.environ)
     elif role == "credential":
-        from railhead.driver.fetch.run import run_credential
+        from railhead.driver.fetch import run_credential
 
         run_credential(arguments)
     else:

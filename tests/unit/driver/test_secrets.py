@@ -17,7 +17,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.report import Report, RunWarning
 from railhead.driver.describe import describe_exception, format_traceback, read_text
 from railhead.driver.errors import AttemptFailed, CallbackRaised, TrainFunctionRaised, build_training_error
-from railhead.driver.fetch.problem import classify_words
+from railhead.driver.git import explain_output
 from railhead.driver.head import Head, end
 from railhead.driver.logs.output import Ranks
 from railhead.driver.pod import Pod
@@ -98,7 +98,7 @@ def test_no_message_about_storage_has_one() -> None:
 
 def test_no_message_about_a_repository_has_one() -> None:
     output = f"fatal: unable to access 'https://user:{MARK}@host/a.git/': error: 403\nfatal: {TEXT}"
-    problem = classify_words(output, repository="https://host/a.git", revision="0a" * 20)
+    problem = explain_output(output, repository="https://host/a.git")
     assert "https://(hidden)@host/a.git/" in problem.failure.message and MARK not in problem.failure.message
 
 

@@ -12,9 +12,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CHECKOUT, FILE, JobInput
 from railhead.driver.describe import read_text
 from railhead.driver.ending import build_outcome, write_termination_message
-from railhead.driver.fetch.credentials import answer_git, check_credentials
-from railhead.driver.fetch.problem import FIELD, FetchProblem
-from railhead.driver.fetch.repository import FetchedCommit, Git, fetch_commit
+from railhead.driver.git import FIELD, FetchedCommit, FetchProblem, Git, answer_git, check_credentials, fetch_commit
 
 
 def run_fetch(environment: Mapping[str, str]) -> NoReturn:

@@ -18,9 +18,17 @@ from railhead.contract import environment as e
 from railhead.contract.failure import FailureClass
 from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.outcome import Outcome
-from railhead.driver.fetch.credentials import build_ssh_command, check_credentials
-from railhead.driver.fetch.problem import FetchProblem, classify_words
-from railhead.driver.fetch.repository import FetchedCommit, Git, build_command, build_environment, fetch_commit
+from railhead.driver.git import (
+    FetchedCommit,
+    FetchProblem,
+    Git,
+    build_command,
+    build_environment,
+    build_ssh_command,
+    check_credentials,
+    explain_output,
+    fetch_commit,
+)
 from railhead.resources.bundle import build_bundle
 from tests.git_server import GitServer, make_repository, run_git
 
@@ -143,23 +151,18 @@ def test_retries_a_server_that_fails_temporarily(place: Place) -> None:
 @pytest.mark.parametrize(
     ("case", "outcome", "reason", "expected"),
     [
-        (
-            "wrong password",
-            "Configuration",
-            "RepositoryRefused",
-            "spec.source.git: git cannot read https:.*: fatal: Auth",
-        ),
-        ("no password", "Configuration", "RepositoryRefused", "secretName or image: fatal: could not read Username"),
-        ("untrusted", "Configuration", "RepositoryRefused", "[Cc]ertificate"),
+        ("wrong password", "Infrastructure", "SourceNotFetched", "spec.source.git: https:.*: fatal: Auth"),
+        ("no password", "Infrastructure", "SourceNotFetched", "secretName or image: fatal: could not read Username"),
+        ("untrusted", "Infrastructure", "SourceNotFetched", "[Cc]ertificate"),
         ("no commit", "Configuration", "CommitNotFound", f"spec.source.git.revision: https://127.0.0.1:.*{UNKNOWN}"),
         ("no folder", "Configuration", "PathNotFound", "spec.source.git.path: commit .* has no folder nowhere"),
         ("a file", "Configuration", "PathNotFound", "has no folder train.py"),
-        ("no repository", "Configuration", "RepositoryRefused", "fatal: repository .* not found"),
+        ("no repository", "Infrastructure", "SourceNotFetched", "fatal: repository .* not found"),
         ("no git", "Configuration", "GitMissing", "spec.source.git.image: the image has no git"),
-        ("no server", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*(refused|connect)"),
-        ("no host", "Infrastructure", "SourceNotFetched", "cannot be fetched: fatal: .*[Rr]esolv"),
-        ("server fails", "Infrastructure", "SourceNotFetched", "cannot be fetched: .*503"),
-        ("program", "Configuration", "RepositoryRefused", "transport 'ext' not allowed"),
+        ("no server", "Infrastructure", "SourceNotFetched", "cannot be fetched; .*: fatal: .*(refused|connect)"),
+        ("no host", "Infrastructure", "SourceNotFetched", "cannot be fetched; .*: fatal: .*[Rr]esolv"),
+        ("server fails", "Infrastructure", "SourceNotFetched", "cannot be fetched; .*503"),
+        ("program", "Infrastructure", "SourceNotFetched", "transport 'ext' not allowed"),
     ],
 )
 def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, reason: str, expected: str) -> None:
@@ -190,31 +193,9 @@ def test_classifies_and_reports_problems(place: Place, case: str, outcome: str, 
     assert "guess" not in str(caught.value)
 
 
-GIT_OUTPUTS = {
-    "git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.": "RepositoryRefused",
-    "Host key verification failed.\nfatal: Could not read from remote repository.": "RepositoryRefused",
-    "ssh: connect to host x port 22: Connection timed out\nfatal: Could not read from remote": "SourceNotFetched",
-    "ssh: Could not resolve hostname x: Name or service not known": "SourceNotFetched",
-    "ERROR: Repository not found.\nfatal: Could not read from remote repository.": "RepositoryRefused",
-    "error: cannot run ssh: No such file or directory\nfatal: unable to fork": "RepositoryRefused",
-    "fatal: unable to find remote helper for 'https'": "RepositoryRefused",
-    "fatal: remote error: upload-pack: not our ref 123": "CommitNotFound",
-    "error: RPC failed; HTTP 500 curl 22 The requested URL returned error: 500\nfatal: early EOF": "SourceNotFetched",
-    "fatal: unable to access 'https://x/': The requested URL returned error: 429": "SourceNotFetched",
-    "fatal: unable to access 'https://x/': The requested URL returned error: 403": "RepositoryRefused",
-    "fatal: write error: No space left on device": "SourceNotFetched",
-    "sh: 1: ssh: not found\nfatal: Could not read from remote repository.": "RepositoryRefused",
-    "fatal: unknown hash algorithm 'sha256'": "CommitNotFound",
-    "": "SourceNotFetched",
-}
-
-
-@pytest.mark.parametrize("output", GIT_OUTPUTS, ids=GIT_OUTPUTS.values())
-def test_finds_a_reason_for_gits_output(output: str) -> None:
-    problem = classify_words(output, repository="git@x:code", revision=UNKNOWN)
-    assert problem.failure.reason == GIT_OUTPUTS[output]
-    assert problem.is_lasting == (problem.failure.reason != "SourceNotFetched")
-    assert problem.failure.message.startswith("spec.source.git")
+@pytest.mark.parametrize("output", ["", "hint: only advice"])
+def test_says_so_if_git_prints_nothing(output: str) -> None:
+    assert explain_output(output, repository="git@x:code").failure.message.endswith(": git printed nothing")
 
 
 @pytest.fixture

@@ -1,1 +1,0 @@
-"""The entry point `fetch`: fetches the commit of spec.source.git into a pod before its container starts."""

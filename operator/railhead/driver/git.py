@@ -1,0 +1,258 @@
+"""Fetches one commit of a git repository into a folder, with the image's git and the credentials of a mounted Secret.
+
+Runs nothing from the repository or from the image's git configuration: no hooks, no
+submodules, no filters (LFS files stay pointers), no protocol but https and ssh, no prompt.
+
+Credentials are never passed as an argument and never printed except to git itself: for https git asks the entry point
+`credential`, and ssh reads a copy of the key that only we can read.
+
+A message ends with git's own last lines. What git prints is not read any further: a commit that no branch and no tag of
+a repository leads to is the user's to correct, and every other failure may pass, so it is tried again.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Mapping, Optional, Sequence
+from urllib.parse import urlsplit
+
+from railhead.contract.failure import Failure, FailureClass
+from railhead.driver.describe import clean
+from railhead.driver.errors import AttemptFailed
+
+FIELD = "spec.source.git"
+USERNAME, PASSWORD = "username", "password"  # of Secrets of type kubernetes.io/basic-auth
+PRIVATE_KEY = "ssh-privatekey"  # of type kubernetes.io/ssh-auth
+KNOWN_HOSTS, CA = "known_hosts", "ca.crt"
+ANY_USERNAME = "git"  # servers that accept tokens require some username
+
+SETTINGS = (
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "submodule.recurse=false",
+    "fetch.recurseSubmodules=false",
+    "credential.helper=",
+    "http.lowSpeedLimit=1000",  # bytes per second, for lowSpeedTime seconds: a server that hangs
+    "http.lowSpeedTime=60",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "advice.detachedHead=false",
+)
+# Variables of the container; everything else could change what git does.
+PASSED_ON = frozenset(
+    {"PATH", "LD_LIBRARY_PATH", "TZ", "TMPDIR"}
+    | {case for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy") for case in (name, name.upper())}
+)
+WAIT_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  # between tries
+
+
+class FetchProblem(AttemptFailed):
+    """The commit cannot be fetched."""
+
+    @property
+    def is_lasting(self) -> bool:
+        return self.failure.class_ == FailureClass.CONFIGURATION
+
+
+def configuration(reason: str, message: str) -> FetchProblem:
+    """Returns a problem that only the user can correct."""
+    return FetchProblem(Failure(FailureClass.CONFIGURATION, reason, message))
+
+
+def explain_output(output: str, *, repository: str) -> FetchProblem:
+    """Returns the problem for git's standard error."""
+    advice = "if that does not pass, correct repository, secretName or image"
+    message = f"{FIELD}: {repository} cannot be fetched; {advice}: {_quote(output)}"
+    return FetchProblem(Failure(FailureClass.INFRASTRUCTURE, "SourceNotFetched", message))
+
+
+def _quote(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("hint:")]
+    return clean("; ".join(lines[-5:]))[:600] or "git printed nothing"
+
+
+@dataclass(frozen=True)
+class FetchedCommit:
+    """The commit to fetch, with the fields of spec.source.git."""
+
+    repository: str
+    revision: str
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Git:
+    """How to run git.
+
+    Attributes:
+        home: our own folder, which the training container does not see.
+        credentials: the folder of the mounted Secret, or None.
+        bundle: our own zipapp, which git asks for the password.
+    """
+
+    environment: Mapping[str, str]
+    home: Path
+    credentials: Optional[Path]
+    bundle: str
+    protocols: str = "https:ssh"
+    waits: Sequence[float] = WAIT_SECONDS
+    log: Callable[[str], None] = field(default=print)
+
+
+def fetch_commit(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    """Checks the commit out into `folder`, which it creates from scratch. Raises FetchProblem."""
+    if shutil.which("git", path=git.environment.get("PATH")) is None:
+        raise configuration("GitMissing", f"{FIELD}.image: the image has no git; name one with git and python3")
+    for wait in (*git.waits, None):
+        try:
+            _try(git, commit, folder)
+            return
+        except FetchProblem as problem:
+            if problem.is_lasting or wait is None:
+                raise
+            git.log(f"{problem}; retrying in {wait:.0f} s")
+            time.sleep(wait)
+
+
+def _try(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)  # created by us: git does not trust another user's folder
+    sha256 = ["--object-format=sha256"] if len(commit.revision) == 64 else []
+    _run(git, commit, folder, "init", "--quiet", "--template=", *sha256)
+    _fetch(git, commit, folder)
+    _run(git, commit, folder, "checkout", "--quiet", "--detach", f"{commit.revision}^{{commit}}", "--")
+    if not (folder / commit.path).is_dir():
+        message = f"{FIELD}.path: commit {commit.revision} of {commit.repository} has no folder {commit.path}"
+        raise configuration("PathNotFound", message)
+
+
+def _fetch(git: Git, commit: FetchedCommit, folder: Path) -> None:
+    """Fetches the one commit; or all branches and tags, from a server that does not serve it by its hash."""
+    options = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules")
+    output = _try_run(git, commit, folder, *options, "--depth=1", "--", commit.repository, commit.revision)
+    if output is None:
+        return
+    everything = ("+refs/heads/*:refs/remotes/source/*", "+refs/tags/*:refs/tags/*")
+    _run(git, commit, folder, *options, "--", commit.repository, *everything)
+    if _try_run(git, commit, folder, "cat-file", "-e", f"{commit.revision}^{{commit}}") is not None:
+        message = f"{commit.repository} has no commit {commit.revision}, or does not serve it to these credentials"
+        raise configuration("CommitNotFound", f"{FIELD}.revision: {message}: {_quote(output)}")
+    git.log("the server does not serve the commit by its hash; all branches and tags are fetched")
+
+
+def _run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> None:
+    output = _try_run(git, commit, folder, *arguments)
+    if output is not None:
+        raise explain_output(output, repository=commit.repository)
+
+
+def _try_run(git: Git, commit: FetchedCommit, folder: Path, *arguments: str) -> Optional[str]:
+    """Returns None when git succeeds, else its standard error."""
+    done = subprocess.run(
+        [*build_command(git, commit), *arguments],
+        cwd=folder,
+        env=build_environment(git, commit),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    if done.returncode == 0:
+        return None
+    return done.stderr.decode(errors="replace") or f"fatal: git exited with code {done.returncode}"
+
+
+def build_command(git: Git, commit: FetchedCommit) -> list[str]:
+    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    if git.credentials is None:
+        return ["git", *settings]
+    helper = build_helper(git.credentials, repository=commit.repository, bundle=git.bundle)
+    return ["git", *settings, *helper]
+
+
+def build_environment(git: Git, commit: FetchedCommit) -> dict[str, str]:
+    result = {name: value for name, value in git.environment.items() if name in PASSED_ON}
+    result.update(
+        HOME=str(git.home),
+        XDG_CONFIG_HOME=str(git.home),
+        LC_ALL="C",  # messages in one language
+        GIT_CONFIG_NOSYSTEM="1",
+        GIT_CONFIG_GLOBAL="/dev/null",
+        GIT_TERMINAL_PROMPT="0",
+        GIT_ALLOW_PROTOCOL=git.protocols,
+        GIT_LFS_SKIP_SMUDGE="1",
+    )
+    if git.credentials is None:
+        return result
+    if (git.credentials / CA).exists():
+        result["GIT_SSL_CAINFO"] = str(git.credentials / CA)
+    if not commit.repository.startswith("https://"):
+        result["GIT_SSH_COMMAND"] = build_ssh_command(git.credentials, home=git.home)
+    return result
+
+
+def _read(folder: Path, key: str) -> Optional[str]:
+    try:
+        return (folder / key).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def check_credentials(folder: Path, *, repository: str, secret: str) -> None:
+    """Raises FetchProblem when the Secret lacks what the repository's protocol needs, or does not exist (yet)."""
+    is_https = repository.startswith("https://")
+    wanted = (PASSWORD, CA) if is_https else (PRIVATE_KEY,)
+    if any((folder / key).exists() for key in wanted):
+        return
+    if not folder.exists() or not any(folder.iterdir()):
+        message = f"{FIELD}.secretName: there is no Secret {secret}; create it"
+        raise FetchProblem(Failure(FailureClass.INFRASTRUCTURE, "SecretNotFound", message))
+    needs = "password (with username) or ca.crt" if is_https else PRIVATE_KEY
+    raise configuration("SecretNotUsable", f"{FIELD}.secretName: Secret {secret} has no {needs} for {repository}")
+
+
+def answer_git(folder: Path, operation: str) -> str:
+    """Returns the output of git's credential helper; we store nothing that git sends."""
+    password = _read(folder, PASSWORD)
+    if operation != "get" or password is None:
+        return ""
+    username = (_read(folder, USERNAME) or ANY_USERNAME).strip()
+    return f"username={username}\npassword={password.strip()}\n"
+
+
+def build_helper(folder: Path, *, repository: str, bundle: str) -> list[str]:
+    """Returns options that make git ask us, for this server only, even after a redirect to another one."""
+    if not repository.startswith("https://"):
+        return []
+    server = f"https://{urlsplit(repository).netloc}"
+    command = " ".join(shlex.quote(word) for word in (sys.executable, bundle, "credential", str(folder)))
+    return ["-c", f"credential.{server}.helper=!{command}"]
+
+
+def build_ssh_command(folder: Path, *, home: Path) -> str:
+    """Returns GIT_SSH_COMMAND. ssh rejects a key that others can read, and Secrets are mounted group-readable."""
+    key = home / "key"
+    text = _read(folder, PRIVATE_KEY) or ""
+    with open(os.open(key, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text.rstrip("\n") + "\n")  # without a trailing newline ssh does not accept it as a key
+    known = folder / KNOWN_HOSTS
+    # Without known_hosts this trusts the server's host key, unless the image's own list has one for it.
+    checked, hosts = ("yes", known) if known.exists() else ("accept-new", home / KNOWN_HOSTS)
+    options = {
+        "IdentitiesOnly": "yes",
+        "BatchMode": "yes",
+        "ConnectTimeout": "30",
+        "ServerAliveInterval": "15",
+        "StrictHostKeyChecking": checked,
+        "UserKnownHostsFile": str(hosts),
+    }
+    arguments = ["ssh", "-F", "/dev/null", "-i", str(key)]
+    for name, value in options.items():
+        arguments += ["-o", f"{name}={value}"]
+    return " ".join(shlex.quote(word) for word in arguments)
