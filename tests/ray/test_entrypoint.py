@@ -216,23 +216,6 @@ def test_a_failure_that_the_script_swallows_still_ends_the_attempt(tmp_path: Pat
         assert pods.reports[-1]["warning"]["reason"] == "RunNameDiffers"
 
 
-TOO_MANY = """
-from ray.train import ScalingConfig
-from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
-DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=4, resources_per_worker={"CPU": 2})).fit()
-"""
-
-
-@pytest.mark.slow
-def test_workers_that_do_not_fit_into_the_pods_are_rejected_at_once(tmp_path: Path) -> None:
-    with Pods(tmp_path, make_script_job("python3", "-u", "train.py"), source={"train.py": TOO_MANY}) as pods:
-        pods.start_head()
-        assert pods.wait_ended(timeout=300) == FailureClass.CONFIGURATION.exit_code, pods.read_log()
-        outcome = pods.read_outcome()
-        assert outcome.reason == "ScalingNotSatisfiable"
-        assert outcome.message.startswith("trainer.entrypoint: ScalingConfig requests 4 workers of 2 CPU; the job's 2")
-
-
 def test_a_script_that_fails_before_training_ends_with_its_own_message(tmp_path: Path) -> None:
     code = "import sys\nprint('to the log')\nsys.stderr.write('first\\nno such lorry')\nsys.exit(3)\n"
     with Pods(tmp_path, make_script_job("python", "train.py"), source={"train.py": code}) as pods:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.failure import SUCCEEDED_CODE
 from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 TRAINING = """
@@ -51,11 +51,3 @@ def test_metrics_of_a_validation_count_for_the_best_checkpoint(tmp_path: Path) -
     assert outcome.best_checkpoint.index == 1, "the second epoch has the best validated score"
     assert outcome.best_checkpoint.metrics["score"] == "0.75"
     assert "trainer.validationFunction user:validate: user.WrongEpoch: no data for this one (user.py, line " in log
-
-
-def test_a_missing_function_is_rejected_with_its_field(tmp_path: Path) -> None:
-    job = make_job(framework="Python", backend={}, validation_function="user:absent")
-    with Pods(tmp_path, job, source={"user.py": TRAINING}) as pods:
-        pods.start_head()
-        assert pods.wait_ended(timeout=180) == FailureClass.CONFIGURATION.exit_code
-        assert pods.read_outcome().message.startswith("trainer.validationFunction user:absent: AttributeError")

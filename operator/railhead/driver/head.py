@@ -24,7 +24,7 @@ from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.job_input import CA_KEY, JobInput
 from railhead.contract.outcome import MESSAGE_CHARS, Outcome, shorten_middle
 from railhead.contract.report import Report, ReportedOutcome
-from railhead.driver.describe import clean, describe_exception
+from railhead.driver.describe import clean, describe_exception, describe_exit
 from railhead.driver.ending import (
     TERMINATED,
     Ending,
@@ -38,7 +38,6 @@ from railhead.driver.hang_detection import watch_for_hang
 from railhead.driver.logs.free_space import TRAIN_LOGS, WORKER_LOGS, keep_small
 from railhead.driver.logs.output import Ranks, RankStream
 from railhead.driver.node.process import kill_child, kill_workers, read_end, start_child
-from railhead.driver.node.ray_exit import explain_ray_exit
 from railhead.driver.node.ray_features import drop_unsupported_defaults, explain_ray_problem, find_version
 from railhead.driver.node.ray_node import build_head_command, build_ray_environment, plan_hang_detector
 from railhead.driver.pod import Pod, find_storage_path, read_working_folder
@@ -56,6 +55,7 @@ LAST_LINES_TIMEOUT_OF_FAILURE = 1.0  # ranks that were killed never write their 
 LAST_REPORT_TIMEOUT = 2.0
 LAST_REPORT_TIMEOUT_OF_SUCCESS = 60.0  # the operator may be away, and whoever does not hear of it trains again
 RAY_LOG = "ray-start.log"
+RAY_LOG_LINES = 1000  # Ray names the process that ended above up to 200 lines of the log of each
 _BEGAN = time.monotonic()
 
 
@@ -189,9 +189,9 @@ def _end_on_sigterm(head: Head, signals: queue.SimpleQueue[bool], endings: queue
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: queue.SimpleQueue[Ending]) -> None:
     code = ray.wait()
     if not head.is_ending:
-        print(clean(read_end(head.pod.temp / RAY_LOG)), flush=True)
-        output = read_end(head.pod.temp / RAY_LOG, lines=1000)
-        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", explain_ray_exit(code, output)))
+        print(clean(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
+        message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
+        endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
 def _watch_for_hang(head: Head, endings: queue.SimpleQueue[Ending]) -> None:

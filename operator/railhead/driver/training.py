@@ -1,7 +1,7 @@
 """One attempt's training as seen by the driver, from the start of Ray's head to the end of fit().
 
 Runs in its own thread, so that the main thread can handle signals at once. While
-Ray's head starts, this checks the user's module and the storage, and imports Ray.
+Ray's head starts, this checks the storage and imports Ray.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, replace
-from typing import Any, Mapping, Optional
+from typing import Any, Optional
 
 from railhead.contract import environment as e
 from railhead.contract.failure import Failure, FailureClass
@@ -35,9 +35,8 @@ from railhead.driver.train_controller.failure import miss_success
 from railhead.driver.trainers.frameworks import require_package
 from railhead.driver.trainers.run_settings import RunSettings
 from railhead.driver.trainers.trainer import Trainer
-from railhead.driver.user_code.check import check_folder, check_function
 from railhead.driver.user_code.path import find_user_folders, find_working_folder
-from railhead.driver.user_code.runtime_env import brings_modules, prepare_runtime_env, upload_local_folders
+from railhead.driver.user_code.runtime_env import prepare_runtime_env, upload_local_folders
 
 
 @dataclass(frozen=True)
@@ -74,18 +73,6 @@ def run_training(attempt: Attempt) -> Ending:
         return Failure(FailureClass.INFRASTRUCTURE, "DriverFailed", describe_exception(error))
 
 
-def check_code(job: JobInput, environment: Mapping[str, str]) -> None:
-    """Checks the user's code as far as possible before Ray is up. Raises JobRefused with the field's name."""
-    if job.entrypoint:
-        check_script(job, environment)
-        return
-    is_in_source = bool(job.build) or not brings_modules(job.runtime_env)
-    source = environment.get(e.SOURCE) if is_in_source else None
-    check_function("trainer.build", job.build, source=source)
-    check_function("trainer.trainFunc", job.train_func, source=source)
-    check_function("trainer.validationFunction", job.validation_function, source=source)
-
-
 def _has_succeeded_before(attempt: Attempt) -> bool:
     """By the file in the run's folder; puts the progress of then into the spool."""
     pod, job, path = attempt.pod, attempt.job, attempt.storage_path
@@ -104,12 +91,12 @@ def _has_succeeded_before(attempt: Attempt) -> bool:
 
 
 def _prepare(attempt: Attempt) -> None:
-    """Checks the code and the storage before Ray is up. Raises AttemptFailed when one of them cannot be used."""
+    """Checks the image, the script and the storage before Ray is up. Raises AttemptFailed for what cannot be used."""
     job = attempt.job
-    check_folder(os.environ.get(e.SOURCE))
     if job.train_func:
         require_package(job.framework)
-    check_code(job, os.environ)
+    if job.entrypoint:
+        check_script(job, os.environ)
     is_known = attempt.pod.checkpoint_index >= 0
     run_uri = prepare_storage(attempt.storage_path, run_name=job.run_name, is_known=is_known, spool=attempt.spool)
     attempt.publisher.update(run_uri=run_uri)

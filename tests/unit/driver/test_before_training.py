@@ -11,53 +11,6 @@ from railhead.contract.failure import FailureClass
 from railhead.driver.errors import JobRefused, Unreachable
 from railhead.driver.node.hosts import LONGEST_WAIT, compute_wait, find_address, parse_hosts
 from railhead.driver.storage.acquire_run import prepare_storage
-from railhead.driver.user_code.check import check_folder, find_problem
-
-
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("def f(): pass", ""),
-        ("async def f(): pass", ""),
-        ("from other import f", ""),
-        ("from other import g as f", ""),
-        ("from other import *", ""),
-        ("import f.g", ""),
-        ("if 1:\n    f = lambda: 0", ""),
-        ("def __getattr__(name): return 1", ""),
-        ("globals()['f'] = 1", ""),
-        ("setattr(__import__('sys').modules[__name__], 'f', 1)", ""),
-        ("def g(): pass", "has no attribute 'f'"),
-        ("import ray.f\n'f'\ng.f = 1", "has no attribute 'f'"),
-        ("def f(:", "SyntaxError: invalid syntax (user.py, line 1)"),
-    ],
-)
-def test_checks_that_the_source_defines_the_function(tmp_path: Path, code: str, expected: str) -> None:
-    (tmp_path / "user.py").write_text(code)
-    problem = find_problem("user:f", source=str(tmp_path))
-    assert expected in problem
-    assert bool(problem) == bool(expected)
-
-
-def test_leaves_modules_outside_the_source_to_the_workers(tmp_path: Path) -> None:
-    assert find_problem("absent:f", source=str(tmp_path)) == ""
-    assert find_problem("absent:f", source=None) == ""
-
-
-def test_rejects_a_folder_that_the_source_image_lacks(tmp_path: Path) -> None:
-    check_folder(str(tmp_path))
-    check_folder(None)
-    with pytest.raises(JobRefused, match=r"^spec\.source\.image\.path: the image has no such folder") as caught:
-        check_folder(str(tmp_path / "src"))
-    assert caught.value.failure.reason == "SourceNotFound"
-
-
-def test_finds_a_function_in_a_package_of_the_source(tmp_path: Path) -> None:
-    (tmp_path / "pkg").mkdir()
-    (tmp_path / "pkg" / "__init__.py").write_text("")
-    (tmp_path / "pkg" / "mod.py").write_text("class Trainer:\n    def fit(self): ...")
-    assert find_problem("pkg.mod:Trainer.fit", source=str(tmp_path)) == ""
-    assert "has no attribute 'f'" in find_problem("pkg.mod:f", source=str(tmp_path))
 
 
 def test_storage_check_leaves_no_files(tmp_path: Path) -> None:

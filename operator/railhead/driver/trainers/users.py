@@ -15,7 +15,6 @@ from railhead.driver.rank.loop import mark_loop
 from railhead.driver.reporting.progress import build_checkpoint_uri
 from railhead.driver.run_context import RunContext
 from railhead.driver.trainers.run_settings import RunSettings, find_run
-from railhead.driver.trainers.satisfiable import explain_unsatisfiable, read_scaling_config
 
 _READY = "_railhead_is_ready"
 
@@ -25,10 +24,6 @@ def make_ready(trainer: Any, *, who: str, job: JobInput, offer: RunSettings, off
 
     `who` begins the message; `offered_path`: the storage path in the RunConfig that was offered.
     """
-    wanted = read_scaling_config(trainer.scaling_config)
-    problem = explain_unsatisfiable(wanted, pods=job.worker_pods, node=job.ray_node.get("worker") or {})
-    if problem:
-        raise JobRefused("ScalingNotSatisfiable", f"{who}: {problem}")
     from railhead.driver.trainers.callbacks import add_callbacks
 
     add_callbacks(trainer.run_config, job.callbacks)

@@ -109,12 +109,6 @@ def _call(function: Callable[..., Any], values: dict[str, Any], **options: Any) 
     return result
 
 
-def brings_modules(values: Mapping[str, Any]) -> bool:
-    """Whether the workers may find modules there before they search the source."""
-    variables = values.get("env_vars") or {}
-    return any(key in values for key in ("working_dir", "py_modules", "conda")) or PYTHONPATH in variables
-
-
 def is_uploaded(file: Optional[str]) -> bool:
     """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
     return bool(file) and "runtime_resources" in Path(file or "").parts

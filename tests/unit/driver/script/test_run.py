@@ -253,11 +253,11 @@ def test_sitecustomize_imports_no_hooks_without_a_script(tmp_path: Path) -> None
         assert done.stdout.split() == [str(bool(value))], done.stderr
 
 
-def make_trainer(workers: int = 2) -> DataParallelTrainer:
+def make_trainer() -> DataParallelTrainer:
     from ray.train import RunConfig, ScalingConfig
 
     config = RunConfig(name="the-run", storage_path=os.environ["RAILHEAD_STORAGE_PATH"])
-    return DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=workers), run_config=config)
+    return DataParallelTrainer(print, scaling_config=ScalingConfig(num_workers=2), run_config=config)
 
 
 def test_a_ray_without_a_hook_also_fails_the_job_from_a_script(
@@ -289,10 +289,10 @@ def test_records_each_fit_and_the_last_one_counts(in_script: Spool) -> None:
     assert failed is not None and failed.failure is not None
     assert (failed.number, failed.state, failed.failure.reason) == (2, FAILED, "RayTrainFailed")
     with pytest.raises(JobRefused):
-        script_fit.watch_fit(make_trainer(5), lambda trainer: "result")
+        script_fit.watch_fit(DataParallelTrainer(lambda one, two: None), lambda trainer: "result")
     rejected = in_script.read_fit()
     assert rejected is not None and rejected.failure is not None
-    assert rejected.failure.message.startswith("trainer.entrypoint: ScalingConfig requests 5 workers of 1 CPU")
+    assert rejected.failure.message.startswith("trainer.entrypoint: train_loop_per_worker: the function takes 2")
     script_fit.watch_fit(make_trainer(), succeed)
     with pytest.raises(AttemptFailed, match="did not report that the training function returned on every rank"):
         script_fit.watch_fit(make_trainer(), lambda trainer: "the previous fit()'s success does not count")

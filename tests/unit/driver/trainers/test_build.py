@@ -80,8 +80,6 @@ def test_warns_of_a_run_config_with_another_name(source: Path) -> None:
         ("def make(**k): return make", "EntrypointNotUsable", "it returned a builtins.function"),
         ("def make(**k):\n    raise KeyError('colour')", "BuildRaised", "'colour' (made_here.py, line 2, in make)"),
         ("import sys\ndef make(**k): sys.exit('no')", "BuildRaised", "SystemExit: no"),
-        (GOOD.replace("scaling_config=scaling_config", "scaling_config=ray.train.ScalingConfig(num_workers=5)")
-         + "import ray.train", "ScalingNotSatisfiable", "ScalingConfig requests 5 workers of 1 CPU"),
         (GOOD.replace("train(config)", "train(a, b)"), "TrainerNotUsable", "train_loop_per_worker: the function takes"),
     ],
 )  # fmt: skip

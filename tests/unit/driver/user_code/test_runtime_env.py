@@ -13,7 +13,6 @@ from railhead.driver.errors import JobRefused
 from railhead.driver.user_code import runtime_env
 from railhead.driver.user_code.runtime_env import (
     KEYS,
-    brings_modules,
     is_uploaded,
     prepare_runtime_env,
     upload_local_folders,
@@ -86,20 +85,6 @@ def test_distinguishes_mounted_modules_from_those_that_ray_unpacked() -> None:
     assert is_uploaded("/tmp/r/session_1/runtime_resources/working_dir_files/_ray_pkg_1/user.py")
     assert not is_uploaded("/etc/railhead/source/user.py")
     assert not is_uploaded(None)
-
-
-@pytest.mark.parametrize(
-    ("values", "does"),
-    [
-        ({}, False),
-        ({"env_vars": {"A": "1"}, "pip": ["a"]}, False),
-        ({"env_vars": {"PYTHONPATH": "/a"}}, True),
-        ({"working_dir": "."}, True),
-        ({"py_modules": ["a"]}, True),
-    ],
-)
-def test_recognizes_environments_that_bring_modules(values: dict[str, Any], does: bool) -> None:
-    assert brings_modules(values) == does
 
 
 def test_contract_ray_uploads_by_these_functions_and_knows_these_keys() -> None:
