@@ -1,7 +1,7 @@
 """The writes of every scenario fail in every way: same end, creates and deletes as without the fault.
 
-Each fault is tried at the first write of each kind. A scenario may repeat a write dozens of times, such as a create that
-a quota rejects: at some of the others one fault is tried in turn. `RAILHEAD_FAULTS=all` tries all faults at all writes.
+Each fault is tried at the first write of each kind. A scenario may repeat a write dozens of times, such as a create
+that a quota rejects: at some of the others one fault is tried in turn. `RAILHEAD_FAULTS=all` tries all of them.
 """
 
 from __future__ import annotations
