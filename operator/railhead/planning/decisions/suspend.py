@@ -39,34 +39,32 @@ def wind_down(job: Job) -> Decision | None:
         return Decision(deletes=delete_all(job.acting_pods))
     if job.has_succeeded and not job.is_attempt_lost:
         return None
-    return _end(job) if phase == "Suspending" else _begin(job)
-
-
-def _begin(job: Job) -> Decision:
-    """Reports the suspension, and deletes the head; a job without pods is suspended at once."""
     if not job.acting_pods:
         return _rest(job)
+    return replace(_stop_pods(job), status=find_last_checkpoint(job) if phase == "Suspending" else _announce(job))
+
+
+def _announce(job: Job) -> StatusChange:
+    """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
     grace = job.spec.end_seconds
     message = f"The driver ends after one more committed checkpoint, within {grace} s; then the pods are deleted"
     status = replace(stand_still(job, types.RECONCILING, reason=SUSPENDING, message=message), phase="Suspending")
-    status = add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
-    return replace(_end(job), status=status)
+    return add_last_checkpoint(job, status.requiring(Requirement.SAME_SPEC))
 
 
-def _end(job: Job) -> Decision:
-    """Deletes the head, and when it has ended all other pods."""
+def _stop_pods(job: Job) -> Decision:
+    """Deletes the head, and when it has ended all other pods; changes no status."""
     head = job.head
     if head is not None and not head.has_ended and not job.is_attempt_lost:
         if not head.is_deleting:
             return Decision(deletes=delete_all([head]))
         if head.may_still_end(job.now):
             return Decision(wake_at=head.gone_by)
-    remains = job.acting_pods
-    return Decision(status=find_last_checkpoint(job), deletes=delete_all(remains)) if remains else _rest(job)
+    return Decision(deletes=delete_all(job.acting_pods))
 
 
 def _rest(job: Job) -> Decision:
-    """No pod can act any more."""
+    """Suspends the job, of which no pod can act any more."""
     last = find_last_checkpoint(job) or StatusChange()
     checkpoint = job.status.checkpoint if last.checkpoint is UNSET else last.checkpoint
     then = f"continues from checkpoint {checkpoint.index}" if checkpoint else "starts from scratch"
