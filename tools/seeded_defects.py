@@ -425,7 +425,7 @@ DEFECTS = (
     Defect(
         "a disruption spends the budget of failures",
         "planning/facts/failure.py",
-        "class_ is FailureClass.INFRASTRUCTURE and reason in REASONS",
+        "class_ is FailureClass.INFRASTRUCTURE and reason in DISRUPTIONS",
         "False",
         ("tests/unit/planning/facts/test_settlement.py",),
     ),
@@ -1962,8 +1962,8 @@ DEFECTS = (
     Defect(
         "a head that is cut off counts against noProgressLimit",
         "planning/facts/failure.py",
-        "SECRET_GONE, HEAD_CUT_OFF}",
-        "SECRET_GONE}",
+        "{LossReason.EVICTED, LossReason.OOM_KILLED}",
+        "{LossReason.EVICTED, LossReason.OOM_KILLED, LossReason.HEAD_CUT_OFF}",
         (CUT_OFF,),
     ),
     Defect(
@@ -2033,7 +2033,7 @@ DEFECTS = (
     Defect(
         "a node's shutdown is blamed on the job",
         "planning/facts/failure.py",
-        "    if target != TERMINATION_BY_KUBELET or kubelet == EVICTED:\n",
+        "    if target != LossReason.TERMINATION_BY_KUBELET or kubelet == LossReason.EVICTED:\n",
         "    if True:\n",
         (NODE_SHUTDOWNS,),
     ),
@@ -2188,7 +2188,7 @@ DEFECTS = (
     Defect(
         "an application's failure speaks against a node",
         "planning/facts/avoided_nodes.py",
-        "return failure.class_ == FailureClass.HARDWARE and failure",
+        "return failure.class_ is FailureClass.HARDWARE and failure",
         "return failure",
         (AVOIDED,),
     ),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from railhead.api import names
 from railhead.planning.facts.deadlines import OUTAGE_SECONDS
-from railhead.planning.facts.failure import HEAD_CUT_OFF
+from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import PARTIAL_START, QUOTA_EXCEEDED, REJECTIONS
 from tests.model.api_server import Entry, Object, Place
 from tests.model.world import NAMESPACE, World, is_inert, is_live, name_of, role_of
@@ -128,7 +128,7 @@ class HealthyPodsStay(Oracle):
         if head is None or job["status"]["phase"] in FINISHED:
             return
         losses = (job["status"].get("workerLosses") or {}).get("rounds", 0)
-        if failure["reason"] == HEAD_CUT_OFF and self._looks_cut_off(job, is_again=losses > 0):
+        if failure["reason"] == LossReason.HEAD_CUT_OFF and self._looks_cut_off(job, is_again=losses > 0):
             return
         assert losses >= 20 or not self._is_healthy(head), f"{name_of(head)} was healthy: {failure}"
 

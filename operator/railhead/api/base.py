@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
+
+from railhead.contract.failure import FailureClass
 
 
 class Model(BaseModel):
@@ -48,6 +50,12 @@ def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
     return {"x-kubernetes-validations": validations, **extra}
 
 
+# A failure class of the status, parsed once; a name that another version wrote counts as Infrastructure.
+ClassName = Annotated[
+    FailureClass,
+    BeforeValidator(lambda value: FailureClass.parse(value) if isinstance(value, str) else value),
+    WithJsonSchema({"type": "string", "maxLength": 32}),
+]
 NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=NAME)]
 Function = Annotated[

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from railhead.api.attempts import MAX_ATTEMPTS, Attempt
-from railhead.api.base import StatusModel, time_field
+from railhead.api.base import ClassName, StatusModel, time_field
 from railhead.api.conditions import MAX_CONDITIONS, Condition
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRIC_VALUE, MAX_METRICS, MAX_URI
-from railhead.contract.failure import POLICIES
+from railhead.contract.failure import POLICIES, FailureClass
 from railhead.contract.report import MAX_LOST_PODS
 from railhead.contract.times import parse_time
 
@@ -167,7 +167,9 @@ class RestartStatus(StatusModel):
 
     number: int = Field(default=0, description="How many there were in this attempt.")
     charged: int = Field(default=0, description="How many of them spec.backoffLimit counts.")
-    class_: str = Field(default="", max_length=32, alias="class", description="What failed, as in status.failure.")
+    class_: ClassName = Field(
+        default=FailureClass.INFRASTRUCTURE, alias="class", description="What failed, as in status.failure."
+    )
     reason: str = _text("CamelCase word.", 128)
     message: str = _text("What went wrong.", MAX_MESSAGE)
     suspect_pod: str = _text(SUSPECT_POD, 253)
@@ -232,10 +234,9 @@ class ResumedFromStatus(StatusModel):
 class FailureStatus(StatusModel):
     """The last failure; a new attempt does not clear it."""
 
-    class_: str = Field(
-        default="",
+    class_: ClassName = Field(
+        default=FailureClass.INFRASTRUCTURE,
         alias="class",
-        max_length=32,
         description="; ".join(f"{kind}: {policy.meaning}" for kind, policy in POLICIES.items()) + ".",
     )
     reason: str = _text("CamelCase reason.", 128)

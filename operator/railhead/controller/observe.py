@@ -14,7 +14,7 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.printable import clean_text
 from railhead.contract.times import parse_time
 from railhead.kube.types import Object
-from railhead.planning.facts.failure import DELETION_BY_TAINT, TERMINATION_BY_KUBELET
+from railhead.planning.facts.failure import LossReason
 from railhead.planning.facts.reasons import SCHEDULING_GATED, UNSCHEDULABLE
 from railhead.planning.pod_view import Disruption, PodView, Problem
 
@@ -175,7 +175,7 @@ def _is_silent(conditions: Object, state: Object, disruption: Disruption | None)
     pod that someone else deleted, all containers must be ready: only the node lifecycle controller
     (pkg/controller/util/node: MarkPodsNotReady) reports that, never a kubelet."""
     is_marked = bool(state.get("running")) and _part(conditions, "Ready").get("status") == "False"
-    is_tainted = disruption is not None and disruption.reason == DELETION_BY_TAINT
+    is_tainted = disruption is not None and disruption.reason == LossReason.DELETION_BY_TAINT
     return is_marked and (is_tainted or _part(conditions, "ContainersReady").get("status") == "True")
 
 
@@ -196,7 +196,7 @@ def _is_refused(status: Object, disruption: Disruption | None) -> bool:
     either; any other component that ends a pod names itself in the condition."""
     if status.get("phase") != "Failed" or not status.get("reason"):
         return False
-    if disruption is not None and disruption.reason != TERMINATION_BY_KUBELET:
+    if disruption is not None and disruption.reason != LossReason.TERMINATION_BY_KUBELET:
         return False
     statuses = [*_parts(status, "initContainerStatuses"), *_parts(status, "containerStatuses")]
     states = [_part(each, "state") for each in statuses]

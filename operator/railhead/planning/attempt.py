@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, HeadStatus, Phase, Waiting, WorkersStatus
-from railhead.contract.failure import FailureClass
 from railhead.contract.failure_rules import FAIL
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
@@ -23,7 +22,7 @@ from railhead.planning.children import (
     worker_pods,
 )
 from railhead.planning.conditions import make_condition, stand, stand_still
-from railhead.planning.facts.failure import TERMINATION_BY_KUBELET, apply_rules, blame_application
+from railhead.planning.facts.failure import LossReason, apply_rules, blame_application
 from railhead.planning.facts.report import change_by_outcome
 from railhead.planning.facts.settlement import IN_A_ROW, find_spent, is_progress, next_attempt_at
 from railhead.planning.job import Job
@@ -95,7 +94,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     newest = job.status.newest_index if isinstance(status.checkpoint, Unset) else status.checkpoint.index
     committed = is_progress(job, newest)
     by_kubelet = job.status.all_disruptions.by_kubelet + 1
-    if failure.reason == TERMINATION_BY_KUBELET and not committed and by_kubelet >= IN_A_ROW:
+    if failure.reason == LossReason.TERMINATION_BY_KUBELET and not committed and by_kubelet >= IN_A_ROW:
         failure = blame_application(failure, times=IN_A_ROW)
     failure, rule = apply_rules(job.spec, failure)
     status = replace(status, failure=failure)
@@ -122,7 +121,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
 
 def fail_job(job: Job, failure: FailureStatus) -> Decision:
     """No attempt follows, although restart budgets are left."""
-    return _fail(job, failure, None, because=FailureClass.parse(failure.class_).policy.final)
+    return _fail(job, failure, None, because=failure.class_.policy.final)
 
 
 def _fail(job: Job, failure: FailureStatus, outcome: Outcome | None, *, because: str) -> Decision:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from railhead.api import conditions as c
 from railhead.api.conditions import MAX_CONDITIONS, Condition, merge_conditions
 from railhead.api.status import JobStatus, parse_status
+from railhead.contract.failure import FailureClass
 
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
@@ -84,3 +85,12 @@ def test_foreign_conditions_are_kept_in_order_after_ours_up_to_the_limit() -> No
     merged = merge_conditions(theirs, [make_condition(c.RUNNING)])
     assert [m.type for m in merged] == [c.RUNNING, *(m.type for m in theirs[: MAX_CONDITIONS - 1])]
     assert JobStatus(conditions=merged).conditions == merged
+
+
+def test_a_failure_class_is_parsed_once_and_an_unknown_one_is_infrastructure() -> None:
+    known = parse_status({"failure": {"class": "Hang"}}).failure
+    later = parse_status({"failure": {"class": "AddedLater", "attempt": 2}}).failure
+    assert known is not None and known.class_ is FailureClass.HANG
+    assert later is not None and (later.class_, later.attempt) == (FailureClass.INFRASTRUCTURE, 2)
+    assert known.model_dump(by_alias=True, mode="json")["class"] == "Hang"
+    assert parse_status({"phase": "Running", "failure": {"class": {}}}).phase == "Running"

@@ -16,7 +16,6 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.attempts import MAX_ATTEMPTS, MAX_NODE, MAX_REASON, PLAIN, Attempt
 from railhead.api.status import JobStatus
-from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.settlement import running_stretch
 from railhead.planning.job import Job
@@ -71,9 +70,13 @@ def _describe(job: Job, attempt: Attempt, status: JobStatus) -> Attempt:
     attempt = attempt.model_copy(update={"running_time": running, "rounds": min(max(status.round, 0), MOST)})
     failure = status.failure
     if failure is not None and failure.attempt == attempt.number:
-        kind = FailureClass.parse(failure.class_).value
         return _end(
-            job, attempt, kind, at=failure.time, reason=failure.reason, node=failure.suspect_node or failure.node
+            job,
+            attempt,
+            failure.class_.value,
+            at=failure.time,
+            reason=failure.reason,
+            node=failure.suspect_node or failure.node,
         )
     if status.phase == "Succeeded":
         return _end(job, attempt, status.phase, at=status.completion_time)

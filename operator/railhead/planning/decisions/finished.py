@@ -91,7 +91,7 @@ def decide_finished(observed: Observed) -> Decision | None:
 def may_commit(observed: Observed, head: PodView) -> bool:
     """Terminated by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
     failure = observed.status.failure
-    if failure is None or failure.class_ != FailureClass.DEADLINE_EXCEEDED or head.has_ended:
+    if failure is None or failure.class_ is not FailureClass.DEADLINE_EXCEEDED or head.has_ended:
         return False
     return not head.is_deleting or head.may_still_end(observed.now)
 

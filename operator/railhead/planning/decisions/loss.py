@@ -19,10 +19,7 @@ from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS
 from railhead.planning.attempt import lose_attempt
 from railhead.planning.children import find_missing_mount
 from railhead.planning.facts.failure import (
-    DRIVER_GONE,
-    HEAD_CUT_OFF,
-    INPUT_GONE,
-    SECRET_GONE,
+    LossReason,
     blame_application,
     classify_pod,
     describe_refusal,
@@ -81,9 +78,9 @@ def _find_gone_child(job: Job) -> Failure | None:
     if gone in (own.driver, own.input, own.secret):
         return None
     reason, what = {
-        mounts.driver: (DRIVER_GONE, f"ConfigMap {gone} with the driver"),
-        mounts.input: (INPUT_GONE, f"ConfigMap {gone} with the driver's input"),
-        mounts.secret: (SECRET_GONE, f"Secret {gone} with the token of the Ray cluster"),
+        mounts.driver: (LossReason.DRIVER_GONE, f"ConfigMap {gone} with the driver"),
+        mounts.input: (LossReason.INPUT_GONE, f"ConfigMap {gone} with the driver's input"),
+        mounts.secret: (LossReason.SECRET_GONE, f"Secret {gone} with the token of the Ray cluster"),
     }[gone]
     message = (
         f"{what} of attempt {job.attempt} is gone; another version of the operator made it, and the next attempt gets "
@@ -142,7 +139,7 @@ def find_cut_off(job: Job) -> Failure | None:
         f"{head.place} does not reach {len(missed)} of {job.desired_workers} worker pods, and Kubernetes reports them "
         "as ready; check the network of that node"
     )
-    return Failure(FailureClass.INFRASTRUCTURE, HEAD_CUT_OFF, message, suspect_pod=head.name)
+    return Failure(FailureClass.INFRASTRUCTURE, LossReason.HEAD_CUT_OFF, message, suspect_pod=head.name)
 
 
 def _find_missed(job: Job) -> list[PodView]:

@@ -72,8 +72,8 @@ def find_evidence(job: Job) -> list[Evidence]:
 
 def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | None) -> list[Evidence]:
     """The evidence of a failure whose driver suspects this node; none if it is a guess."""
-    is_likely = failure.class_ == FailureClass.HANG or (
-        failure.class_ == FailureClass.HARDWARE and failure.reason in LIKELY
+    is_likely = failure.class_ is FailureClass.HANG or (
+        failure.class_ is FailureClass.HARDWARE and failure.reason in LIKELY
     )
     if not is_likely and not _is_sure(failure):
         return []
@@ -81,7 +81,7 @@ def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | Non
 
 
 def _is_sure(failure: FailureStatus | RestartStatus) -> bool:
-    return failure.class_ == FailureClass.HARDWARE and failure.reason in SURE
+    return failure.class_ is FailureClass.HARDWARE and failure.reason in SURE
 
 
 def find_avoidance(job: Job) -> Avoidance:

@@ -9,6 +9,7 @@ budget of failures counts it.
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import get_args
 
 from railhead.api.failure_policy import FailureRule as RuleSpec
@@ -23,39 +24,66 @@ from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed
 from railhead.planning.pod_view import Disruption, PodView
 
-# Reasons of the pod condition DisruptionTarget that a broken node causes; all others make room for somebody else.
-TERMINATION_BY_KUBELET, DELETION_BY_TAINT = "TerminationByKubelet", "DeletionByTaintManager"
-OF_NODES = frozenset({DELETION_BY_TAINT, "DeletionByPodGC", TERMINATION_BY_KUBELET})
-POD_DELETED, POD_GONE = "PodDeleted", "PodGone"
-DRIVER_GONE, INPUT_GONE, SECRET_GONE = "DriverGone", "InputGone", "SecretGone"
-HEAD_CUT_OFF = "HeadCutOff"
-# Reasons in a pod's status that the kubelet sets, in some versions without the condition.
-NODE_LOST = "NodeLost"
-NODE_SHUTDOWN = "Terminated"
-OF_KUBELETS = frozenset({NODE_LOST, "NodeShutdown", "Shutdown", NODE_SHUTDOWN, "Preempting"})
-EVICTED = "Evicted"
-REASONS = OF_NODES | OF_KUBELETS | {POD_DELETED, POD_GONE, DRIVER_GONE, INPUT_GONE, SECRET_GONE, HEAD_CUT_OFF}
 KILLED_CODES = (137, 143)  # SIGKILL, SIGTERM
 
 
+class LossReason(StrEnum):
+    """Reasons of lost pods that decide what a loss counts as. Any other reason is only shown."""
+
+    # Of the pod condition DisruptionTarget, if a broken node causes it; all others make room for another pod.
+    TERMINATION_BY_KUBELET = "TerminationByKubelet"
+    DELETION_BY_TAINT = "DeletionByTaintManager"
+    DELETION_BY_POD_GC = "DeletionByPodGC"
+    # Of a pod's status: the kubelet sets them, in some versions without the condition.
+    NODE_LOST = "NodeLost"
+    NODE_SHUTDOWN = "NodeShutdown"
+    SHUTDOWN = "Shutdown"
+    TERMINATED = "Terminated"
+    PREEMPTING = "Preempting"
+    EVICTED = "Evicted"
+    OOM_KILLED = "OOMKilled"
+    # The operator's own.
+    POD_DELETED = "PodDeleted"
+    POD_GONE = "PodGone"
+    DRIVER_GONE = "DriverGone"
+    INPUT_GONE = "InputGone"
+    SECRET_GONE = "SecretGone"
+    HEAD_CUT_OFF = "HeadCutOff"
+
+
+OF_NODES = frozenset({LossReason.TERMINATION_BY_KUBELET, LossReason.DELETION_BY_TAINT, LossReason.DELETION_BY_POD_GC})
+OF_KUBELETS = frozenset(
+    {
+        LossReason.NODE_LOST,
+        LossReason.NODE_SHUTDOWN,
+        LossReason.SHUTDOWN,
+        LossReason.TERMINATED,
+        LossReason.PREEMPTING,
+    }
+)
+# What an act of the cluster, a person or an upgrade takes, in class Infrastructure.
+DISRUPTIONS = frozenset(LossReason) - {LossReason.EVICTED, LossReason.OOM_KILLED}
+
+
 def classify_target(reason: str) -> FailureClass:
-    """Of a pod whose condition DisruptionTarget has this reason."""
+    """Returns the failure class of a pod whose condition DisruptionTarget has this reason."""
     return FailureClass.INFRASTRUCTURE if reason in OF_NODES else FailureClass.PREEMPTION
 
 
 def find_reason(target: str, kubelet: str) -> str:
-    """Of a pod whose condition DisruptionTarget has the first of these reasons, and its status the second.
+    """Returns the reason of a pod whose condition DisruptionTarget says `target`, and whose status says `kubelet`.
 
     The kubelet sets TerminationByKubelet also when its node shuts down and when it makes room for a critical pod.
     Only an eviction may be due to what the job uses, and only that one keeps the reason.
     """
-    if target != TERMINATION_BY_KUBELET or kubelet == EVICTED:
+    if target != LossReason.TERMINATION_BY_KUBELET or kubelet == LossReason.EVICTED:
         return target
-    return kubelet if kubelet in OF_KUBELETS else NODE_SHUTDOWN
+    return kubelet if kubelet in OF_KUBELETS else LossReason.TERMINATED
 
 
 def is_disruption(class_: FailureClass, reason: str) -> bool:
-    return class_ is FailureClass.PREEMPTION or (class_ is FailureClass.INFRASTRUCTURE and reason in REASONS)
+    """Whether the cluster, a person or an upgrade took what the job needs."""
+    return class_ is FailureClass.PREEMPTION or (class_ is FailureClass.INFRASTRUCTURE and reason in DISRUPTIONS)
 
 
 def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
@@ -69,13 +97,15 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
         return _explain_disruption(pod, pod.disruption, reported)
     if reported is not None:
         return reported
-    if pod.reason == "OOMKilled":
-        return Failure(FailureClass.OUT_OF_MEMORY, "OOMKilled", _describe_oom_kill(pod))
+    if pod.reason == LossReason.OOM_KILLED:
+        return Failure(FailureClass.OUT_OF_MEMORY, LossReason.OOM_KILLED, _describe_oom_kill(pod))
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
-    if pod.reason == EVICTED:  # for its own limits: any other eviction has a DisruptionTarget
-        return Failure(FailureClass.APPLICATION, EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}")
+    if pod.reason == LossReason.EVICTED:  # for its own limits: any other eviction has a DisruptionTarget
+        return Failure(
+            FailureClass.APPLICATION, LossReason.EVICTED, f"Pod {pod.name} was evicted: {pod.message[:1500]}"
+        )
     reason, message = _explain(pod)
     return Failure(FailureClass.INFRASTRUCTURE, reason, message)
 
@@ -109,9 +139,9 @@ def _explain(pod: PodView) -> tuple[str, str]:
     if pod.reason in OF_KUBELETS:
         return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
     if pod.is_live:
-        return NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
+        return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
     if pod.is_deleting:
-        return POD_DELETED, f"Pod {pod.name} was deleted"
+        return LossReason.POD_DELETED, f"Pod {pod.name} was deleted"
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
@@ -135,7 +165,9 @@ def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
 
 def explain_gone(observed: Observed, name: str) -> FailureStatus:
     """The same for a head that is gone."""
-    failure = _find_reported(observed) or Failure(FailureClass.INFRASTRUCTURE, POD_GONE, f"Pod {name} is gone")
+    failure = _find_reported(observed) or Failure(
+        FailureClass.INFRASTRUCTURE, LossReason.POD_GONE, f"Pod {name} is gone"
+    )
     return _build_status(observed, failure, pod=name, node=observed.status.head.node, container=CONTAINER)
 
 
@@ -148,10 +180,9 @@ def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | Non
 def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
     """The same failure as one of the job itself: it has happened several times in a row."""
     message = _add_reason(failure.message, f"{times} times in a row without a new checkpoint")
-    class_ = FailureClass.parse(failure.class_)
-    if class_ is not FailureClass.OUT_OF_MEMORY:
-        class_ = FailureClass.APPLICATION
-    return failure.model_copy(update={"class_": class_.value, "message": message})
+    is_memory = failure.class_ is FailureClass.OUT_OF_MEMORY
+    class_ = failure.class_ if is_memory else FailureClass.APPLICATION
+    return failure.model_copy(update={"class_": class_, "message": message})
 
 
 def _add_reason(message: str, why: str) -> str:
@@ -175,7 +206,7 @@ def _build_status(
 ) -> FailureStatus:
     suspect = next((each for each in observed.pods if each.name == failure.suspect_pod), None)  # never a foreign one
     return FailureStatus(
-        class_=failure.class_.value,
+        class_=failure.class_,
         reason=failure.reason[:128],
         message=failure.message[:4096],
         attempt=observed.attempt,

@@ -17,7 +17,7 @@ from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus, W
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
 from railhead.contract.times import parse_time
-from railhead.planning.facts.failure import KILLED_CODES, TERMINATION_BY_KUBELET, classify_pod, is_disruption
+from railhead.planning.facts.failure import KILLED_CODES, LossReason, classify_pod, is_disruption
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
@@ -37,13 +37,12 @@ REFUSED_LIMIT_SECONDS = 60
 def find_payer(failure: FailureStatus) -> Payer:
     if failure.action == RESTART_AND_IGNORE:
         return Payer.IGNORED
-    kind = FailureClass.parse(failure.class_)
-    return Payer.DISRUPTION if is_disruption(kind, failure.reason) else kind.policy.payer
+    return Payer.DISRUPTION if is_disruption(failure.class_, failure.reason) else failure.class_.policy.payer
 
 
 def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
     """Why the job must fail now, or an empty string. `committed`: index of the newest checkpoint, -1 = none."""
-    policy, payer = FailureClass.parse(failure.class_).policy, find_payer(failure)
+    policy, payer = failure.class_.policy, find_payer(failure)
     if policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
         return policy.final
     if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
@@ -68,7 +67,7 @@ def _is_early_hang(job: Job, failure: FailureStatus) -> bool:
 
     Otherwise a function that hangs after each checkpoint would start again forever.
     """
-    if failure.class_ != FailureClass.HANG or find_payer(failure) is not Payer.INFRASTRUCTURE:
+    if failure.class_ is not FailureClass.HANG or find_payer(failure) is not Payer.INFRASTRUCTURE:
         return False
     attempt = next((each for each in job.status.attempts or () if each.number == job.attempt), None)
     began = parse_time(attempt.running_time) if attempt else None
@@ -110,7 +109,7 @@ def running_stretch(status: JobStatus, now: datetime) -> int:
 def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:
     """Adds the lost attempt to the counters."""
     payer, restarts = find_payer(failure), job.status.restarts
-    kind = FailureClass.parse(failure.class_).policy.payer
+    kind = failure.class_.policy.payer
     made_progress = job.has_committed and not _is_early_hang(job, failure)
     in_a_row = 0 if made_progress else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
     restarts = restarts.model_copy(
@@ -130,7 +129,10 @@ def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> Sta
     attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
     is_disrupted = payer is Payer.DISRUPTION
     if payer in (Payer.DISRUPTION, Payer.IGNORED) and not job.has_committed:
-        attempts, by_kubelet = attempts + 1, by_kubelet + 1 if failure.reason == TERMINATION_BY_KUBELET else 0
+        attempts, by_kubelet = (
+            attempts + 1,
+            by_kubelet + 1 if failure.reason == LossReason.TERMINATION_BY_KUBELET else 0,
+        )
     counted = Disruptions(total=known.total + is_disrupted, attempts=attempts, by_kubelet=by_kubelet)
     return change if counted == Disruptions() else replace(change, disruptions=counted)
 
@@ -202,7 +204,7 @@ def _find_latest(job: Job) -> list[PodView]:
 
 def _is_own_fault(failure: Failure) -> bool:
     """More memory, or less of what a limit counts, is needed, not another pod."""
-    return failure.reason == TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION
+    return failure.reason == LossReason.TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION
 
 
 def grow(first: int, times: int, *, limit: int) -> int:
@@ -222,7 +224,7 @@ def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -
     line = job.status.start_line
     if line is not None and line.released and failure.reason in RELEASED:
         return released_delay_seconds(job, line.released)
-    backoff, status = FailureClass.parse(failure.class_).policy.backoff, job.status
+    backoff, status = failure.class_.policy.backoff, job.status
     if backoff.is_skipped_after_commit and is_progress(job, committed):
         return 0  # the cluster took a pod from a job that was making progress
     if failure.reason == NODE_REFUSED_POD:

@@ -14,7 +14,7 @@ import pytest
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import ReportedOutcome
 from railhead.controller.observe import observe_pod
-from railhead.planning.facts.failure import TERMINATION_BY_KUBELET, classify_pod, is_disruption
+from railhead.planning.facts.failure import LossReason, classify_pod, is_disruption
 from railhead.planning.pod_view import PodView
 from tests.unit.controller.raws import make_container, make_pod
 from tests.unit.planning.simulation import NODE, Simulation
@@ -55,17 +55,27 @@ def end_pod(target: str, status: tuple[str, str], *, text: str = "", **ended: An
 @pytest.mark.parametrize(
     ("pod", "reason", "disrupts", "is_own_fault"),
     [
-        (end_pod(TERMINATION_BY_KUBELET, SHUTDOWN), "Terminated", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, SHUTDOWN), "Terminated", True, False),
         (end_pod("", SHUTDOWN), "Terminated", True, False),
         (end_pod("", ("Shutdown", "Node is shutting, evicting pods")), "Shutdown", True, False),  # up to 1.21
-        (end_pod(TERMINATION_BY_KUBELET, ("NodeShutdown", "Pod was rejected")), "NodeShutdown", True, False),
-        (end_pod(TERMINATION_BY_KUBELET, PREEMPTED, text=PREEMPTED_CONDITION), "Preempting", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, ("NodeShutdown", "Pod was rejected")), "NodeShutdown", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, PREEMPTED, text=PREEMPTED_CONDITION), "Preempting", True, False),
         (end_pod("", PREEMPTED), "Preempting", True, False),
-        (end_pod(TERMINATION_BY_KUBELET, ("", "")), "Terminated", True, False),
-        (end_pod(TERMINATION_BY_KUBELET, ("AddedLater", "why")), "Terminated", True, False),
-        (end_pod(TERMINATION_BY_KUBELET, LOW), TERMINATION_BY_KUBELET, True, True),
-        (end_pod(TERMINATION_BY_KUBELET, LOW, reason="OOMKilled"), TERMINATION_BY_KUBELET, True, True),
-        (end_pod(TERMINATION_BY_KUBELET, SHUTDOWN, reason="ContainerStatusUnknown"), "Terminated", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, ("", "")), "Terminated", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, ("AddedLater", "why")), "Terminated", True, False),
+        (end_pod(LossReason.TERMINATION_BY_KUBELET, LOW), LossReason.TERMINATION_BY_KUBELET, True, True),
+        (
+            end_pod(LossReason.TERMINATION_BY_KUBELET, LOW, reason="OOMKilled"),
+            LossReason.TERMINATION_BY_KUBELET,
+            True,
+            True,
+        ),
+        (
+            end_pod(LossReason.TERMINATION_BY_KUBELET, SHUTDOWN, reason="ContainerStatusUnknown"),
+            "Terminated",
+            True,
+            False,
+        ),
         (end_pod("", SHUTDOWN, reason="ContainerStatusUnknown"), "Terminated", True, False),
         (end_pod("", EMPTY_DIR), "Evicted", False, True),
         (end_pod("PreemptionByScheduler", LOW), "PreemptionByScheduler", True, False),
@@ -79,12 +89,12 @@ def test_only_an_eviction_by_the_kubelet_is_the_jobs_own_fault(
     failure = classify_pod(pod)
     assert failure.reason == reason
     assert is_disruption(failure.class_, failure.reason) == disrupts
-    assert (failure.reason in (TERMINATION_BY_KUBELET, "Evicted")) == is_own_fault
+    assert (failure.reason in (LossReason.TERMINATION_BY_KUBELET, "Evicted")) == is_own_fault
 
 
 def shut_down(sim: Simulation, name: str, **ended: Any) -> None:
     """The kubelet of the pod's node ends it for the shutdown of the node."""
-    raw = end_pod(TERMINATION_BY_KUBELET, SHUTDOWN)
+    raw = end_pod(LossReason.TERMINATION_BY_KUBELET, SHUTDOWN)
     assert raw.disruption is not None
     condition = {
         "type": "DisruptionTarget",
