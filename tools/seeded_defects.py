@@ -364,7 +364,7 @@ DEFECTS = (
     Defect(
         "counters do not increase with the attempt",
         "planning/decisions/attempts.py",
-        "count_attempt(job, failure, decision.status)",
+        "settlement.count(decision.status)",
         "decision.status",
         (CRASHES,),
     ),
@@ -778,8 +778,8 @@ DEFECTS = (
     Defect(
         "what the failure policy ignores spends a budget",
         "planning/facts/settlement.py",
-        "        return Payer.IGNORED\n",
-        "        pass\n",
+        "            return Payer.IGNORED\n",
+        "            pass\n",
         (FAILURE_POLICY,),
     ),
     Defect(
@@ -806,8 +806,8 @@ DEFECTS = (
     Defect(
         "an attempt counts twice as a disruption",
         "planning/facts/settlement.py",
-        "total=known.total + is_disrupted",
-        "total=known.total + 2 * is_disrupted",
+        "total=known.total + (payer is Payer.DISRUPTION)",
+        "total=known.total + 2 * (payer is Payer.DISRUPTION)",
         (CRASHES,),
     ),
     Defect(
@@ -2090,8 +2090,8 @@ DEFECTS = (
     Defect(
         "the attempts of a refused head back off to 40 s",
         "planning/facts/settlement.py",
-        "    if failure.reason == NODE_REFUSED_POD:\n",
-        "    if False:\n",
+        "        if failure.reason == NODE_REFUSED_POD:\n",
+        "        if False:\n",
         (REFUSED,),
     ),
     Defect(
@@ -2293,8 +2293,8 @@ DEFECTS = (
     Defect(
         "a function that hangs after each checkpoint starts again forever",
         "planning/facts/settlement.py",
-        "    return trained < job.spec.backoff_reset_seconds\n",
-        "    return False\n",
+        "        return trained < self.job.spec.backoff_reset_seconds\n",
+        "        return False\n",
         ("tests/unit/planning/facts/test_settlement.py",),
     ),
     Defect(

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api.status import FailureStatus, HeadStatus, Phase, Waiting, WorkersStatus
-from railhead.contract.failure_rules import FAIL
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
 from railhead.planning.children import (
@@ -22,9 +21,8 @@ from railhead.planning.children import (
     worker_pods,
 )
 from railhead.planning.conditions import make_condition, stand, stand_still
-from railhead.planning.facts.failure import LossReason, apply_rules, blame_application
 from railhead.planning.facts.report import change_by_outcome
-from railhead.planning.facts.settlement import IN_A_ROW, find_spent, is_progress, next_attempt_at
+from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.status_change import UNSET, Requirement, StatusChange, Unset
@@ -92,15 +90,11 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure, job.outcome)
     newest = job.status.newest_index if isinstance(status.checkpoint, Unset) else status.checkpoint.index
-    committed = is_progress(job, newest)
-    by_kubelet = job.status.all_disruptions.by_kubelet + 1
-    if failure.reason == LossReason.TERMINATION_BY_KUBELET and not committed and by_kubelet >= IN_A_ROW:
-        failure = blame_application(failure, times=IN_A_ROW)
-    failure, rule = apply_rules(job.spec, failure)
+    settlement = settle(job, failure, committed=newest)
+    failure = settlement.failure
     status = replace(status, failure=failure)
-    spent = f"{rule}: {FAIL}" if failure.action == FAIL else find_spent(job, failure, committed=newest)
-    if spent:
-        return _fail(job, failure, job.outcome, because=spent)
+    if settlement.refusal:
+        return _fail(job, failure, job.outcome, because=settlement.refusal)
     message = (
         f"Attempt {job.attempt} was lost ({failure.class_}: {failure.message[:600]}); attempt {job.attempt + 1} follows"
     )
@@ -115,7 +109,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
         removes=driver_removal(job),
         events=(Event("Warning", "Restarting", message),),
-        wake_at=next_attempt_at(job, failure, committed=newest),
+        wake_at=settlement.next_attempt_at,
     )
 
 

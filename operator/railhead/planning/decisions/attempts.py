@@ -18,7 +18,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt
 from railhead.planning.children import find_source_checkpoint
 from railhead.planning.conditions import make_condition, stand
-from railhead.planning.facts.settlement import count_attempt, next_attempt_at
+from railhead.planning.facts.settlement import Settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
@@ -99,12 +99,12 @@ def decide_next_attempt(job: Job) -> Decision | None:
     remains = job.acting_pods
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
-    at = next_attempt_at(job, failure, committed=job.status.newest_index)
-    if at > job.now:
-        return Decision(wake_at=at)
+    settlement = Settlement(job, failure, job.status.newest_index)
+    if settlement.next_attempt_at > job.now:
+        return Decision(wake_at=settlement.next_attempt_at)
     again = job.status.waiting is None or job.status.waiting.again
     decision = begin_next_attempt(job, reason="AttemptStarted", phase="Restarting" if again else "Pending", again=again)
-    return replace(decision, status=decision.status and count_attempt(job, failure, decision.status))
+    return replace(decision, status=decision.status and settlement.count(decision.status))
 
 
 def _wait_for(job: Job, remains: Sequence[PodView], *, since: datetime) -> Decision:

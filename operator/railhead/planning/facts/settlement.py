@@ -7,7 +7,7 @@ job that commits checkpoints may lose worker pods for weeks and keeps its attemp
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 
@@ -15,9 +15,16 @@ from railhead.api import conditions as types
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import Budget, Disruptions, FailureStatus, JobStatus, WorkerLosses
 from railhead.contract.failure import Failure, FailureClass, Payer
-from railhead.contract.failure_rules import RESTART, RESTART_AND_IGNORE
+from railhead.contract.failure_rules import FAIL, RESTART, RESTART_AND_IGNORE
 from railhead.contract.times import parse_time
-from railhead.planning.facts.failure import KILLED_CODES, LossReason, classify_pod, is_disruption
+from railhead.planning.facts.failure import (
+    KILLED_CODES,
+    LossReason,
+    apply_rules,
+    blame_application,
+    classify_pod,
+    is_disruption,
+)
 from railhead.planning.facts.reasons import NODE_REFUSED_POD, RELEASED
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed, Rejection
@@ -34,46 +41,134 @@ RELEASED_LIMIT_SECONDS = 600
 REFUSED_LIMIT_SECONDS = 60
 
 
-def find_payer(failure: FailureStatus) -> Payer:
-    if failure.action == RESTART_AND_IGNORE:
-        return Payer.IGNORED
-    return Payer.DISRUPTION if is_disruption(failure.class_, failure.reason) else failure.class_.policy.payer
+@dataclass(frozen=True)
+class Settlement:
+    """Answers whether the job may try again after its current attempt, when, and which budget pays.
+
+    Attributes:
+        failure: the failure that ended the attempt.
+        committed: index of the run's newest checkpoint, -1 = none.
+        rule: path of the rule of spec.failurePolicy that gave the failure its action, if it was found just now.
+    """
+
+    job: Job
+    failure: FailureStatus
+    committed: int
+    rule: str = ""
+
+    @property
+    def payer(self) -> Payer:
+        """Returns the budget that the attempt spends."""
+        failure = self.failure
+        if failure.action == RESTART_AND_IGNORE:
+            return Payer.IGNORED
+        return Payer.DISRUPTION if is_disruption(failure.class_, failure.reason) else failure.class_.policy.payer
+
+    @property
+    def refusal(self) -> str:
+        """Returns why the job must fail now; an empty string if another attempt may follow."""
+        job, failure, payer = self.job, self.failure, self.payer
+        if failure.action == FAIL:
+            return f"{self.rule}: {FAIL}"
+        if failure.class_.policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
+            return failure.class_.policy.final
+        if payer is Payer.APPLICATION and count_failures(job, committed=self.committed) >= job.spec.backoff_limit:
+            return f"backoffLimit {job.spec.backoff_limit} is reached"
+        lost, is_hang = job.status.restarts.without_progress, self._is_early_hang
+        is_loss = payer is Payer.INFRASTRUCTURE and (is_hang or not is_progress(job, self.committed))
+        if is_loss and lost >= job.spec.no_progress_limit:
+            what = "committed no checkpoint" + (" or hung within backoffResetSeconds of training" if is_hang else "")
+            return f"{lost + 1} attempts in a row {what} (noProgressLimit {job.spec.no_progress_limit})"
+        if payer is Payer.DISRUPTION and is_disruption_limit_reached(job):
+            return f"disruptionLimit {job.spec.disruption_limit} is reached"
+        return ""
+
+    @property
+    def next_attempt_at(self) -> datetime:
+        """Returns when the next attempt may begin."""
+        now = self.job.now
+        since = min(parse_time(self.failure.time) or now, now)  # a time in the future (a clock jump) delays nothing
+        return since + timedelta(seconds=self._delay_seconds)
+
+    @property
+    def _delay_seconds(self) -> float:
+        job, failure, status = self.job, self.failure, self.job.status
+        line = status.start_line
+        if line is not None and line.released and failure.reason in RELEASED:
+            return released_delay_seconds(job, line.released)
+        backoff, has_progress = failure.class_.policy.backoff, is_progress(job, self.committed)
+        if backoff.is_skipped_after_commit and has_progress:
+            return 0  # the cluster took a pod from a job that was making progress
+        if failure.reason == NODE_REFUSED_POD:
+            return grow(1, status.restarts.startup, limit=REFUSED_LIMIT_SECONDS)
+        times = {
+            Payer.APPLICATION: count_failures(job, committed=self.committed),
+            Payer.STARTUP: status.restarts.startup,
+            Payer.IGNORED: 0 if has_progress else status.all_disruptions.attempts,
+            Payer.DISRUPTION: status.all_disruptions.attempts,
+        }
+        return grow(backoff.first, times.get(self.payer, status.restarts.without_progress), limit=backoff.limit)
+
+    @property
+    def _is_early_hang(self) -> bool:
+        """Whether it hung within backoffResetSeconds of training before the newest checkpoint.
+
+        That counts as if the attempt had none. Otherwise a function that hangs after each checkpoint would start again
+        forever.
+        """
+        status = self.job.status
+        if self.failure.class_ is not FailureClass.HANG or self.payer is not Payer.INFRASTRUCTURE:
+            return False
+        attempt = next((each for each in status.attempts or () if each.number == self.job.attempt), None)
+        began = parse_time(attempt.running_time) if attempt else None
+        committed = parse_time(status.checkpoint.time) if status.checkpoint else None
+        trained = (committed - began).total_seconds() if began and committed else 0.0
+        return trained < self.job.spec.backoff_reset_seconds
+
+    def count(self, change: StatusChange) -> StatusChange:
+        """Adds the lost attempt to the counters, in the change that begins the next one."""
+        restarts, kind = self.job.status.restarts, self.failure.class_.policy.payer
+        made_progress = self.job.has_committed and not self._is_early_hang
+        in_a_row = 0 if made_progress else restarts.without_progress + (self.payer is Payer.INFRASTRUCTURE)
+        restarts = restarts.model_copy(
+            update={
+                "application": restarts.application + (kind is Payer.APPLICATION),
+                "infrastructure": restarts.infrastructure + (kind in (Payer.INFRASTRUCTURE, Payer.DISRUPTION)),
+                "startup": restarts.startup + (kind is Payer.STARTUP),
+                "without_progress": in_a_row,
+            }
+        )
+        change = replace(change, restarts=restarts)
+        if self.payer is Payer.APPLICATION:
+            committed = self.job.status.newest_index
+            failures = count_failures(self.job, committed=committed) + 1
+            change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
+        counted = self._count_disruptions(self.job.status.all_disruptions)
+        return change if counted == Disruptions() else replace(change, disruptions=counted)
+
+    def _count_disruptions(self, known: Disruptions) -> Disruptions:
+        payer, has_committed = self.payer, self.job.has_committed
+        attempts, by_kubelet = (0, 0) if has_committed else (known.attempts, known.by_kubelet)
+        if payer in (Payer.DISRUPTION, Payer.IGNORED) and not has_committed:
+            is_eviction = self.failure.reason == LossReason.TERMINATION_BY_KUBELET
+            attempts, by_kubelet = attempts + 1, by_kubelet + 1 if is_eviction else 0
+        return Disruptions(total=known.total + (payer is Payer.DISRUPTION), attempts=attempts, by_kubelet=by_kubelet)
 
 
-def find_spent(job: Job, failure: FailureStatus, *, committed: int) -> str:
-    """Why the job must fail now, or an empty string. `committed`: index of the newest checkpoint, -1 = none."""
-    policy, payer = failure.class_.policy, find_payer(failure)
-    if policy.final and failure.action not in (RESTART, RESTART_AND_IGNORE):
-        return policy.final
-    if payer is Payer.APPLICATION and count_failures(job, committed=committed) >= job.spec.backoff_limit:
-        return f"backoffLimit {job.spec.backoff_limit} is reached"
-    lost, is_hang = job.status.restarts.without_progress, _is_early_hang(job, failure)
-    is_loss = payer is Payer.INFRASTRUCTURE and (is_hang or not is_progress(job, committed))
-    if is_loss and lost >= job.spec.no_progress_limit:
-        what = "committed no checkpoint" + (" or hung within backoffResetSeconds of training" if is_hang else "")
-        return f"{lost + 1} attempts in a row {what} (noProgressLimit {job.spec.no_progress_limit})"
-    if payer is Payer.DISRUPTION and is_disruption_limit_reached(job):
-        return f"disruptionLimit {job.spec.disruption_limit} is reached"
-    return ""
+def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
+    """Judges the failure that ends the current attempt: what happens in a row is the job's own fault, and a rule of
+    spec.failurePolicy may decide what follows."""
+    by_kubelet = job.status.all_disruptions.by_kubelet + 1
+    is_eviction = failure.reason == LossReason.TERMINATION_BY_KUBELET and not is_progress(job, committed)
+    if is_eviction and by_kubelet >= IN_A_ROW:
+        failure = blame_application(failure, times=IN_A_ROW)
+    failure, rule = apply_rules(job.spec, failure)
+    return Settlement(job, failure, committed, rule)
 
 
 def is_progress(job: Job, committed: int) -> bool:
-    """The current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
+    """Whether the current attempt has committed this checkpoint; `committed`: index of the newest one of the run."""
     return job.has_committed or committed > job.status.newest_index
-
-
-def _is_early_hang(job: Job, failure: FailureStatus) -> bool:
-    """Within backoffResetSeconds of training before the newest checkpoint: counts as if the attempt had none.
-
-    Otherwise a function that hangs after each checkpoint would start again forever.
-    """
-    if failure.class_ is not FailureClass.HANG or find_payer(failure) is not Payer.INFRASTRUCTURE:
-        return False
-    attempt = next((each for each in job.status.attempts or () if each.number == job.attempt), None)
-    began = parse_time(attempt.running_time) if attempt else None
-    committed = parse_time(job.status.checkpoint.time) if job.status.checkpoint else None
-    trained = (committed - began).total_seconds() if began and committed else 0.0
-    return trained < job.spec.backoff_reset_seconds
 
 
 def is_disruption_limit_reached(job: Job) -> bool:
@@ -104,37 +199,6 @@ def running_stretch(status: JobStatus, now: datetime) -> int:
     """For how many seconds training has run without a break; 0 while it does not run."""
     since = status.true_since(types.RUNNING)
     return max(int((now - since).total_seconds()), 0) if since else 0
-
-
-def count_attempt(job: Job, failure: FailureStatus, change: StatusChange) -> StatusChange:
-    """Adds the lost attempt to the counters."""
-    payer, restarts = find_payer(failure), job.status.restarts
-    kind = failure.class_.policy.payer
-    made_progress = job.has_committed and not _is_early_hang(job, failure)
-    in_a_row = 0 if made_progress else restarts.without_progress + (payer is Payer.INFRASTRUCTURE)
-    restarts = restarts.model_copy(
-        update={
-            "application": restarts.application + (kind is Payer.APPLICATION),
-            "infrastructure": restarts.infrastructure + (kind in (Payer.INFRASTRUCTURE, Payer.DISRUPTION)),
-            "startup": restarts.startup + (kind is Payer.STARTUP),
-            "without_progress": in_a_row,
-        }
-    )
-    change = replace(change, restarts=restarts)
-    if payer is Payer.APPLICATION:
-        committed = job.status.newest_index
-        failures = count_failures(job, committed=committed) + 1
-        change = replace(change, budget=Budget(failures=failures, checkpoint=committed))
-    known = job.status.all_disruptions
-    attempts, by_kubelet = (0, 0) if job.has_committed else (known.attempts, known.by_kubelet)
-    is_disrupted = payer is Payer.DISRUPTION
-    if payer in (Payer.DISRUPTION, Payer.IGNORED) and not job.has_committed:
-        attempts, by_kubelet = (
-            attempts + 1,
-            by_kubelet + 1 if failure.reason == LossReason.TERMINATION_BY_KUBELET else 0,
-        )
-    counted = Disruptions(total=known.total + is_disrupted, attempts=attempts, by_kubelet=by_kubelet)
-    return change if counted == Disruptions() else replace(change, disruptions=counted)
 
 
 def find_lost_slots(job: Job) -> tuple[int, ...]:
@@ -217,31 +281,6 @@ def released_delay_seconds(job: Job, times: int) -> float:
     the attempt, so that jobs that released together do not return together."""
     part = int.from_bytes(sha256(f"{job.uid}/{job.attempt}".encode()).digest()[:4], "big") / 2**32
     return grow(5, times - 1, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
-
-
-def attempt_delay_seconds(job: Job, failure: FailureStatus, *, committed: int) -> float:
-    """`committed`: index of the run's newest checkpoint, -1 = none."""
-    line = job.status.start_line
-    if line is not None and line.released and failure.reason in RELEASED:
-        return released_delay_seconds(job, line.released)
-    backoff, status = failure.class_.policy.backoff, job.status
-    if backoff.is_skipped_after_commit and is_progress(job, committed):
-        return 0  # the cluster took a pod from a job that was making progress
-    if failure.reason == NODE_REFUSED_POD:
-        return grow(1, status.restarts.startup, limit=REFUSED_LIMIT_SECONDS)
-    times = {
-        Payer.APPLICATION: count_failures(job, committed=committed),
-        Payer.STARTUP: status.restarts.startup,
-        Payer.IGNORED: 0 if is_progress(job, committed) else status.all_disruptions.attempts,
-        Payer.DISRUPTION: status.all_disruptions.attempts,
-    }
-    return grow(backoff.first, times.get(find_payer(failure), status.restarts.without_progress), limit=backoff.limit)
-
-
-def next_attempt_at(job: Job, failure: FailureStatus, *, committed: int) -> datetime:
-    since = parse_time(failure.time) or job.now
-    since = min(since, job.now)  # a time in the future (a clock jump) delays nothing
-    return since + timedelta(seconds=attempt_delay_seconds(job, failure, committed=committed))
 
 
 def replacement_at(job: Job) -> datetime:
