@@ -334,7 +334,7 @@ DEFECTS = (
     Defect(
         "the response to a create is not cached",
         "controller/executor.py",
-        '        if create.kind == "Pod":\n            self.cache.record_pod(answer)\n',
+        "        if policy.is_watched:\n            self.cache.record_pod(answer)\n",
         "",
         ("tests/unit/controller/test_executor.py",),
     ),
@@ -834,7 +834,7 @@ DEFECTS = (
     Defect(
         "a planted object is used if it names the job as its owner",
         "controller/executor.py",
-        "if not create.may_differ and not _has_content(existing, body):",
+        "if create.policy.verify is Verify.CONTENT and not _has_content(existing, body):",
         "if not existing:",
         ("tests/unit/controller/test_planted.py",),
     ),
@@ -1333,11 +1333,12 @@ DEFECTS = (
         ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
-        "a shared child that was removed is not created again",
+        "a job without an optional child gets no pods",
         "controller/executor.py",
-        "        self._recent.forget(key.namespace, remove.name)\n",
-        "",
+        "            if policy.is_optional and isinstance(error, Gone):\n",
+        "            if False:\n",
         ("tests/unit/controller/test_executor.py",),
+        raises=("ChildRejected",),
     ),
     Defect(
         "an attempt that has trained is refused for the GPUs that it has left",

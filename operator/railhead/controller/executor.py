@@ -20,7 +20,6 @@ from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.pod_events import find_node_added, find_problem
-from railhead.controller.recent import RecentChildren
 from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.controller.slow_start import run_all
 from railhead.kube.client import KubeClient
@@ -30,14 +29,25 @@ from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.patch import build_patch
 from railhead.kube.types import Object
 from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
-from railhead.planning.plan import CopyConfigMap, Create, Delete, DeleteJob, Plan, Remove, StatusWrite
+from railhead.planning.plan import (
+    SOURCE,
+    CopyConfigMap,
+    Create,
+    Delete,
+    DeleteJob,
+    OwnedBy,
+    Plan,
+    Remove,
+    StatusWrite,
+    Step,
+    Verify,
+)
 from railhead.planning.pod_view import PodEvents, PodView, Problem
 from railhead.resources.owner import build_owner
 
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
-NEVER_READ = "Secret"  # the operator has no right to; its name carries the digest of its content
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
@@ -70,9 +80,6 @@ class Executor:
     client: KubeClient
     cache: CacheUpdater
     events: EventRecorder
-
-    def __post_init__(self) -> None:
-        self._recent = RecentChildren(self.client.clock.now)
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
@@ -192,19 +199,17 @@ class Executor:
             self.cache.record_job(answer)
 
     async def _make_all(self, key: JobKey, uid: str, children: Sequence[Create | CopyConfigMap]) -> None:
-        """First what pods refer to, in two steps: an owner comes before what it owns."""
+        """Creates what pods refer to first, and an owner before what it owns."""
         uids: dict[str, str] = {}
 
         async def make(child: Create | CopyConfigMap) -> None:
             if isinstance(child, CopyConfigMap):
                 await self._copy(key, uid, child)
             else:
-                uids[child.name] = await self._create(key, uid, child, parent=uids.get(_get_owner(child), ""))
+                uids[child.name] = await self._create(key, uid, child, parent=uids.get(child.owner, ""))
 
-        parents = [child for child in children if child.kind != "Pod"]
-        await run_all([partial(make, child) for child in parents if not _get_owner(child)])
-        await run_all([partial(make, child) for child in parents if _get_owner(child)])
-        await run_all([partial(make, child) for child in children if child.kind == "Pod"])
+        for step in Step:
+            await run_all([partial(make, child) for child in children if child.policy.step is step])
 
     async def _copy(self, key: JobKey, uid: str, copied: CopyConfigMap) -> None:
         """Looks for the copy first: once it exists, its source may change or be deleted."""
@@ -225,8 +230,7 @@ class Executor:
             "data": {name: data[name] for name in keys if name in data},
             "binaryData": {name: binary[name] for name in keys if name in binary},
         }
-        copy = Create("ConfigMap", copied.name, lambda: {**copied.build(), **content}, may_differ=True)
-        await self._create(key, uid, copy)
+        await self._create(key, uid, Create(SOURCE, copied.name, lambda: {**copied.build(), **content}))
 
     async def _find_config_map(self, key: JobKey, copied: CopyConfigMap, name: str) -> Object | None:
         try:
@@ -237,37 +241,34 @@ class Executor:
             raise _reject(copied, error.message, status=error.status) from error
 
     async def _create(self, key: JobKey, uid: str, create: Create, *, parent: str = "") -> str:
-        """The object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
-        kind = CHILDREN[create.kind]
-        if create.is_shared and self._recent.has(key.namespace, create.name):
-            return ""
-        body, is_pod = dict(create.build()), create.kind == "Pod"  # with fields of the user's podTemplate
-        if create.is_shared:
+        """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
+        kind, policy, body = CHILDREN[create.kind], create.policy, dict(create.build())
+        if policy.owned_by is OwnedBy.NAMESPACE:
             with contextlib.suppress(Gone):  # most likely it exists
-                await self._meet(key, uid, create, body)
-                self._recent.note(key.namespace, create.name)
-                return ""
-        if create.owner:
+                return uid_of(await self._meet(key, uid, create, body))
+        if policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
         try:
-            answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=is_pod)
+            answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
             if error.reason != "AlreadyExists":
                 raise  # a quota under concurrent use also answers 409; nothing was created
-            answer = await self._meet(key, uid, create, body) if create.kind != NEVER_READ else {}
+            if policy.verify is Verify.NOTHING:
+                return ""
+            answer = await self._meet(key, uid, create, body)
         except (Denied, Gone, RetryAfter) as error:
+            if policy.is_optional and isinstance(error, Gone):
+                return ""
             if isinstance(error, RetryAfter) and not is_of_webhook(error.status, error.message):
                 raise
             raise _reject(create, error.message, status=error.status) from error
-        if create.kind == "Pod":
+        if policy.is_watched:
             self.cache.record_pod(answer)
-        if create.is_shared:
-            self._recent.note(key.namespace, create.name)
-        return uid_of(answer) if answer else ""
+        return uid_of(answer)
 
     async def _meet(self, key: JobKey, uid: str, create: Create, body: Object) -> Object:
-        """An object of this name exists: our own, from an earlier request, or a foreign one.
+        """Returns the object of this name: our own, from an earlier request. Raises ChildRejected for a foreign one.
 
         The owner alone does not tell: whoever may create objects may name any owner.
         """
@@ -275,9 +276,9 @@ class Executor:
             existing = await self.client.get(CHILDREN[create.kind], create.name, namespace=key.namespace)
         except Denied as error:
             raise _reject(create, error.message, status=error.status) from error
-        if not create.is_shared and owner_uid(existing) != uid:
+        if create.policy.owned_by is OwnedBy.JOB and owner_uid(existing) != uid:
             raise _reject_foreign(create)
-        if not create.may_differ and not _has_content(existing, body):
+        if create.policy.verify is Verify.CONTENT and not _has_content(existing, body):
             raise _reject(create, f"a {create.kind} of this name exists with other content; delete it")
         return existing
 
@@ -291,7 +292,6 @@ class Executor:
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
-        self._recent.forget(key.namespace, remove.name)
         kind = CHILDREN[remove.kind]
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):
@@ -302,10 +302,6 @@ class Executor:
                     return
                 await self.client.delete(kind, remove.name, namespace=key.namespace, uid=uid_of(found))
                 return
-
-
-def _get_owner(child: Create | CopyConfigMap) -> str:
-    return child.owner if isinstance(child, Create) else ""
 
 
 def _has_content(found: Object, body: Object) -> bool:

@@ -15,7 +15,18 @@ from railhead.api.status import InitialCheckpoint
 from railhead.planning.facts.avoided_nodes import list_avoided
 from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
-from railhead.planning.plan import ChildKind, CopyConfigMap, Create, Remove
+from railhead.planning.plan import (
+    DRIVER,
+    HEADS_SERVICE,
+    INPUT,
+    NETWORK_POLICY,
+    POD,
+    SECRET,
+    ChildKind,
+    CopyConfigMap,
+    Create,
+    Remove,
+)
 from railhead.resources.avoidance import avoid_nodes
 from railhead.resources.bundle import build_bundle_config_map
 from railhead.resources.input import build_input
@@ -33,14 +44,14 @@ class Child:
     """A child that the pods of a job refer to. The job owns it.
 
     Attributes:
-        name: the object's name.
+        name: the object's name, by the job and the attempt.
         create: the action that creates it, with this name.
         is_wanted: whether a new attempt needs it.
         may_exist: whether to delete it with the job's children: an operator with other settings may have created it.
     """
 
     kind: ChildKind
-    name: Callable[[Job], str]
+    name: Callable[[Job, int], str]
     create: Callable[[Job, str], Create | CopyConfigMap]
     is_wanted: Callable[[Job], bool] = lambda job: True
     may_exist: Callable[[Job], bool] = lambda job: True
@@ -60,23 +71,22 @@ def _copy_source(job: Job, name: str) -> CopyConfigMap:
 
 
 def _create_network_policy(job: Job, name: str) -> Create:
-    """One that exists stays as it is: the operator that made it may have had other settings."""
     assert job.settings.job_network_policy is not None
     build = partial(build_network_policy, job.ref, job.settings.job_network_policy)
-    return Create("NetworkPolicy", name, build, may_differ=True)
+    return Create(NETWORK_POLICY, name, build)
 
 
 CHILDREN = (
     Child(
         "ConfigMap",
-        lambda job: job.mounts_of(job.attempt).source,
+        lambda job, attempt: job.mounts_of(attempt).source,
         _copy_source,
         is_wanted=_copies_source,
         may_exist=_copies_source,
     ),
     Child(
         "NetworkPolicy",
-        lambda job: names.network_policy_name(job.name, job.uid),
+        lambda job, _: names.network_policy_name(job.name, job.uid),
         _create_network_policy,
         is_wanted=lambda job: job.settings.job_network_policy is not None,
     ),
@@ -91,9 +101,9 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
     the same.
     """
     wanted, own = job.mounts_of(attempt), job.own_mounts
-    children = (child.create(job, child.name(job)) for child in CHILDREN if child.is_wanted(job))
+    children = (child.create(job, child.name(job, attempt)) for child in CHILDREN if child.is_wanted(job))
     return (
-        Create("Service", names.HEADS_SERVICE, partial(build_heads_service, job.namespace), is_shared=True),
+        Create(HEADS_SERVICE, names.HEADS_SERVICE, partial(build_heads_service, job.namespace)),
         *((_create_driver(job, own.driver),) if wanted.driver == own.driver else ()),
         *((_create_input(job, own.input),) if wanted.input == own.input else ()),
         *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
@@ -104,21 +114,21 @@ def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ..
 def _create_driver(job: Job, name: str) -> Create:
     """It belongs to the namespace and outlives the job."""
     build = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
-    return Create("ConfigMap", name, build, is_shared=True)
+    return Create(DRIVER, name, build)
 
 
 def _create_input(job: Job, name: str) -> Create:
-    return Create("ConfigMap", name, partial(build_input, job.ref, job.spec, job.settings))
+    return Create(INPUT, name, partial(build_input, job.ref, job.spec, job.settings))
 
 
 def _create_secret(job: Job, own: Mounts) -> Create:
     build = partial(build_secret, job.ref, job.settings, input_name=own.input)
-    return Create("Secret", own.secret, lambda: build(), owner=own.input)  # a partial would show the key
+    return Create(SECRET, own.secret, lambda: build(), owner=own.input)  # a partial would show the key
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
     """All children except the pods. The Secret goes with the input, which owns it."""
-    children = (Remove(child.kind, child.name(job)) for child in CHILDREN if child.may_exist(job))
+    children = (Remove(child.kind, child.name(job, job.attempt)) for child in CHILDREN if child.may_exist(job))
     return (Remove("ConfigMap", job.mounts_of(job.attempt).input), *children)
 
 
@@ -153,15 +163,12 @@ def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
         worker_pods=workers,
     )
     avoided, name = list_avoided(job), names.head_name(job.name, job.uid, attempt)
-    return Create("Pod", name, lambda: avoid_nodes(build(), avoided), may_differ=True)
+    return Create(POD, name, lambda: avoid_nodes(build(), avoided))
 
 
 def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) -> tuple[Create, ...]:
     pods = WorkerPods(job.ref, job.spec, mounts=job.mounts_of(attempt), attempt=attempt, avoid=list_avoided(job))
-    return tuple(
-        Create("Pod", pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_), may_differ=True)
-        for slot in slots
-    )
+    return tuple(Create(POD, pods.name(slot, round_), partial(pods.build, slot=slot, round_=round_)) for slot in slots)
 
 
 def find_source_checkpoint(job: Job) -> str | None:

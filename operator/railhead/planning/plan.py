@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from enum import Enum, IntEnum
 from typing import Any, Literal
 
 from railhead.planning.pod_view import PodView, Problem
@@ -17,23 +18,75 @@ from railhead.planning.status_change import StatusChange
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
 
 
+class OwnedBy(Enum):
+    """The owner of a child."""
+
+    JOB = "the TrainJob"
+    INPUT = "the ConfigMap with the job's input"
+    NAMESPACE = "no job: it is the same for all jobs of the namespace"
+
+
+class Verify(Enum):
+    """What an object that exists already must share with a child to be used in its place."""
+
+    CONTENT = "owner and content"
+    OWNER = "the owner"
+    NOTHING = "only the name: the operator has no right to read it"
+
+
+class Step(IntEnum):
+    """The order in which children are created, as far as one refers to another."""
+
+    PREREQUISITES = 0
+    OWNED = 1
+    PODS = 2
+
+
+@dataclass(frozen=True)
+class ChildPolicy:
+    """How the children of one kind are created. What exists of a namespace is looked for first; it is there mostly.
+
+    Attributes:
+        is_strict: a field that the API server does not know is an error, because the user may have written it.
+        is_watched: the operator watches the kind, and caches the API server's responses.
+        is_optional: the cluster may lack the kind, and the job runs without the child then.
+    """
+
+    kind: ChildKind
+    owned_by: OwnedBy
+    verify: Verify
+    step: Step = Step.PREREQUISITES
+    is_strict: bool = False
+    is_watched: bool = False
+    is_optional: bool = False
+
+
+HEADS_SERVICE = ChildPolicy("Service", OwnedBy.NAMESPACE, Verify.CONTENT)
+DRIVER = ChildPolicy("ConfigMap", OwnedBy.NAMESPACE, Verify.CONTENT)
+INPUT = ChildPolicy("ConfigMap", OwnedBy.JOB, Verify.CONTENT)
+SOURCE = ChildPolicy("ConfigMap", OwnedBy.JOB, Verify.OWNER)
+SECRET = ChildPolicy("Secret", OwnedBy.INPUT, Verify.NOTHING, Step.OWNED)  # its name has the digest of its content
+NETWORK_POLICY = ChildPolicy("NetworkPolicy", OwnedBy.JOB, Verify.OWNER)  # its operator may have had other settings
+POD = ChildPolicy("Pod", OwnedBy.JOB, Verify.OWNER, Step.PODS, is_strict=True, is_watched=True)
+
+
 @dataclass(frozen=True)
 class Create:
     """One child to create; it may already exist.
 
     Attributes:
         build: its body; called when it is sent, which may be never.
-        is_shared: it is the same for all jobs of the namespace, and none owns it.
-        owner: name of the ConfigMap in the same plan that owns it; "": the TrainJob does.
-        may_differ: one that exists and is owned by the TrainJob is used as it is.
+        owner: name of the ConfigMap in the same plan that owns it, if the policy says INPUT.
     """
 
-    kind: ChildKind
+    policy: ChildPolicy
     name: str
     build: Callable[[], Mapping[str, Any]] = field(compare=False)
-    is_shared: bool = False
     owner: str = ""
-    may_differ: bool = False
+
+    @property
+    def kind(self) -> ChildKind:
+        return self.policy.kind
 
 
 @dataclass(frozen=True)
@@ -52,7 +105,11 @@ class CopyConfigMap:
     keys: tuple[str, ...]
     build: Callable[[], Mapping[str, Any]] = field(compare=False)
     field: str
-    kind: ChildKind = "ConfigMap"
+    policy: ChildPolicy = SOURCE
+
+    @property
+    def kind(self) -> ChildKind:
+        return self.policy.kind
 
 
 @dataclass(frozen=True)

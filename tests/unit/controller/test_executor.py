@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -14,7 +15,8 @@ from railhead.controller.events import EventRecorder
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
 from railhead.controller.slow_start import REQUESTS_AT_A_TIME
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter
-from railhead.planning.plan import Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
+from railhead.planning import plan as policies
+from railhead.planning.plan import ChildPolicy, Create, Delete, DeleteJob, Event, Plan, Remove, StatusWrite
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodView, Problem
 from tests.model.api_server import Object
@@ -83,18 +85,22 @@ def make_old(uid: str = "uid-old", **spec: Any) -> Object:
     return {"kind": "Pod", "metadata": {"namespace": "default", "name": "old", "uid": uid}, "spec": spec}
 
 
-def make_child(kind: Any, name: str, **body: Any) -> Create:
+def make_child(policy: ChildPolicy, name: str, **body: Any) -> Create:
     metadata = {"namespace": "default", "name": name, "ownerReferences": [JOB_OWNER]}
-    return Create(kind, name, lambda: {"kind": kind, "metadata": metadata, "spec": {}, **body})
+    return Create(policy, name, lambda: {"kind": policy.kind, "metadata": metadata, "spec": {}, **body})
 
 
-def make_owned(kind: Any, name: str, owner: str, **body: Any) -> Create:
-    metadata = {"namespace": "default", "name": name}
-    return Create(kind, name, lambda: {"kind": kind, "metadata": metadata, **body}, owner=owner)
+def make_pod(name: str) -> Create:
+    return make_child(policies.POD, name)
 
 
-INPUT = make_child("ConfigMap", "input", data={"job.json": "{}"}, immutable=True)
-SECRET = make_owned("Secret", "auth", "input", stringData={"token": "f00d"})
+def make_secret(name: str, owner: str) -> Create:
+    body = {"kind": "Secret", "metadata": {"namespace": "default", "name": name}, "stringData": {"token": "f00d"}}
+    return Create(policies.SECRET, name, lambda: body, owner=owner)
+
+
+INPUT = make_child(policies.INPUT, "input", data={"job.json": "{}"}, immutable=True)
+SECRET = make_secret("auth", "input")
 
 
 async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executor, client: ModelClient) -> None:
@@ -109,7 +115,7 @@ async def test_removing_a_field_works_whether_it_exists_or_not(executor: Executo
 
 FULL_PLAN = Plan(
     status=WRITE,
-    creates=(make_child("Pod", "head"), SECRET, INPUT, make_child("Service", "service"), make_child("Pod", "worker")),
+    creates=(make_pod("head"), SECRET, INPUT, make_child(policies.NETWORK_POLICY, "policy"), make_pod("worker")),
     deletes=(Delete("old", "uid-old"),),
     events=(Event("Normal", "Created", "Starting"),),
 )
@@ -121,7 +127,7 @@ async def test_the_order_is_status_deletes_prerequisites_pods_events(
     await executor.execute(KEY, UID, FULL_PLAN)
     requests = [(r.verb, r.plural) for r in client.asked]
     assert requests[:2] == [("patch/status", "trainjobs"), ("delete", "pods")]
-    assert sorted(requests[2:4]) == [("create", "configmaps"), ("create", "services")]
+    assert sorted(requests[2:4]) == [("create", "configmaps"), ("create", "networkpolicies")]
     assert requests[4] == ("create", "secrets"), "after its owner"
     assert requests[5:] == [("create", "pods"), ("create", "pods"), ("create", "events")]
     assert recorded.jobs == [client.api.objects[PLACE]]
@@ -325,9 +331,9 @@ async def test_an_unanswered_delete_stops_the_plan(client: ModelClient, executor
 async def test_an_existing_pod_of_the_job_is_adopted_and_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
-    head = make_child("Pod", "head")
+    head = make_pod("head")
     client.api.put(dict(head.build()))
-    await executor.execute(KEY, UID, Plan(creates=(head, make_child("Pod", "worker"))))
+    await executor.execute(KEY, UID, Plan(creates=(head, make_pod("worker"))))
     assert sorted(recorded.pods) == ["head", "worker"]
 
 
@@ -336,13 +342,13 @@ async def test_a_foreign_pod_with_our_name_is_reported_and_not_adopted(
 ) -> None:
     client.api.put({"kind": "Pod", "metadata": {"namespace": "default", "name": "head"}})
     with pytest.raises(ChildRejected, match=r"head .* that this TrainJob does not own"):
-        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"),)))
+        await executor.execute(KEY, UID, Plan(creates=(make_pod("head"),)))
     assert recorded.pods == []
 
 
 async def test_an_existing_secret_is_used_and_never_read(client: ModelClient, executor: Executor) -> None:
     client.api.put(dict(SECRET.build()))
-    await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_child("Pod", "head"))))
+    await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_pod("head"))))
     assert [r.verb for r in client.asked] == ["create"] * 3
 
 
@@ -353,14 +359,14 @@ async def test_a_quota_conflict_does_not_count_as_an_existing_child(
     quota = Conflict(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q": try again')
     client.faults.script["create", name] = [quota]
     with pytest.raises(Conflict):
-        await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_child("Pod", "head"))))
+        await executor.execute(KEY, UID, Plan(creates=(SECRET, INPUT, make_pod("head"))))
     assert client.names("get") == []
 
 
 async def test_no_pod_is_created_before_its_prerequisites(client: ModelClient, executor: Executor) -> None:
     client.faults.script["create", "auth"] = [RetryAfter(503, "ServiceUnavailable", "starting")]
     with pytest.raises(RetryAfter):
-        await executor.execute(KEY, UID, Plan(creates=(make_child("Pod", "head"), SECRET, INPUT)))
+        await executor.execute(KEY, UID, Plan(creates=(make_pod("head"), SECRET, INPUT)))
     assert client.names("create", "pods") == []
 
 
@@ -440,8 +446,21 @@ async def test_a_secret_is_owned_by_the_input_of_the_same_plan(
     assert made == [{"apiVersion": "v1", "kind": "ConfigMap", "name": "input", "uid": owner}]
 
 
+@pytest.mark.parametrize("is_optional", [False, True])
+async def test_a_job_runs_without_a_child_whose_kind_the_cluster_lacks(
+    client: ModelClient, executor: Executor, is_optional: bool
+) -> None:
+    """If the kind is optional, such as that of a queue; any other child is reported as rejected."""
+    missing = Gone(404, "NotFound", "the server could not find the requested resource")
+    client.faults.script["create", "policy"] = [missing]
+    child = make_child(replace(policies.NETWORK_POLICY, is_optional=is_optional), "policy")
+    with nullcontext() if is_optional else pytest.raises(ChildRejected, match="could not find"):
+        await executor.execute(KEY, UID, Plan(creates=(child, make_pod("head"))))
+    assert client.names("create", "pods") == (["head"] if is_optional else [])
+
+
 async def test_a_large_plan_sends_a_few_requests_at_a_time(client: ModelClient, executor: Executor) -> None:
-    workers = tuple(make_child("Pod", f"w{n}") for n in range(100))
+    workers = tuple(make_pod(f"w{n}") for n in range(100))
     await executor.execute(KEY, UID, Plan(creates=workers))
     assert len(client.names("create")) == 100
     assert 1 < client.most_at_once <= REQUESTS_AT_A_TIME
@@ -453,7 +472,7 @@ async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
 ) -> None:
     for number in range(refused, 400):
         client.faults.script["create", f"w{number}"] = [Denied(403, "Forbidden", "exceeded quota: gpus")]
-    workers = tuple(make_child("Pod", f"w{n}") for n in range(400))
+    workers = tuple(make_pod(f"w{n}") for n in range(400))
     with pytest.raises(ChildRejected):
         await executor.execute(KEY, UID, Plan(creates=workers))
     names_ = client.names("create")
@@ -463,7 +482,7 @@ async def test_a_gang_that_a_quota_rejects_stops_at_the_first_refusal(
 
 async def test_a_child_of_the_namespace_is_sent_once_for_many_jobs(client: ModelClient, executor: Executor) -> None:
     metadata = {"namespace": "default", "name": "driver", "labels": {"app.kubernetes.io/managed-by": "railhead"}}
-    shared = Create("ConfigMap", "driver", lambda: {"kind": "ConfigMap", "metadata": metadata}, is_shared=True)
+    shared = Create(policies.DRIVER, "driver", lambda: {"kind": "ConfigMap", "metadata": metadata})
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     await executor.execute(KEY, UID, Plan(creates=(shared,)))
     assert client.names("create") == ["driver"]

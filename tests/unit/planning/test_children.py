@@ -37,7 +37,7 @@ def test_everything_created_for_a_job_is_removed_with_it() -> None:
 
 def test_a_child_is_created_and_removed_by_the_same_name() -> None:
     for child in CHILDREN:
-        name = child.name(WITH_ALL)
+        name = child.name(WITH_ALL, 1)
         assert child.create(WITH_ALL, name).build()["metadata"]["name"] == name
 
 
