@@ -28,9 +28,9 @@ from benchmarks.scale.plane import BARE, start_plane
 from benchmarks.scale.process import Process, installed
 from benchmarks.scale.reporting import start_drivers
 from benchmarks.scale.subject import load_subject
-from railhead.cli.local_options import interrupt_on_termination
-from railhead.cli.main import KNOWN
+from railhead.cli.local import interrupt_on_termination
 from railhead.controller.tokens import read_claims
+from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 
 REPORT_SECONDS = 0.5
@@ -155,7 +155,7 @@ def main() -> int:
         asyncio.run(run(options, print))
     except KeyboardInterrupt:
         return 130
-    except (*KNOWN, RunFailed) as error:
+    except (LocalError, RunFailed) as error:
         echo(f"bench-attack: {error}")
         return 1
     return 0

@@ -32,9 +32,8 @@ from railhead.contract.job_input import JobInput
 from railhead.driver.pod import Pod
 from railhead.driver.trainers.configs import plan_configs
 from railhead.driver.trainers.frameworks import plan_options
-from railhead.local.node.addresses import AddressPool
+from railhead.local.addresses import AddressPool, free_port
 from railhead.local.node.container import base_environment
-from railhead.local.ports import free_port
 from railhead.local.processes import MARKER, end_marked, spawn
 from railhead.resources.input import build_job_input
 from railhead.resources.owner import JobRef

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.milestones import Incomplete
 from benchmarks.run import RunFailed
-from railhead.cli.local_options import Console, interrupt_on_termination, uninterrupted
-from railhead.cli.main import KNOWN
+from railhead.cli.local import Console, interrupt_on_termination, uninterrupted
+from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
 from railhead.local.session import Capacity, Session, default_capacity
 
@@ -54,6 +54,6 @@ def run_command(program: str, bench: Callable[[int, float], int], *, description
     except KeyboardInterrupt:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except (*KNOWN, RunFailed, Incomplete, TimeoutError) as error:
+    except (LocalError, RunFailed, Incomplete, TimeoutError) as error:
         print(f"{program}: {error}", file=sys.stderr)
         return 1

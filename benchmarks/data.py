@@ -25,9 +25,9 @@ from benchmarks.machine import Meter, wait_until_quiet
 from benchmarks.run import DISTURBED, LIMIT_SECONDS, RunFailed
 from benchmarks.watch import Watch
 from railhead.api.job import parse_spec
-from railhead.cli.local_options import Console
+from railhead.cli.local import Console
+from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
-from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
 
 BOUND = 0.95

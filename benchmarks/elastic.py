@@ -28,8 +28,8 @@ from benchmarks.loss import (
     measure_loss,
 )
 from railhead.api.job import parse_spec
+from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
-from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
 
 

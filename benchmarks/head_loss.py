@@ -29,7 +29,7 @@ from benchmarks.loss import (
     kill_tree,
 )
 from benchmarks.machine import wait_until_quiet
-from railhead.cli.local_options import Console
+from railhead.cli.local import Console
 from railhead.driver.node.process import read_parents
 from railhead.local.session import Session
 

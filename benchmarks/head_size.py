@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.command import start_session
 from benchmarks.loss import Notes, applied, find_ray_start
 from benchmarks.machine import read_used
-from railhead.cli.local_options import Console, interrupt_on_termination
+from railhead.cli.local import Console, interrupt_on_termination
 from railhead.driver.node.process import find_descendants, read_parents
 from railhead.local.install import Kubectl
 from railhead.local.session import Capacity, Session

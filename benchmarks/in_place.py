@@ -24,7 +24,7 @@ from benchmarks.loss import (
     describe,
 )
 from benchmarks.steps import FAIL
-from railhead.cli.local_options import Console
+from railhead.cli.local import Console
 from railhead.local.session import Session
 
 BOUND = 0.8

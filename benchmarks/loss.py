@@ -15,10 +15,10 @@ from typing import Any
 
 from benchmarks.command import start_session
 from benchmarks.machine import wait_until_quiet
-from railhead.cli.local_options import Console
+from railhead.cli.local import Console
 from railhead.driver.node.process import find_descendants, read_parents
+from railhead.local.addresses import AddressPool
 from railhead.local.install import Kubectl
-from railhead.local.node.addresses import AddressPool
 from railhead.local.session import Session
 
 BOUND = 1.3

@@ -20,8 +20,8 @@ from benchmarks.machine import Meter, read_processes, wait_until_quiet
 from benchmarks.run import Run, count_undisturbed, select_undisturbed
 from benchmarks.table import describe_milestones, describe_plain, describe_run, describe_verdict
 from benchmarks.watch import Watch
-from railhead.cli.local_options import Console
-from railhead.local.node.addresses import AddressPool
+from railhead.cli.local import Console
+from railhead.local.addresses import AddressPool
 from railhead.local.session import Session
 
 BOUND = 1.15

@@ -28,7 +28,7 @@ from benchmarks.loss import (
     measure_loss,
 )
 from railhead.api.job import parse_spec
-from railhead.local.node.addresses import AddressPool
+from railhead.local.addresses import AddressPool
 from railhead.local.session import Session
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import boto3
 
-from railhead.local.ports import free_port
+from railhead.local.addresses import free_port
 from tests.waiting import wait_until
 
 BUCKET = "experiments"

@@ -17,11 +17,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from railhead.cli.local_options import Console, describe_access, interrupt_on_termination, uninterrupted
-from railhead.cli.main import KNOWN
+from railhead.cli.local import Console, describe_access, interrupt_on_termination, uninterrupted
+from railhead.local import LocalError
 from railhead.local.control_plane.binaries import resolve
-from railhead.local.follow import follow
 from railhead.local.install import Kubectl
+from railhead.local.jobs import follow
 from railhead.local.session import Session, default_capacity
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -122,7 +122,7 @@ def main() -> int:
     except KeyboardInterrupt:
         print("interrupted; everything was stopped", file=sys.stderr)
         return 130
-    except KNOWN as error:
+    except LocalError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
 

@@ -7,8 +7,15 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from railhead.local.control_plane.binaries import Echo, find_go, make_once, users_cache
-from railhead.local.control_plane.build import GO_VERSION, GoModule, build_modules
+from railhead.local.control_plane.binaries import (
+    GO_VERSION,
+    Echo,
+    GoModule,
+    build_modules,
+    find_go,
+    make_once,
+    users_cache,
+)
 
 SOURCES = Path(__file__).resolve().parent / "go"
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import KUBERNETES_VERSION, Echo
-from railhead.local.control_plane.build import GoModule
+from railhead.local.control_plane.binaries import KUBERNETES_VERSION, Echo, GoModule
 
 HELM_VERSION = "3.22.0"
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tools.go_program import NotBuilt, resolve_program
 
-from railhead.local.control_plane.binaries import Echo, resolve
-from railhead.local.control_plane.build import GoModule, build_flags
+from railhead.local.control_plane.binaries import Echo, GoModule, build_flags, resolve
 
 VERSION = "1.34.4"
 

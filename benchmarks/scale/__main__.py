@@ -24,8 +24,8 @@ from benchmarks.scale.modes import bench, echo
 from benchmarks.scale.plots import draw
 from benchmarks.scale.record import Machine, read_record, write_record
 from benchmarks.scale.subject import OURS, Subject, load_subject
-from railhead.cli.local_options import interrupt_on_termination
-from railhead.cli.main import KNOWN
+from railhead.cli.local import interrupt_on_termination
+from railhead.local import LocalError
 
 
 def run(subjects: Sequence[Subject], options: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def main() -> int:
     except KeyboardInterrupt:
         echo("interrupted; everything was stopped")
         return 130
-    except (*KNOWN, RunFailed, NotBuilt) as error:
+    except (LocalError, RunFailed, NotBuilt) as error:
         echo(f"bench-scale: {error}")
         return 1
     return 0

@@ -19,8 +19,8 @@ from benchmarks.run import RunFailed
 from benchmarks.scale.metrics import sum_samples
 from benchmarks.scale.plane import install, prepare
 from benchmarks.scale.subject import Subject
+from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.ports import free_port
 from railhead.local.processes import end, identify, spawn
 
 READY_SECONDS = 300.0

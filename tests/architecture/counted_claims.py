@@ -20,8 +20,7 @@ from railhead.controller.serve import MOST_STRANGERS
 from railhead.controller.sweep import PERIOD_SECONDS as SWEEP_SECONDS
 from railhead.driver.node.ray_features import OLDEST, write_version
 from railhead.driver.storage.call import LONGEST_WAIT_SECONDS
-from railhead.local.control_plane.binaries import KUBERNETES_VERSION
-from railhead.local.control_plane.build import GO_VERSION
+from railhead.local.control_plane.binaries import GO_VERSION, KUBERNETES_VERSION
 from railhead.local.node.registration import MAX_PODS
 from railhead.planning.facts.deadlines import FIRST_REPORT_SECONDS, HOLD_SECONDS, OUTAGE_SECONDS
 from railhead.planning.facts.settlement import ROUNDS_WITHOUT_CHECKPOINT

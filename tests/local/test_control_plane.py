@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from railhead.local.assets import find_manifests
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.servers import ALL, NotReady
-from railhead.local.install import Kubectl, KubectlFailed, install, make_operator_kubeconfig
+from railhead.local.install import Kubectl, KubectlFailed, find_manifests, install, make_operator_kubeconfig
 from railhead.local.processes import identify, is_alive
 
 CLAIM = {

@@ -1,4 +1,7 @@
-"""A complete session as users run it: up, used, crashed, interrupted, down; and nothing is left of it."""
+"""A complete session as users run it: up, used, crashed, interrupted, down; and nothing is left of it.
+
+The tests of `local/supervisor.py`: what it does is to start and end real servers.
+"""
 
 from __future__ import annotations
 

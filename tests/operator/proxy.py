@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 import aiohttp
 from aiohttp import web
 
+from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
-from railhead.local.ports import free_port
 
 CUT_BEFORE, CUT_AFTER = "cut before the API server has it", "cut after the API server answered"
 HANG_BEFORE, HANG_AFTER = "hang before the API server has it", "hang after the API server answered"

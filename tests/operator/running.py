@@ -13,8 +13,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+from railhead.local.addresses import free_port
 from railhead.local.install import NAMESPACE
-from railhead.local.ports import free_port
 from railhead.local.processes import python_command, spawn
 from railhead.local.supervisor import is_operator_ready
 

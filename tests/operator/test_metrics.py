@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from railhead.controller.watch_guard import LATE_SECONDS
+from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import Kubectl
-from railhead.local.ports import free_port
 from railhead.pki import issue, make_ca
 from tests.operator.account import make_account
 from tests.operator.audit import AuditLog

@@ -30,7 +30,7 @@ from railhead.contract.checkpoint import Checkpoint
 from railhead.contract.job_input import CA_KEY, FILE, JobInput
 from railhead.contract.outcome import Outcome
 from railhead.driver.node.process import find_descendants, read_parents
-from railhead.local.ports import free_port
+from railhead.local.addresses import free_port
 from railhead.resources.bundle import build_bundle
 
 OBJECT_STORE = 100_000_000

@@ -1,4 +1,7 @@
-"""`railhead`: dispatches to the command, and turns known errors into a message and an exit code."""
+"""`railhead`: dispatches to the command, and turns known errors into a message and an exit code.
+
+A command imports what it needs when it runs, so that `railhead --help` answers at once.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,31 @@ import sys
 from collections.abc import Sequence
 
 from railhead import __version__
-from railhead.cli import local_down, local_run, local_status, local_up, operator, version
-from railhead.cli.local_options import interrupt_on_termination
-from railhead.local.assets import MissingAsset
-from railhead.local.control_plane.binaries import NoControlPlane
-from railhead.local.install import KubectlFailed
-from railhead.local.jobs import BadFile
-from railhead.local.session import SessionError
+from railhead.cli import local, operator
+from railhead.local import LocalError
 
-KNOWN = (BadFile, KubectlFailed, MissingAsset, NoControlPlane, SessionError)
 INTERRUPTED = 130
-LOCAL = {"up": local_up, "down": local_down, "status": local_status, "run": local_run}
+VERSION = "Print the versions that belong together: Railhead, Ray, the driver and the resource."
+LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
 
 
 def build_parser() -> argparse.ArgumentParser:
+    """Returns the parser of all commands; each sets `run`, which takes the options and returns the exit code."""
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    local = commands.add_parser("local", help="a Kubernetes cluster on this machine, with Railhead in it")
-    local_commands = local.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, command in LOCAL.items():
-        _add(local_commands, name, command)
-    _add(commands, "operator", operator)
-    _add(commands, "version", version)
+    local.add_commands(commands.add_parser("local", help=LOCAL))
+    operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)
+    operator.add_arguments(operator_parser)
+    operator_parser.set_defaults(run=operator.run)
+    commands.add_parser("version", help=VERSION, description=VERSION).set_defaults(run=show_versions)
     return parser
 
 
-def _add(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, command: object) -> None:
-    text = (command.__doc__ or "").strip()
-    parser = commands.add_parser(name, help=text.splitlines()[0], description=text)
-    command.add_arguments(parser)  # type: ignore[attr-defined]  # a module: the package's docstring has its interface
-    parser.set_defaults(run=command.run)  # type: ignore[attr-defined]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 failed (with a message on stderr), 2 bad usage, 130 interrupted."""
+    """Returns the exit code: 0 done, 1 failed (with a message on stderr), 2 bad usage, 130 interrupted."""
     options = build_parser().parse_args(arguments)
-    interrupt_on_termination()
+    local.interrupt_on_termination()
     try:
         return int(options.run(options))
     except BrokenPipeError:  # the reader is gone, as in `railhead ... | head`
@@ -52,6 +43,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return INTERRUPTED
-    except KNOWN as error:
+    except LocalError as error:
         print(f"railhead: {error}", file=sys.stderr)
         return 1
+
+
+def show_versions(_: argparse.Namespace) -> int:
+    """Prints what belongs to this version of Railhead."""
+    from railhead.api import names
+    from railhead.driver.node.ray_features import FEATURES, OLDEST
+    from railhead.resources.bundle import build_bundle, bundle_name
+
+    newer = ", ".join(f"{feature.field} {_write(feature.since)}" for feature in FEATURES)
+    print(f"railhead  {__version__}")
+    print(f"Ray       {_write(OLDEST)} or newer in a job's image ({newer})")
+    print(f"driver    ConfigMap {bundle_name(build_bundle())}")
+    print(f"CRD       {names.PLURAL}.{names.GROUP} {names.VERSION}, of Railhead {__version__} or newer")
+    return 0
+
+
+def _write(version: tuple[int, int]) -> str:
+    return ".".join(str(part) for part in version)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import json
 import logging
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
-from railhead.resources.settings import JobNetworkPolicy, Peer
 
 if TYPE_CHECKING:
     from railhead.api.restrictions import Restrictions
+    from railhead.resources.settings import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
 GARBAGE_THRESHOLD = 10_000  # objects; Python's default is 700
@@ -179,7 +178,9 @@ def _selector(text: str) -> LabelSelector:
 
 
 def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
-    """What the NetworkPolicy of each job allows; None = there is none."""
+    """Returns what the NetworkPolicy of each job allows; None = there is none."""
+    from railhead.resources.settings import JobNetworkPolicy
+
     if not options.job_network_policies:
         return None
     return JobNetworkPolicy(
@@ -227,7 +228,8 @@ def run(options: argparse.Namespace) -> int:
     raise_open_files()
     if options.kubeconfig:
         os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
-    # Imported here, because kopf alone takes longer to load than the other commands take to run.
+    import asyncio
+
     from railhead.controller.app import run_operator
     from railhead.controller.config import OperatorConfig
     from railhead.controller.definition import WrongDefinition

@@ -14,7 +14,8 @@ from typing import Any
 
 import yaml
 
-from railhead.local.assets import find_manifests
+import railhead
+from railhead.local import LocalError
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.identities import write_kubeconfig
 
@@ -24,8 +25,12 @@ RUN_AS_PROCESSES = {"Deployment", "Service"}
 TIMEOUT_SECONDS = 60
 
 
-class KubectlFailed(RuntimeError):
+class KubectlFailed(LocalError):
     """kubectl failed; the message is its stderr."""
+
+
+class MissingAsset(LocalError):
+    """The package lacks the file."""
 
 
 class Kubectl:
@@ -35,7 +40,7 @@ class Kubectl:
         self._command = [str(program), "--kubeconfig", str(kubeconfig)]
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:
-        """stdout. Raises KubectlFailed."""
+        """Returns its stdout. Raises KubectlFailed."""
         done = subprocess.run(
             [*self._command, *arguments],
             input=stdin,
@@ -53,30 +58,45 @@ class Kubectl:
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
     def has_service_account(self, namespace: str) -> bool:
-        """Pods need the namespace's default account, which the controller manager creates."""
+        """Whether the namespace has its default account, which pods need and the controller manager creates."""
         return bool(self("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found", "-o", "name"))
 
     def is_node_ready(self, name: str) -> bool:
-        """False while it does not exist, or while the control plane still taints it."""
+        """Whether the node exists, is ready, and has no taint of the control plane any more."""
         node = json.loads(self("get", "node", name, "--ignore-not-found", "-o", "json") or "{}")
         conditions = node.get("status", {}).get("conditions") or []
         is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
         return is_ready and not node["spec"].get("taints")
 
 
+def find_manifests() -> Path:
+    """Returns the package's only data file: install.yaml with the CRD and the operator's manifests.
+
+    It is in the checkout's folder manifests; `railhead/data` links to it there, so that an
+    installed package contains a copy.
+
+    Raises:
+        MissingAsset: with the expected path.
+    """
+    place = Path(railhead.__file__).parent / "data" / "install.yaml"
+    if not place.is_file():
+        raise MissingAsset(f"{place} is missing; reinstall Railhead")
+    return place
+
+
 def load_manifests() -> list[Any]:
-    """The CRD and the operator's objects. Raises MissingAsset."""
+    """Returns the CRD and the operator's objects. Raises MissingAsset."""
     return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
 
 
 def select_installed(documents: Sequence[Any]) -> list[Any]:
-    """The objects to install, namespaces first: all but those that run as processes of the session."""
+    """Returns the objects to install, namespaces first: all but those that run as processes of the session."""
     kept = [d for d in documents if d.get("kind") not in RUN_AS_PROCESSES]
     return sorted(kept, key=lambda d: d["kind"] != "Namespace")
 
 
 def build_node_role(node: str) -> list[Any]:
-    """The permissions that the node agent needs beyond a kubelet's: it provides volumes as folders."""
+    """Returns the permissions that the node agent needs beyond a kubelet's: it provides volumes as folders."""
     name = "railhead:local-volumes"
     group = "rbac.authorization.k8s.io"
     rules = [
@@ -112,7 +132,7 @@ def install(kubectl: Kubectl) -> None:
 
 
 def service_account_name(documents: Sequence[Any]) -> str:
-    """The name of the operator's service account, as in the manifests."""
+    """Returns the name of the operator's service account, as in the manifests."""
     return str(next(d["metadata"]["name"] for d in documents if d.get("kind") == "ServiceAccount"))
 
 

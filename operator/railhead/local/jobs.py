@@ -1,7 +1,12 @@
-"""Finds the TrainJob in a file of manifests, for `railhead local run`."""
+"""One job of `railhead local run`: finds it in its file, follows it to its end, and describes what changes.
+
+What describes a change is a pure function of the old and the new object.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,11 +14,23 @@ from typing import Any
 import yaml
 
 from railhead.api import names
+from railhead.api.conditions import Condition
+from railhead.api.status import JobStatus, parse_status
+from railhead.kube.client import KubeClient, connect
+from railhead.kube.errors import Gone
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import POD, TRAIN_JOB
+from railhead.kube.types import Object, keep_all
+from railhead.local import LocalError
+
+Echo = Callable[[str], None]
 
 DEFAULT_NAMESPACE = "default"
+FIRST_METRICS = ("epoch", "step", "loss", "accuracy")
+TROUBLE = ("Reconciling", "Stalled")
 
 
-class BadFile(ValueError):
+class BadFile(LocalError):
     """The file cannot be run; the message says why and what to do."""
 
 
@@ -25,8 +42,20 @@ class JobName:
     name: str
 
 
+@dataclass(frozen=True)
+class JobResult:
+    """How a followed job ended.
+
+    Attributes:
+        lines: the result, for a reader.
+    """
+
+    is_success: bool
+    lines: tuple[str, ...]
+
+
 def find_job(path: Path) -> JobName:
-    """The only TrainJob of the file, which may contain other objects too.
+    """Returns the only TrainJob of the file, which may contain other objects too.
 
     Raises:
         BadFile: the file cannot be read, or it does not contain exactly one TrainJob with a name.
@@ -53,3 +82,145 @@ def _is_train_job(document: Any) -> bool:
         and str(document.get("apiVersion", "")).partition("/")[0] == names.GROUP
         and isinstance(document.get("metadata"), dict)
     )
+
+
+async def follow(kubeconfig: str, *, namespace: str, name: str, echo: Echo) -> JobResult:
+    """Prints every change of the job and of its pods, until the job has ended or is deleted; returns how."""
+    async with connect(kubeconfig) as client:
+        try:
+            job = await client.get(TRAIN_JOB, name, namespace=namespace)
+        except Gone:
+            return JobResult(False, (f"there is no job {name} in namespace {namespace}",))
+        return await _follow(client, job, echo)
+
+
+async def _follow(client: KubeClient, job: Object, echo: Echo) -> JobResult:
+    metadata = job["metadata"]
+    namespace, uid = metadata["namespace"], metadata["uid"]
+    ending: asyncio.Future[JobResult] = asyncio.get_running_loop().create_future()
+
+    def on_job(old: Object | None, new: Object | None) -> None:
+        if ending.done():
+            return
+        if new is None or new["metadata"]["uid"] != uid:
+            ending.set_result(JobResult(False, ("the job was deleted",)))
+            return
+        for line in describe_job_change(old or {}, new):
+            echo(line)
+        end = decide_ending(new)
+        if end is not None:
+            ending.set_result(end)
+
+    def on_pod(old: Object | None, new: Object | None) -> None:
+        for line in [] if ending.done() else describe_pod_change(old, new):
+            echo(line)
+
+    selector = f"{names.LABEL_JOB_UID}={uid}"
+    jobs = Informer(
+        client,
+        TRAIN_JOB,
+        on_change=on_job,
+        slim=keep_all,
+        namespace=namespace,
+        field_selector=f"metadata.name={metadata['name']}",
+    )
+    pods = Informer(client, POD, on_change=on_pod, slim=keep_all, namespace=namespace, label_selector=selector)
+    tasks = [asyncio.create_task(informer.run()) for informer in (jobs, pods)]
+    try:
+        waited: list[asyncio.Future[Any]] = [ending, *tasks]
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()  # an informer ends only with an error
+        return await ending
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def status_of(job: Object) -> JobStatus:
+    return parse_status(job.get("status"))
+
+
+def describe_job_change(old: Object, new: Object) -> list[str]:
+    """Returns a line for each change that a user waits for, with further lines indented: a message of the job's code
+    looks like no change."""
+    was, now = status_of(old), status_of(new)
+    lines = []
+    if now.attempt > 1 and now.attempt != was.attempt:
+        lines.append(f"attempt {now.attempt} starts" + _reason_for_attempt(now))
+    news = [c for c in _troubles(now) if c.message not in {old.message for old in _troubles(was)}]
+    if now.phase and now.phase != was.phase:
+        about = [c.message for c in news if c.reason == now.phase]
+        lines.append(": ".join([f"phase {now.phase}", *about]))
+        news = [c for c in news if c.reason != now.phase]
+    lines += [f"waiting: {c.reason}: {c.message}" for c in news]
+    if now.progress.metrics and now.progress != was.progress and now.progress.reports != was.progress.reports:
+        lines.append(f"report {now.progress.reports}: {describe_metrics(now.progress.metrics)}")
+    if now.checkpoint and (not was.checkpoint or was.checkpoint.index != now.checkpoint.index):
+        lines.append(f"checkpoint {now.checkpoint.index}: {now.checkpoint.uri}")
+    return [line.replace("\n", "\n  ") for line in lines]
+
+
+def describe_metrics(metrics: Mapping[str, str]) -> str:
+    """Writes the usual ones first, and numbers short."""
+    order = [name for name in FIRST_METRICS if name in metrics]
+    order += sorted(set(metrics) - set(order))
+    return ", ".join(f"{name} {_short(metrics[name])}" for name in order)
+
+
+def describe_pod_change(old: Object | None, new: Object | None) -> list[str]:
+    """Returns a line when a pod appears, disappears or changes its phase."""
+    if new is None:
+        return [f"pod {_name(old)} is gone"]
+    phase = _pod_phase(new)
+    return [] if old is not None and _pod_phase(old) == phase else [f"pod {_name(new)} {phase}"]
+
+
+def decide_ending(job: Object) -> JobResult | None:
+    """Returns the result, once there is one. Success comes only from the status."""
+    status = status_of(job)
+    if status.has_condition("Complete"):
+        lines = ["succeeded"]
+        if status.progress.metrics:
+            lines.append(f"  last report  {describe_metrics(status.progress.metrics)}")
+        if status.checkpoint:
+            lines.append(f"  checkpoint   {status.checkpoint.uri}")
+        return JobResult(True, tuple(lines))
+    if status.has_condition("Failed"):
+        return JobResult(False, ("failed", *_failure_lines(status)))
+    return None
+
+
+def _failure_lines(status: JobStatus) -> list[str]:
+    failure = status.failure
+    if failure is None:
+        return [f"  {c.reason}: {c.message}" for c in status.conditions if c.type == "Failed"]
+    where = f" (pod {failure.pod}, attempt {failure.attempt})" if failure.pod else ""
+    return [f"  {failure.class_}: {failure.reason}{where}", *(f"  {line}" for line in failure.message.splitlines())]
+
+
+def _troubles(status: JobStatus) -> list[Condition]:
+    return [c for c in status.conditions if c.type in TROUBLE and c.status == "True" and c.message]
+
+
+def _reason_for_attempt(status: JobStatus) -> str:
+    return f", because {status.failure.reason}: {status.failure.message}" if status.failure else ""
+
+
+def _short(text: str) -> str:
+    try:
+        return f"{float(text):.4g}"
+    except ValueError:
+        return text
+
+
+def _name(pod: Object | None) -> str:
+    return str((pod or {}).get("metadata", {}).get("name", "?"))
+
+
+def _pod_phase(pod: Object) -> str:
+    if pod.get("metadata", {}).get("deletionTimestamp"):
+        return "Terminating"
+    return str(pod.get("status", {}).get("phase") or "Pending")

@@ -1,6 +1,6 @@
 """One session: a folder, what runs in it, and how to start and stop it.
 
-The supervisor writes the state, everyone else reads it. A session is up while its
+The supervisor writes the state, all others read it. A session is up while its
 supervisor is alive, whatever the file says; a pid counts only with its start time, so that
 a reused one is never mistaken for ours. This module does not know what the supervisor runs.
 """
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from railhead.local import LocalError
 from railhead.local.processes import MARKER, Identity, die_with_parent, end, end_marked, is_alive
 
 STARTING, READY, FAILED, STOPPED = "starting", "ready", "failed", "stopped"
@@ -28,7 +29,7 @@ TEMP_PREFIX = "rh-"
 Echo = Callable[[str], None]
 
 
-class SessionError(RuntimeError):
+class SessionError(LocalError):
     """The session cannot do what was requested; the message says why and what to do."""
 
 
@@ -42,7 +43,7 @@ class Capacity:
 
 
 def default_capacity(*, gpus: int = 0) -> Capacity:
-    """More than the machine has: pods here request what they would need on a cluster, and use less."""
+    """Returns more than the machine has: pods here request what they would need on a cluster, and use less."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Capacity(cpus=max(16, 4 * (os.cpu_count() or 1)), memory=max(2 * memory, 32 << 30), gpus=gpus)
 
@@ -69,17 +70,13 @@ class State:
 
 
 def parse_state(text: str) -> State:
-    """The state; an unreadable one counts as stopped, because `down` must work after any crash."""
+    """Returns the state; an unreadable one counts as stopped, because `down` must work after any crash."""
     try:
         raw: Any = json.loads(text)
         processes = {name: Identity(int(i["pid"]), str(i["started"])) for name, i in raw["processes"].items()}
         return State(str(raw["phase"]), str(raw["message"]), str(raw["server"]), int(raw["gpus"]), processes)
     except (ValueError, TypeError, KeyError, AttributeError):
         return State(message="the state file cannot be read")
-
-
-def default_folder() -> Path:
-    return Path(os.environ.get("RAILHEAD_LOCAL_DIR") or Path.home() / ".railhead" / "local")
 
 
 class Session:
@@ -94,7 +91,7 @@ class Session:
         self.node = self.folder / "node"
         self.temp_note = self.node / "temp-folder"  # names the agent's folder elsewhere, for short socket paths
         self.lock = self.folder / "lock"
-        self._supervisor: subprocess.Popen[str] | None = None  # the one that this process started
+        self._supervisor: subprocess.Popen[str] | None = None  # if this process started it
 
     @property
     def state_file(self) -> Path:
@@ -102,7 +99,7 @@ class Session:
 
     @property
     def marker(self) -> str:
-        """The value of the environment variable that marks the session's processes."""
+        """Returns the value of the environment variable that marks the session's processes."""
         return str(self.folder)
 
     def state(self) -> State:
@@ -112,7 +109,7 @@ class Session:
             return State()
 
     def write_state(self, state: State) -> None:
-        """Atomically: a reader sees the old state or the new one."""
+        """Replaces the file: a reader sees the old state or the new one."""
         new = self.state_file.with_suffix(".new")
         new.write_text(state.to_json())
         new.replace(self.state_file)
@@ -188,7 +185,7 @@ class Session:
             )
 
     def temp_folder(self) -> Path | None:
-        """The folder in which the node agent keeps its pods' files."""
+        """Returns the folder in which the node agent keeps its pods' files."""
         try:
             folder = Path(self.temp_note.read_text())
         except OSError:

@@ -24,9 +24,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
+from railhead.local.addresses import free_port
 from railhead.local.control_plane import ControlPlane
 from railhead.local.install import NAMESPACE, Kubectl, allow_node, install, make_operator_kubeconfig
-from railhead.local.ports import free_port
 from railhead.local.processes import MARKER, Identity, end, identify, outlive_parent, python_command, spawn
 from railhead.local.session import FAILED, READY, STARTING, STOPPED, SUPERVISOR, Capacity, Session, State
 
@@ -222,7 +222,7 @@ def prepare(session: Session, *, binaries: Path) -> None:
 
 
 def say_to_parent(text: str) -> None:
-    """Raises StopSignal when nobody reads any more: then nobody waits for this session."""
+    """Raises StopSignal when no process reads any more: then none waits for this session."""
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -30,7 +30,7 @@ from railhead.kube.errors import Denied, KubeError, RetryAfter
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
 from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
-from railhead.local.ports import free_port
+from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from tests.model.client import ModelClient, make_client
 

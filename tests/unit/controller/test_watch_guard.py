@@ -11,7 +11,7 @@ from railhead.controller.watch_guard import DEAD_SECONDS, LATE_SECONDS, PERIOD_S
 from railhead.kube.errors import Denied, KubeError, RetryAfter
 from railhead.kube.kinds import POD, TRAIN_JOB, Kind
 from railhead.kube.watch_state import WatchState
-from railhead.local.ports import free_port
+from railhead.local.addresses import free_port
 
 AWAY = RetryAfter(0, "NoAnswer", "connection refused")
 FORBIDDEN = Denied(403, "Forbidden", "no right to list pods")

@@ -10,8 +10,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
+from railhead.local.addresses import free_port
 from railhead.local.control_plane.identities import write_identities
-from railhead.local.ports import free_port
 from railhead.local.processes import Identity, end, identify, spawn
 
 READY_SECONDS = 90.0

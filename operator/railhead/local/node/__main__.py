@@ -13,8 +13,8 @@ import yaml
 from railhead.kube.client import connect
 from railhead.local.node.agent import Agent, NodeConfig
 from railhead.local.node.logs import serve_logs
-from railhead.local.node.provisioner import Provisioner
 from railhead.local.node.registration import keep_alive, register
+from railhead.local.node.volumes import Provisioner
 from railhead.together import run_together
 
 TEMP_NOTE = "temp-folder"  # names the agent's folder, for the cleanup after a crash

@@ -16,10 +16,10 @@ from railhead.kube.errors import KubeError
 from railhead.kube.informer import Informer
 from railhead.kube.kinds import POD, SERVICE
 from railhead.kube.types import Object, keep_all
-from railhead.local.node.addresses import AddressPool
-from railhead.local.node.place import Place
+from railhead.local.addresses import AddressPool
+from railhead.local.node.container import PodStopped
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.stop import PodStopped
+from railhead.local.node.pod_status import Place
 
 log = logging.getLogger(__name__)
 

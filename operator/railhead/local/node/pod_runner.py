@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,15 @@ from pathlib import Path
 from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Gone, KubeError
-from railhead.kube.kinds import POD
+from railhead.kube.event import build_event
+from railhead.kube.kinds import EVENT, POD
 from railhead.kube.types import Object
-from railhead.local.node.container_runner import ContainerRunner, PodContext
+from railhead.local.node.container import ContainerRunner, PodContext, StopRequest
 from railhead.local.node.environment import MissingReference, NotPossible
-from railhead.local.node.events import warn_of_pod
-from railhead.local.node.place import Place
-from railhead.local.node.pod_status import PodStatus, containers_of
-from railhead.local.node.stop import StopRequest
+from railhead.local.node.pod_status import Place, PodStatus, containers_of
 from railhead.local.node.volumes import VolumeMaker, remove_folder
+
+log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.3  # the Node authorizer learns of a new pod's references a moment after the pod is bound
 RETRY_LIMIT_SECONDS = 5.0
@@ -103,11 +104,11 @@ class PodRunner:
         await asyncio.to_thread(remove_folder, self.place.folder)
 
     async def remove(self) -> None:
-        """For a pod that was deleted before it was started here."""
+        """Ends a pod that was deleted before it was started here."""
         self.stop(0)
 
     async def fail_lost(self) -> None:
-        """For a pod that an earlier agent process started: its processes ended with that agent."""
+        """Fails a pod that an earlier agent process started: its processes ended with that agent."""
         for name, facts in self._status.facts.items():
             self._status.facts[name] = replace(
                 facts,
@@ -120,7 +121,7 @@ class PodRunner:
         await self._status.publish()
 
     async def _make_volumes(self) -> dict[str, Path]:
-        """The volumes' folders by name; retried until everything that they refer to exists."""
+        """Returns the volumes' folders by name; retries until everything that they refer to exists."""
         self.place.folder.mkdir(parents=True, exist_ok=True)
         delay = RETRY_SECONDS
         while True:
@@ -133,3 +134,19 @@ class PodRunner:
                     await warn_of_pod(self._client, self.pod, "FailedMount", str(error))
                 await self._stop.pause(delay)
                 delay = min(delay * 2, RETRY_LIMIT_SECONDS)
+
+
+async def warn_of_pod(client: KubeClient, pod: Object, reason: str, message: str) -> None:
+    """Posts an Event as a kubelet does, each message once: some reasons why a pod does not start appear nowhere else.
+
+    A failure is only logged.
+    """
+    metadata = pod["metadata"]
+    about = {"kind": "Pod", "apiVersion": "v1", **{key: metadata[key] for key in ("namespace", "name", "uid")}}
+    event = build_event(about, type_="Warning", reason=reason, message=message, component="kubelet")
+    try:
+        await client.create(EVENT, event, namespace=metadata["namespace"])
+    except Conflict:
+        pass  # already posted
+    except KubeError as error:
+        log.warning("event %s of pod %s was not posted: %s", reason, metadata["name"], error)

@@ -1,34 +1,46 @@
-"""The facts about a pod's containers, and their publication in the pod's status."""
+"""What a node assigns to a pod, the facts about its containers, and their publication in its status."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from railhead.contract.times import now_text
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError
 from railhead.kube.kinds import POD
 from railhead.kube.types import Object
-from railhead.local.node.place import Place
 from railhead.local.node.pod_state import ContainerFacts, build_status, must_restart, pod_phase
 
 log = logging.getLogger(__name__)
 
 # The API server may restart, which takes seconds; a machine may swap for a minute. After five minutes
-# without success the controller manager considers the node lost and deletes its pods: nobody reads their status then.
+# without success the controller manager considers the node lost and deletes its pods, whose status is of no use then.
 PUBLISH_SECONDS = 300.0
 FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Folder, addresses and GPUs that the node assigns to one pod."""
+
+    folder: Path
+    address: str
+    node_address: str
+    hosts_file: Path
+    gpus: tuple[int, ...]
+    server: str = ""
 
 
 class PodStatus:
     """The state of one pod's containers, by name; `publish` writes it.
 
     Attributes:
-        facts: whoever runs a container changes its facts and then publishes them.
+        facts: the runner of a container changes its facts and then publishes them.
         policy: the pod's restartPolicy.
     """
 
@@ -60,7 +72,7 @@ class PodStatus:
         return all(facts.state == "running" and facts.is_ready for facts in mains)
 
     def has_ended(self, container: str) -> bool:
-        """For good; true of a container that the pod does not have."""
+        """Whether it has ended for good; true of a container that the pod does not have."""
         facts = self.facts.get(container)
         return facts is None or (facts.state == "terminated" and not must_restart(self.policy, facts.exit_code))
 
@@ -94,7 +106,7 @@ class PodStatus:
                 await self._write()
 
     async def _write(self) -> None:
-        """Each try sends the latest facts."""
+        """Sends the facts until the API server answers; each try sends the latest."""
         namespace, name = self._metadata["namespace"], self._metadata["name"]
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + PUBLISH_SECONDS, FIRST_PAUSE_SECONDS
@@ -132,6 +144,6 @@ class PodStatus:
 
 
 def containers_of(pod: Object) -> list[tuple[bool, Object]]:
-    """Each with whether it is an init container; init containers come first."""
+    """Returns each container with whether it is an init container; init containers come first."""
     spec = pod["spec"]
     return [*((True, c) for c in spec.get("initContainers") or []), *((False, c) for c in spec["containers"])]

@@ -1,20 +1,29 @@
-"""A pod's volumes as folders on this machine."""
+"""A pod's volumes as folders on this machine, the volumes of claims, and a mounted token as a kubeconfig."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import logging
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from railhead.kube.client import KubeClient
-from railhead.kube.errors import Gone
-from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT
-from railhead.kube.types import Object
+from railhead.kube.errors import Conflict, Denied, Gone, KubeError
+from railhead.kube.informer import Informer
+from railhead.kube.kinds import CONFIG_MAP, PV, PVC, SECRET, SERVICE_ACCOUNT, STORAGE_CLASS
+from railhead.kube.types import Object, keep_all
+from railhead.local.control_plane.identities import write_kubeconfig
 from railhead.local.node.environment import MissingReference, NotPossible, field_value
 
+log = logging.getLogger(__name__)
+
 TOKEN_SECONDS = 365 * 24 * 3600
+TOKEN_MOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+LOCAL_CLASS = "local-directory"
+PROVISIONER = "railhead.dev/local-directory"
 
 
 class VolumeMaker:
@@ -33,7 +42,7 @@ class VolumeMaker:
         self._addresses = {"address": address, "node_address": node_address}
 
     async def make(self) -> dict[str, Path]:
-        """Volume name -> folder."""
+        """Returns the folder of each volume, by the volume's name."""
         made = {}
         for number, volume in enumerate(self._pod["spec"].get("volumes") or []):
             # Short names: Ray creates unix sockets below these, and a socket's path has at most 107 bytes.
@@ -41,7 +50,7 @@ class VolumeMaker:
         return made
 
     async def data(self, kind: str, name: str) -> dict[str, str] | None:
-        """A ConfigMap's or Secret's data as text."""
+        """Returns a ConfigMap's or Secret's data as text; None without the object."""
         content = await self._content(kind, name)
         return None if content is None else {key: value.decode(errors="replace") for key, value in content.items()}
 
@@ -82,7 +91,7 @@ class VolumeMaker:
             self._write_fields(folder, source["downwardAPI"])
 
     async def _token(self, wanted: Object) -> str:
-        """A token bound to this pod, for its lifetime: nothing renews it here, and it expires with the pod."""
+        """Returns a token bound to this pod, for its lifetime: nothing renews it here, and it expires with the pod."""
         metadata = self._pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
         spec: Object = {"expirationSeconds": TOKEN_SECONDS, "boundObjectRef": bound}
@@ -141,7 +150,7 @@ class VolumeMaker:
 
 
 def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
-    """Mount path -> real folder. /dev/shm is this machine's own."""
+    """Returns the real folder of each mount path. /dev/shm is this machine's own."""
     mounts = {}
     for mount in container.get("volumeMounts") or []:
         if mount["mountPath"].rstrip("/") != "/dev/shm":
@@ -155,7 +164,7 @@ def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
 
 
 def remove_folder(folder: Path) -> None:
-    """The pod's own folder; volumes elsewhere are not touched."""
+    """Removes the pod's own folder; volumes elsewhere are not touched."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -165,3 +174,101 @@ def _write(path: Path, data: bytes, *, mode: int) -> None:
     with open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, mode), "wb") as file:
         file.write(data)
     new.replace(path)
+
+
+def give_identity(container: Object, mounts: Mapping[str, str], *, folder: Path, server: str) -> dict[str, str]:
+    """Writes a kubeconfig with the token of the pod's service account; returns the variables for the container.
+
+    On a cluster a client finds the token at a hard-coded path. There are no mounts here, so KUBECONFIG names a file
+    with the same credentials. Nothing if the container has no token of its service account, or sets its own KUBECONFIG.
+    """
+    own = mounts.get(TOKEN_MOUNT)
+    if own is None or not server or any(item["name"] == "KUBECONFIG" for item in container.get("env") or []):
+        return {}
+    path = folder / "kubeconfig"
+    write_kubeconfig(path, server=server, pki=Path(own), token=(Path(own) / "token").read_text())
+    return {"KUBECONFIG": str(path)}
+
+
+def build_storage_class() -> Object:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": LOCAL_CLASS,
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": PROVISIONER,
+        "reclaimPolicy": "Retain",
+        "volumeBindingMode": "Immediate",
+    }
+
+
+def build_volume(claim: Object, folder: Path) -> Object:
+    """Returns the volume for one claim, bound to it by uid."""
+    metadata, spec = claim["metadata"], claim["spec"]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {
+            "name": f"local-{metadata['uid']}",
+            "annotations": {"pv.kubernetes.io/provisioned-by": PROVISIONER},
+        },
+        "spec": {
+            "capacity": {"storage": spec["resources"]["requests"]["storage"]},
+            "accessModes": spec["accessModes"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": LOCAL_CLASS,
+            "hostPath": {"path": str(folder), "type": "DirectoryOrCreate"},
+            "claimRef": {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "namespace": metadata["namespace"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            },
+        },
+    }
+
+
+class Provisioner:
+    """Gives every claim of the local storage class a folder on this machine; the control plane binds the volume."""
+
+    def __init__(self, client: KubeClient, folder: Path) -> None:
+        self._client = client
+        self._folder = folder
+        self._wanted: asyncio.Queue[Object] = asyncio.Queue()
+        self._informer = Informer(client, PVC, on_change=self._on_change, slim=keep_all)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        await self._make_class()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informer.run())
+            group.create_task(self._work())
+
+    async def _make_class(self) -> None:
+        while True:
+            try:
+                await self._client.create(STORAGE_CLASS, build_storage_class())
+            except Conflict:
+                return
+            except Denied:
+                await asyncio.sleep(0.2)  # a new API server may not have loaded our role yet
+
+    def _on_change(self, _: Object | None, new: Object | None) -> None:
+        if new is not None and new["spec"].get("storageClassName") == LOCAL_CLASS and not new["spec"].get("volumeName"):
+            self._wanted.put_nowait(new)
+
+    async def _work(self) -> None:
+        while True:
+            claim = await self._wanted.get()
+            metadata = claim["metadata"]
+            folder = self._folder / metadata["namespace"] / metadata["name"]
+            folder.mkdir(parents=True, exist_ok=True)
+            try:
+                await self._client.create(PV, build_volume(claim, folder))
+            except Conflict:
+                pass
+            except KubeError as error:
+                log.warning("volume for %s/%s: %s", metadata["namespace"], metadata["name"], error)

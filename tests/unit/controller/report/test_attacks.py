@@ -29,7 +29,7 @@ from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
 from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app, present
 from railhead.controller.serve import MOST_STRANGERS, Gate
-from railhead.local.ports import free_port
+from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
 from railhead.planning.pod_view import PodView
 from tests.model.faults import NOON

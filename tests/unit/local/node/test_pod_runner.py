@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from railhead.local.node.container import CONTAINER_MARKER
-from railhead.local.node.place import Place
+from railhead.local.node.container import CONTAINER_MARKER, PodStopped
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.stop import PodStopped
+from railhead.local.node.pod_status import Place
 from railhead.local.processes import Identity, end_marked, identify, is_alive
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client

@@ -10,9 +10,8 @@ import pytest
 
 from railhead.kube.errors import Denied
 from railhead.local.node import pod_status
-from railhead.local.node.place import Place
 from railhead.local.node.pod_runner import PodRunner
-from railhead.local.node.pod_status import PodStatus
+from railhead.local.node.pod_status import Place, PodStatus
 from railhead.local.processes import identify, is_alive
 from tests.model.api_server import ModelApiServer, Object
 from tests.model.client import ModelClient

@@ -1,4 +1,4 @@
-"""Volumes as folders: their content, their permissions, and the errors for those that cannot be made."""
+"""Volumes as folders, those of claims among them: their content, their permissions, and what cannot be made."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+import yaml
 
 from railhead.local.node.environment import MissingReference
-from railhead.local.node.volumes import TOKEN_SECONDS, VolumeMaker, mount_map, remove_folder
+from railhead.local.node.volumes import (
+    TOKEN_MOUNT,
+    TOKEN_SECONDS,
+    VolumeMaker,
+    build_storage_class,
+    build_volume,
+    give_identity,
+    mount_map,
+    remove_folder,
+)
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.local.node.pods import make_pod
@@ -179,3 +189,45 @@ async def test_removes_the_pods_folder_but_no_host_path(client: ModelClient, tmp
     remove_folder(own)
     assert not own.exists()
     assert (outside / "kept").exists()
+
+
+def test_a_container_with_its_accounts_token_finds_the_api_server(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("signed")
+    mounts = {TOKEN_MOUNT: str(tmp_path)}
+    variables = give_identity({}, mounts, folder=tmp_path, server="https://127.0.0.1:1")
+    config = yaml.safe_load(Path(variables["KUBECONFIG"]).read_text())
+    assert config["users"][0]["user"] == {"token": "signed"}
+    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
+
+
+def test_a_container_without_a_token_or_with_its_own_kubeconfig_gets_none(tmp_path: Path) -> None:
+    """A training pod has no such token; a container that sets KUBECONFIG keeps its own."""
+    assert give_identity({}, {}, folder=tmp_path, server="https://127.0.0.1:1") == {}
+    own = {"env": [{"name": "KUBECONFIG", "value": "/mine"}]}
+    assert give_identity(own, {TOKEN_MOUNT: str(tmp_path)}, folder=tmp_path, server="https://x") == {}
+
+
+CLAIM: dict[str, Any] = {
+    "metadata": {"namespace": "team", "name": "runs", "uid": "u-1"},
+    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}},
+}
+
+
+def test_a_volume_is_bound_to_one_claim_and_matches_it() -> None:
+    volume = build_volume(CLAIM, Path("/volumes/team/runs"))
+    spec = volume["spec"]
+    assert spec["claimRef"].items() >= {"namespace": "team", "name": "runs", "uid": "u-1"}.items()
+    assert (spec["capacity"], spec["accessModes"]) == ({"storage": "5Gi"}, ["ReadWriteMany"])
+    assert spec["hostPath"]["path"] == "/volumes/team/runs"
+    assert spec["storageClassName"] == build_storage_class()["metadata"]["name"]
+    assert spec["persistentVolumeReclaimPolicy"] == "Retain", "checkpoints outlive their claim"
+
+
+def test_a_recreated_claim_gets_another_volume() -> None:
+    again = {**CLAIM, "metadata": {**CLAIM["metadata"], "uid": "u-2"}}
+    assert build_volume(CLAIM, Path("/v"))["metadata"]["name"] != build_volume(again, Path("/v"))["metadata"]["name"]
+
+
+def test_the_class_is_the_default() -> None:
+    annotations = build_storage_class()["metadata"]["annotations"]
+    assert annotations == {"storageclass.kubernetes.io/is-default-class": "true"}

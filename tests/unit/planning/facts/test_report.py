@@ -16,7 +16,7 @@ from railhead.controller.metrics import Metrics, Sources
 from railhead.controller.observe import observe_pod
 from railhead.controller.report.writer import status_fields
 from railhead.kube.event import build_event
-from railhead.local.narrate import decide_ending, describe_job_change
+from railhead.local.jobs import decide_ending, describe_job_change
 from railhead.planning.planner import plan
 from tests.unit.builders import RUNNING_STATUS, find_code, make_head, make_observed, make_worker
 from tests.unit.controller.raws import make_container, make_pod

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from railhead.local.control_plane import binaries, build, releases
+from railhead.local.control_plane import binaries
 from railhead.local.control_plane.binaries import PROGRAMS, NoControlPlane, cache_folder, find_go, resolve
 
 
@@ -41,7 +41,7 @@ def empty_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(binaries, "find_go", lambda: None)
-    monkeypatch.setattr(releases, "_fetch", reject)
+    monkeypatch.setattr(binaries, "_fetch", reject)
 
 
 def reject(url: str) -> bytes:
@@ -138,7 +138,7 @@ def test_build_creates_all_programs_and_nothing_else(tmp_path: Path) -> None:
     text += 'while [ "$1" != -o ]; do shift; done\necho "#!/bin/sh" >"$2"\nchmod +x "$2"\n'
     go = make_program(tmp_path / "go", text.replace("$LOG", str(tmp_path / "arguments")))
     target = tmp_path / "cache" / "programs"
-    build.build([str(go)], target, kubernetes="1.36.3", echo=lambda text: None)
+    binaries.build([str(go)], target, kubernetes="1.36.3", echo=lambda text: None)
     assert binaries.has_programs(target)
     assert sorted(p.name for p in target.parent.iterdir()) == ["programs", "programs.log"]
     arguments = (tmp_path / "arguments").read_text()
@@ -150,14 +150,14 @@ def test_build_creates_all_programs_and_nothing_else(tmp_path: Path) -> None:
 def test_interrupted_build_leaves_no_process_and_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     go = make_program(tmp_path / "go", f"#!/bin/sh\nsleep 600 &\necho $! $$ >{pids}\nwait\n")
-    monkeypatch.setattr(build, "SAY_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(binaries, "SAY_EVERY_SECONDS", 0.05)
 
     def interrupt(text: str) -> None:
         if pids.exists() and pids.read_text().strip():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=interrupt)
+        binaries.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=interrupt)
     assert [p.name for p in (tmp_path / "cache").iterdir()] == ["programs.log"]
     for pid in map(int, pids.read_text().split()):
         with pytest.raises(ProcessLookupError):
@@ -185,7 +185,7 @@ def test_build_reports_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     go = make_program(
         tmp_path / "go", f'#!/bin/sh\nread line <{gate}\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n'
     )
-    monkeypatch.setattr(build, "SAY_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(binaries, "SAY_EVERY_SECONDS", 0.05)
     printed: list[str] = []
 
     def echo(text: str) -> None:
@@ -199,7 +199,7 @@ def test_build_reports_progress(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         os.write(writer, b"go on\n")
         os.close(writer)
 
-    build.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=echo)
+    binaries.build([str(go)], tmp_path / "cache" / "programs", kubernetes="1.36.3", echo=echo)
     assert any("still building etcd" in text for text in printed)
     assert any("kube built in" in text for text in printed)
 
@@ -226,7 +226,7 @@ def fake_site(tamper: str = "") -> Callable[[str], bytes]:
 
 
 def test_downloads_release_binaries_without_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(releases, "_fetch", fake_site())
+    monkeypatch.setattr(binaries, "_fetch", fake_site())
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     folder = resolve(print)
     assert binaries.has_programs(folder)
@@ -236,7 +236,7 @@ def test_downloads_release_binaries_without_go(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("tamper", ["kube-scheduler", "kubectl", "etcd"])
 def test_does_not_keep_a_file_with_a_wrong_checksum(monkeypatch: pytest.MonkeyPatch, tamper: str) -> None:
-    monkeypatch.setattr(releases, "_fetch", fake_site(tamper))
+    monkeypatch.setattr(binaries, "_fetch", fake_site(tamper))
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
     with pytest.raises(NoControlPlane, match=f"checksum of .*{tamper}.* does not match"):
         resolve(print)

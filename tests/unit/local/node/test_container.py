@@ -5,11 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import yaml
-
 from railhead.local.node.agent import Agent, NodeConfig
-from railhead.local.node.identity import MOUNT_PATH, give_identity
-from railhead.local.node.readiness import build_url
+from railhead.local.node.container import build_url
 from tests.model.api_server import Object
 from tests.model.client import ModelClient, make_client
 from tests.unit.local.node.pods import bind, make_pod, statuses, until
@@ -76,19 +73,3 @@ def test_a_probes_port_may_have_a_name() -> None:
     get = {"port": "probes", "path": "/readyz"}
     assert build_url(container, get, address="127.9.9.9") == "http://127.9.9.9:8080/readyz"
     assert build_url(container, {"port": 1, "scheme": "HTTPS"}, address="127.9.9.9") == "https://127.9.9.9:1/"
-
-
-def test_a_container_with_its_accounts_token_finds_the_api_server(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text("signed")
-    mounts = {MOUNT_PATH: str(tmp_path)}
-    variables = give_identity({}, mounts, folder=tmp_path, server="https://127.0.0.1:1")
-    config = yaml.safe_load(Path(variables["KUBECONFIG"]).read_text())
-    assert config["users"][0]["user"] == {"token": "signed"}
-    assert config["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:1"
-
-
-def test_a_container_without_a_token_or_with_its_own_kubeconfig_gets_none(tmp_path: Path) -> None:
-    """A training pod has no such token; a container that sets KUBECONFIG keeps its own."""
-    assert give_identity({}, {}, folder=tmp_path, server="https://127.0.0.1:1") == {}
-    own = {"env": [{"name": "KUBECONFIG", "value": "/mine"}]}
-    assert give_identity(own, {MOUNT_PATH: str(tmp_path)}, folder=tmp_path, server="https://x") == {}

@@ -1,9 +1,13 @@
-"""Each pod has its own address, even next to another agent on this machine."""
+"""Ports and addresses that one process holds: no other process takes them meanwhile."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import random
+import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,17 +17,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from railhead.local.node.addresses import AddressPool
+from railhead.api import names
+from railhead.local import addresses
+from railhead.local.addresses import PORTS, AddressPool, free_port
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 @pytest.fixture(autouse=True, scope="module")
 def lock_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Separate from the agents that run on this machine."""
+    """Separates the locks from those of the agents that run on this machine."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("addresses")
         patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("TMPDIR", str(folder))  # for other processes that the tests start
         yield folder
 
 
@@ -74,3 +81,38 @@ def test_a_range_belongs_to_one_agent_until_it_ends(monkeypatch: pytest.MonkeyPa
     other = AddressPool()
     with closing(other):
         assert other.prefix == f"127.{free}.{third}", "the first range was taken"
+
+
+def test_no_outgoing_connection_uses_these_ports() -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    if lowest < 32768:
+        pytest.skip("this machine gives outgoing connections lower ports than Linux does by default")
+    assert free_port() in PORTS and PORTS.stop <= lowest
+
+
+def test_no_jobs_head_uses_these_ports() -> None:
+    assert not {names.head_port(f"{number:08x}", attempt) for number in range(5000) for attempt in (1, 9)} & set(PORTS)
+
+
+def test_a_port_in_use_on_any_address_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        for port in PORTS:
+            with contextlib.suppress(OSError):
+                taken.bind(("127.0.0.9", port))
+                break
+        taken.listen()
+        monkeypatch.setattr(addresses, "PORTS", range(port, port + 1))
+        monkeypatch.setattr(addresses, "TRIES", 1)
+        with pytest.raises(OSError, match="no free port among 1 tried"):
+            free_port()
+
+
+def test_a_port_is_returned_once_even_while_nothing_listens_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(addresses, "PORTS", range(port, port + 1))
+    monkeypatch.setattr(addresses, "TRIES", 1)
+    with pytest.raises(OSError, match="no free port among 1 tried"):
+        free_port()
+    code = "from railhead.local import addresses as a; a.PORTS, a.TRIES = range({0}, {0} + 1), 1; a.free_port()"
+    other = subprocess.run([sys.executable, "-c", code.format(port)], capture_output=True, text=True, check=False)
+    assert "no free port among 1 tried" in other.stderr, "another process got it"

@@ -1,0 +1,232 @@
+"""`railhead local`: starts, stops and shows the cluster on this machine, and runs one job in it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from railhead.local.install import Kubectl
+    from railhead.local.jobs import JobName, JobResult
+    from railhead.local.session import Session
+
+LOG_LINES = 40
+UP = "Start a cluster on this machine: control plane, node agent, operator."
+DOWN = "Stop the cluster on this machine, even after a crash. Logs and volumes stay in its folder."
+STATUS = "Show whether the cluster on this machine is up. Exit code 0 if it is."
+RUN = "Run one job on this machine: start the cluster, apply the file, follow the job. Exit code 0 if it succeeds."
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    """Adds up, down, status and run."""
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, text: str, run: Callable[[argparse.Namespace], int]) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        command.add_argument(
+            "--dir", type=Path, default=default_folder(), help="folder of the session (default: %(default)s)"
+        )
+        return command
+
+    up = add("up", UP, start)
+    _add_capacity(up)
+    up.add_argument(
+        "--without-operator", action="store_true", help="do not install Railhead, to try its chart or manifests"
+    )
+    add("down", DOWN, stop)
+    add("status", STATUS, show_status)
+    run = add("run", RUN, run_job)
+    run.add_argument("-f", "--file", type=Path, required=True, help="manifests, with exactly one TrainJob")
+    run.add_argument("--keep", action="store_true", help="keep the cluster up afterwards")
+    _add_capacity(run)
+
+
+def default_folder() -> Path:
+    """Returns the session's folder, unless --dir names another one."""
+    return Path(os.environ.get("RAILHEAD_LOCAL_DIR") or Path.home() / ".railhead" / "local")
+
+
+def _add_capacity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpus", type=_count, default=0, metavar="N", help="number of GPUs that the node advertises (nvidia.com/gpu)"
+    )
+
+
+def _count(text: str) -> int:
+    """Raises ArgumentTypeError."""
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of GPUs; use 0 or more")
+    return int(text)
+
+
+class Console:
+    """Prints lines, each with the seconds since the command started."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def echo(self, text: str) -> None:
+        print(f"{time.monotonic() - self._began:7.1f} s  {text}", flush=True)
+
+
+def describe_access(session: Session) -> str:
+    """Returns the shell commands that point kubectl at the session."""
+    return (
+        f"  export KUBECONFIG={shlex.quote(str(session.kubeconfig))}\n"
+        f"  export PATH={shlex.quote(str(session.bin))}:$PATH   # kubectl"
+    )
+
+
+def interrupt_on_termination() -> None:
+    """Lets SIGTERM and a closed terminal clean up just as Ctrl-C does."""
+    for sig in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(sig, signal.default_int_handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Keeps a second Ctrl-C from cutting the cleanup short."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(sig, signal.SIG_IGN) for sig in signals]
+    try:
+        yield
+    finally:
+        for sig, handler in zip(signals, before, strict=True):
+            signal.signal(sig, handler)
+
+
+def start(options: argparse.Namespace) -> int:
+    """Starts the cluster, which stays up after this command."""
+    from railhead.local.control_plane.binaries import resolve
+    from railhead.local.session import Session, default_capacity
+
+    console = Console()
+    session = Session(options.dir)
+    session.refuse_if_up()
+    binaries = resolve(console.echo)
+    capacity, has_operator = default_capacity(gpus=options.gpus), not options.without_operator
+    session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=False, has_operator=has_operator)
+    print(f"\nThe cluster is up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stops the cluster, and ends what a crashed one left behind."""
+    from railhead.local.session import Session
+
+    session = Session(options.dir)
+    was_up = session.is_up()
+    with uninterrupted():
+        left = session.down()
+    if was_up:
+        print(f"stopped; logs are in {session.logs}")
+    elif left:
+        print(f"stopped {left} processes that a crashed session left behind")
+    else:
+        print(f"no session is running in {session.folder}")
+    return 0
+
+
+def show_status(options: argparse.Namespace) -> int:
+    """Prints the cluster's processes; returns 1 if it is not up."""
+    from railhead.local.processes import is_alive
+    from railhead.local.session import Session
+
+    session = Session(options.dir)
+    state = session.state()
+    if not session.is_up():
+        print(f"{session.folder}: not up" + (f" ({state.message})" if state.message else ""))
+        return 1
+    print(f"{session.folder}: {state.phase}, {state.server}, {state.gpus} GPUs")
+    for name, identity in state.processes.items():
+        print(f"  {name:<24} pid {identity.pid:<8} {'running' if is_alive(identity) else 'exited'}")
+    print(describe_access(session))
+    return 0
+
+
+def run_job(options: argparse.Namespace) -> int:
+    """Runs the file's job, in a cluster that it starts and stops unless one is up; returns 0 if the job succeeds."""
+    from railhead.local.control_plane.binaries import resolve
+    from railhead.local.jobs import find_job
+    from railhead.local.session import Session, default_capacity
+
+    console = Console()
+    job = find_job(options.file)
+    session = Session(options.dir)
+    if session.is_up():
+        return _run_in(session, options, job=job, console=console)
+    binaries = resolve(console.echo)
+    capacity = default_capacity(gpus=options.gpus)
+    session.up(capacity, binaries=binaries, echo=console.echo, is_ours_only=not options.keep)
+    try:
+        return _run_in(session, options, job=job, console=console)
+    finally:
+        if options.keep:
+            print(f"\nThe cluster stays up. To use it:\n{describe_access(session)}\nTo stop it:\n  railhead local down")
+        else:
+            with uninterrupted():
+                session.down()
+
+
+def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, console: Console) -> int:
+    """Applies the file and follows the job. An interruption deletes the job if this command created it."""
+    import asyncio
+
+    from railhead.local.install import Kubectl
+    from railhead.local.jobs import follow
+    from railhead.local.session import SessionError
+
+    if session.state().gpus < options.gpus:
+        raise SessionError(
+            f"the session in {session.folder} has {session.state().gpus} GPUs, not {options.gpus}; "
+            "stop it with `railhead local down`, or choose another --dir"
+        )
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    applied = kubectl("apply", "-f", str(options.file))
+    for line in applied.splitlines():
+        console.echo(line)
+    is_new = any(line.startswith("trainjob") and line.endswith(" created") for line in applied.splitlines())
+    try:
+        kubeconfig = str(session.kubeconfig)
+        result = asyncio.run(follow(kubeconfig, namespace=job.namespace, name=job.name, echo=console.echo))
+    except KeyboardInterrupt:
+        if is_new and not options.keep:
+            with uninterrupted():
+                _delete(kubectl, job)
+        raise
+    return _report(result, kubectl, job=job, console=console)
+
+
+def _delete(kubectl: Kubectl, job: JobName) -> None:
+    from railhead.local.install import KubectlFailed
+
+    try:
+        kubectl("delete", "trainjobs.railhead.dev", job.name, "-n", job.namespace, "--ignore-not-found")
+    except KubectlFailed as error:
+        print(f"the job {job.name} could not be deleted: {error}")
+
+
+def _report(result: JobResult, kubectl: Kubectl, *, job: JobName, console: Console) -> int:
+    """Prints the result, with the end of the head pod's log after a failure; returns the exit code."""
+    from railhead.local.install import KubectlFailed
+
+    for line in result.lines:
+        console.echo(line)
+    if result.is_success:
+        return 0
+    selector = f"railhead.dev/job-name={job.name},railhead.dev/role=head"
+    try:
+        log = kubectl("logs", "-n", job.namespace, "-l", selector, f"--tail={LOG_LINES}")
+    except KubectlFailed:
+        log = ""
+    if log:
+        print(f"\nThe end of the head pod's log:\n{log}", flush=True)
+    return 1

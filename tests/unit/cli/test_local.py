@@ -1,0 +1,44 @@
+"""The commands of `railhead local`: what they print without a session, and how they are interrupted."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from railhead.cli import local
+from railhead.cli.local import uninterrupted
+from railhead.cli.main import main
+
+
+def test_reads_the_file_before_it_starts_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "run", "-f", str(tmp_path / "none.yaml"), "--dir", str(tmp_path / "s")]) == 1
+    assert "none.yaml cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_status_without_a_session(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "status", "--dir", str(tmp_path)]) == 1
+    assert "not up" in capsys.readouterr().out
+
+
+def test_down_without_a_session_is_no_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["local", "down", "--dir", str(tmp_path)]) == 0
+    assert "no session is running" in capsys.readouterr().out
+
+
+def test_termination_cleans_up_like_an_interruption(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def be_terminated(options: object) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(local, "run_job", be_terminated)
+    assert main(["local", "run", "-f", "x.yaml", "--dir", str(tmp_path)]) == 130
+
+
+def test_cleaning_up_is_not_interrupted() -> None:
+    with uninterrupted():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
