@@ -15,9 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 MARKER = "RAILHEAD_LOCAL_SESSION"
 PR_SET_PDEATHSIG = 1
@@ -27,22 +29,29 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Identity:
-    """Identifies one process forever: a reused pid has another start time."""
+    """Identifies one process forever: a reused pid has another start time.
+
+    Attributes:
+        started: seconds from the machine's boot to the process's start, whatever the clock was set to since.
+    """
 
     pid: int
-    started: str
+    started: float
 
 
 def identify(pid: int) -> Identity | None:
-    """The identity of a running process; None when there is none (a zombie counts as none)."""
+    """Returns the identity of a running process; None when there is none (a zombie counts as none)."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        process = psutil.Process(pid)
+        if process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+            return None
+        return Identity(pid, round(process.create_time() - psutil.boot_time(), 2))
+    except psutil.NoSuchProcess:
         return None
-    return None if fields[0] in ("Z", "X") else Identity(pid, fields[19])
 
 
 def is_alive(identity: Identity) -> bool:
+    """Whether it still runs."""
     return identify(identity.pid) == identity
 
 
@@ -64,7 +73,7 @@ def spawn(
     cwd: Path | None = None,
     parent_death_signal: int = signal.SIGKILL,
 ) -> subprocess.Popen[bytes]:
-    """A process in its own session, with its output in a file, that ends when this process ends."""
+    """Starts a process in its own session, with its output in a file, that ends when this process ends."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         return subprocess.Popen(
@@ -80,7 +89,7 @@ def spawn(
 
 
 def python_command(module: str, options: Mapping[str, object]) -> list[str]:
-    """`python -m module --option value ...`; `module` may include a subcommand."""
+    """Returns `python -m module --option value ...`; `module` may include a subcommand."""
     command = [sys.executable, "-P", "-m", *module.split()]  # -P: modules in the user's folder do not shadow ours
     for option, value in options.items():
         command += [f"--{option}", str(value)]
@@ -88,42 +97,54 @@ def python_command(module: str, options: Mapping[str, object]) -> list[str]:
 
 
 def end(identities: Sequence[Identity], *, grace_seconds: float = 10.0) -> None:
-    """SIGTERM to all, SIGKILL to those still alive after the grace period; without one, only SIGKILL."""
-    for identity in identities if grace_seconds > 0 else ():
-        _send(identity, signal.SIGTERM)
-    deadline = time.monotonic() + grace_seconds
-    while time.monotonic() < deadline and any(is_alive(i) for i in identities):
-        time.sleep(0.05)
+    """Sends SIGTERM to all, SIGKILL to those still alive after the grace period; without one, only SIGKILL.
+
+    A child of this process that ends meanwhile is reaped here, so that its Popen no longer learns its exit code.
+    """
+    running = list(_find(identities))
+    if grace_seconds > 0:
+        _send(running, signal.SIGTERM)
+        _, running = psutil.wait_procs(running, timeout=grace_seconds)
+    _send(running, signal.SIGKILL)
+
+
+def _find(identities: Sequence[Identity]) -> Iterator[psutil.Process]:
+    """Yields those that still run. psutil signals none whose pid another process has meanwhile."""
     for identity in identities:
-        _send(identity, signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(identity.pid)
+            if is_alive(identity):
+                yield process
+
+
+def _send(processes: Sequence[psutil.Process], sig: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(sig)
 
 
 def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Identity]:
-    """All processes of this user that belong to the marker, except this one.
+    """Returns all processes of this user that belong to the marker, except this one.
 
     Args:
         folder: a private working folder, to find the processes that hide their environment.
     """
-    wanted = f"{marker}={value}".encode()
-    pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != os.getpid()]
-    direct = {pid for pid in pids if _has_mark(pid, wanted) or (folder is not None and _works_in(pid, folder))}
+    others = [process for process in psutil.process_iter() if process.pid != os.getpid()]
+    direct = {process.pid for process in others if _belongs(process, marker, value, folder)}
     sessions = {_session_of(pid) for pid in direct} - {0, os.getsid(0)}
+    pids = [process.pid for process in others]
     found = (identify(pid) for pid in pids if pid in direct or _session_of(pid) in sessions)
     return [identity for identity in found if identity is not None]
 
 
-def _has_mark(pid: int, wanted: bytes) -> bool:
-    try:
-        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-
-
-def _works_in(pid: int, folder: Path) -> bool:
-    try:
-        return Path(os.readlink(f"/proc/{pid}/cwd").removesuffix(" (deleted)")).is_relative_to(folder)
-    except OSError:
-        return False
+def _belongs(process: psutil.Process, marker: str, value: str, folder: Path | None) -> bool:
+    """Whether it carries the mark or works below the folder."""
+    with contextlib.suppress(psutil.Error):  # it has ended, or is another user's
+        if process.environ().get(marker) == value:
+            return True
+    with contextlib.suppress(psutil.Error):
+        return folder is not None and Path(process.cwd()).is_relative_to(folder)
+    return False
 
 
 def _session_of(pid: int) -> int:
@@ -144,9 +165,3 @@ def end_marked(marker: str, value: str, *, folder: Path | None = None) -> int:
         end(found, grace_seconds=0)
         time.sleep(0.02)
     return len(ended)
-
-
-def _send(identity: Identity, sig: int) -> None:
-    if is_alive(identity):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(identity.pid, sig)

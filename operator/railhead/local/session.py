@@ -73,7 +73,7 @@ def parse_state(text: str) -> State:
     """Returns the state; an unreadable one counts as stopped, because `down` must work after any crash."""
     try:
         raw: Any = json.loads(text)
-        processes = {name: Identity(int(i["pid"]), str(i["started"])) for name, i in raw["processes"].items()}
+        processes = {name: Identity(int(i["pid"]), float(i["started"])) for name, i in raw["processes"].items()}
         return State(str(raw["phase"]), str(raw["message"]), str(raw["server"]), int(raw["gpus"]), processes)
     except (ValueError, TypeError, KeyError, AttributeError):
         return State(message="the state file cannot be read")

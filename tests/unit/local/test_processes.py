@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from railhead.local.processes import MARKER, Identity, end, end_marked, identify, is_alive, marked, spawn
@@ -63,6 +64,17 @@ def test_identity_holds_while_the_process_lives(mark: str, tmp_path: Path) -> No
     assert not is_alive(identity)
 
 
+def test_an_identity_does_not_depend_on_the_clock(mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's time of the boot moves when the clock is set, and psutil's start times with it."""
+    process = start(SLEEP, mark=mark, folder=tmp_path)
+    identity = identify(process.pid)
+    assert identity is not None
+    monkeypatch.setattr(psutil._psplatform, "boot_time", lambda: 1000.0)
+    assert is_alive(identity)
+    process.kill()
+    process.wait()
+
+
 def test_zombie_counts_as_ended(mark: str, tmp_path: Path) -> None:
     process = start([sys.executable, "-c", ""], mark=mark, folder=tmp_path)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
@@ -72,7 +84,7 @@ def test_zombie_counts_as_ended(mark: str, tmp_path: Path) -> None:
 
 def test_reused_pid_is_not_killed(mark: str, tmp_path: Path) -> None:
     process = start(SLEEP, mark=mark, folder=tmp_path)
-    end([Identity(process.pid, "1")], grace_seconds=0)
+    end([Identity(process.pid, 1.0)], grace_seconds=0)
     assert process.poll() is None
     process.kill()
     process.wait()

@@ -26,7 +26,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 def test_state_round_trips(tmp_path: Path) -> None:
     session = Session(tmp_path)
-    state = State(READY, "", "https://127.0.0.1:1", 4, {SUPERVISOR: Identity(7, "42"), "etcd": Identity(8, "43")})
+    state = State(READY, "", "https://127.0.0.1:1", 4, {SUPERVISOR: Identity(7, 42.0), "etcd": Identity(8, 43.5)})
     session.write_state(state)
     assert session.state() == state
 
@@ -58,7 +58,7 @@ def test_session_is_up_only_while_its_supervisor_lives(tmp_path: Path) -> None:
 
 def test_a_reused_pid_is_not_our_supervisor(tmp_path: Path) -> None:
     session = Session(tmp_path)
-    session.write_state(State(READY, processes={SUPERVISOR: Identity(os.getpid(), "1")}))
+    session.write_state(State(READY, processes={SUPERVISOR: Identity(os.getpid(), 1.0)}))
     assert not session.is_up()
     session.down()  # must not kill it: it is this process
 
