@@ -13,7 +13,6 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHART := charts/railhead
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
-RESTRICTIONS := $(CHART)/files/restrictions.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml)
 
 .PHONY: help setup check format generate manifests test test-unit test-all test-gpu coverage mutants demo e2e e2e-install e2e-node bench-start bench-data bench-elastic bench-worker-loss bench-head-loss bench-in-place bench-scale bench-head-size image sbom release clean
@@ -39,7 +38,6 @@ check: $(READY) ## Format, lint, types, layers, dead code, stale generated files
 	$(BIN)/lint-imports
 	$(BIN)/vulture
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
-	$(BIN)/python -m railhead.api.admission_policy $(RESTRICTIONS) --check
 	$(BIN)/python tools/chart_values.py $(CHART) --check
 	$(BIN)/python -m tools.manifests --check
 	$(BIN)/python tools/embed_example.py $(EXAMPLES) --check
@@ -48,9 +46,8 @@ format: $(READY) ## Format the code and apply automatic lint fixes
 	$(BIN)/ruff format operator tests tools benchmarks manifests
 	$(BIN)/ruff check --fix operator tests tools benchmarks manifests
 
-generate: $(READY) ## Write the generated files: the CRD, the chart's admission policy and table of values, manifests, the examples' inline code
+generate: $(READY) ## Write the generated files: the CRD, the chart's table of values, manifests, the examples' inline code
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd; done
-	$(BIN)/python -m railhead.api.admission_policy $(RESTRICTIONS)
 	$(BIN)/python tools/chart_values.py $(CHART)
 	$(BIN)/python -m tools.manifests
 	$(BIN)/python tools/embed_example.py $(EXAMPLES)

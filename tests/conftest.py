@@ -101,7 +101,8 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixt
     """A real etcd, API server, controller manager and scheduler, no node; of an older version only the first two."""
     version = request.config.getoption("--kubernetes")
     binaries = resolve_kubernetes(version, echo) if version else resolve(echo)
-    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries)
+    options = ["--allow-privileged=true"]  # as in most clusters: Pod Security decides
+    plane = ControlPlane(tmp_path_factory.mktemp("plane"), binaries=binaries, api_server_options=options)
     try:
         plane.start(FIRST if version else ALL)
         yield plane

@@ -17,7 +17,7 @@ DEADLINES = "tests/unit/planning/decisions/test_deadlines.py"
 CLEAN_UP = "tests/unit/planning/decisions/test_finished.py"
 ORDER = "tests/unit/planning/test_planner.py"
 FAILURE_POLICY = "tests/unit/planning/facts/test_failure.py"
-RESTRICTIONS = "tests/unit/planning/amendments/test_restrictions.py"
+ADMISSION = "tests/unit/controller/test_admission.py"
 REFUSED = "tests/unit/planning/test_refused_pods.py"
 STALE_PODS = "tests/unit/planning/decisions/test_pods.py"
 AVOIDED = "tests/unit/planning/facts/test_avoided_nodes.py"
@@ -1741,32 +1741,25 @@ DEFECTS = (
         ("tests/unit/controller/report/test_server.py",),
     ),
     Defect(
-        "a job that is not allowed gets its pods",
-        "planning/amendments/restrictions.py",
-        "creates=(), refused=",
-        "refused=",
-        (RESTRICTIONS,),
+        "a policy without its binding counts as there",
+        "controller/admission.py",
+        "for kind in (POLICY, BINDING):",
+        "for kind in (POLICY,):",
+        (ADMISSION,),
     ),
     Defect(
-        "a worker's own template is not judged",
-        "api/restrictions.py",
-        '("head", "podTemplate"), ("worker", "podTemplate"))',
-        '("head", "podTemplate"), ("head", "podTemplate"))',
-        ("tests/unit/api/test_restrictions.py",),
+        "an answer that does not come counts as a policy that is there",
+        "controller/admission.py",
+        'log.warning("cannot look for the ValidatingAdmissionPolicy %s: %s", self._name, error)',
+        "self.is_missing = False",
+        (ADMISSION,),
     ),
     Defect(
-        "init containers are not judged",
-        "api/restrictions.py",
-        'CONTAINER_LISTS = ("containers", "initContainers")',
-        'CONTAINER_LISTS = ("containers",)',
-        ("tests/unit/api/test_restrictions.py",),
-    ),
-    Defect(
-        "a list of names that is empty allows any Secret",
-        "api/restrictions.py",
-        "return ANY in names or value in names",
-        "return not names or ANY in names or value in names",
-        ("tests/unit/api/test_restrictions.py",),
+        "the policy is looked for at the start only",
+        "controller/sweep.py",
+        "        await look_for_policy()\n",
+        "",
+        (ADMISSION,),
     ),
     Defect(
         "bodies of tokens that name no head are read",

@@ -1,21 +1,41 @@
-"""Jobs for restricted operators: what each uses, and the field that is refused."""
+"""Jobs where an administrator restricts them: what each uses, and which admission refuses it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from railhead.api.restrictions import make_restrictions
-
-RESTRICTED = make_restrictions(
-    is_restricted=True, service_accounts=["default", "trainer"], secrets=["keys", "git"], claims=["runs"]
-)
-ONLY_TRAINER = make_restrictions(is_restricted=False, service_accounts=["trainer"], secrets=[], claims=[])
-STRICTEST = make_restrictions(is_restricted=True, service_accounts=[], secrets=[], claims=[])
-ANYTHING_NAMED = make_restrictions(is_restricted=True, service_accounts=["*"], secrets=["*"], claims=["*"])
+# Values of the chart: `jobs`.
+RESTRICTED = {
+    "restrictPodTemplate": True,
+    "allowedServiceAccounts": ["default", "trainer"],
+    "allowedSecrets": ["keys", "git"],
+    "allowedClaims": ["runs"],
+}
+ONLY_TRAINER = {"allowedServiceAccounts": ["trainer"]}
+STRICTEST = {"restrictPodTemplate": True}
+ANYTHING_NAMED = {
+    "restrictPodTemplate": True,
+    "allowedServiceAccounts": ["*"],
+    "allowedSecrets": ["*"],
+    "allowedClaims": ["*"],
+}
 POD = "spec.podTemplate.spec"
 GIT = {"repository": "https://git.example/a.git", "revision": "0" * 40}
+
+
+class By(Enum):
+    """Which admission refuses a job or its pods. The policy is the chart's and judges the job."""
+
+    NONE = "none"
+    UNLISTED = "the policy, because it names an object that jobs may not use"
+    UNLESS_LISTED = "the policy, only where the object that it names is not listed"
+    POLICY = "the policy, whatever is listed"
+    BASELINE = "Pod Security baseline, and restricted"
+    RESTRICTED = "Pod Security restricted"
+    TYPE = "the API server's own validation of pods"
 
 
 @dataclass(frozen=True)
@@ -23,164 +43,201 @@ class Case:
     """A job, as changes to the smallest one.
 
     Attributes:
-        refused: the field at fault and what is wrong with it; empty = the job is allowed.
+        refused: text of the message that refuses it, which names the field.
     """
 
     changes: Mapping[str, Any]
+    by: By = By.NONE
     refused: str = ""
 
     def __str__(self) -> str:
-        return self.refused or str(dict(self.changes))
+        return f"{self.by.name} {dict(self.changes)}"
 
 
-def _pod(value: Mapping[str, Any], refused: str = "") -> Case:
-    return Case({POD: value}, f"{POD}.{refused}" if refused else "")
+def _pod(value: Mapping[str, Any], by: By = By.NONE, refused: str = "") -> Case:
+    return Case({POD: value}, by, refused)
 
 
-def _ray(value: Mapping[str, Any], refused: str = "", *, at: str = "containers", name: str = "ray") -> Case:
-    container = {"name": name, **value}
-    return _pod({at: [container]}, f"{at}[{name}].{refused}" if refused else "")
+def _ray(value: Mapping[str, Any], by: By = By.NONE, refused: str = "") -> Case:
+    return _pod({"containers": [{"name": "ray", **value}]}, by, refused)
 
 
-def _init(value: Mapping[str, Any], refused: str) -> Case:
-    return _ray({"image": "a:1", **value}, refused, at="initContainers", name="setup")
+def _init(value: Mapping[str, Any], by: By, refused: str) -> Case:
+    return _pod({"initContainers": [{"name": "setup", "image": "a:1", **value}]}, by, refused)
 
 
-def _volume(value: Mapping[str, Any], refused: str = "") -> Case:
-    return _pod({"volumes": [{"name": "v", **value}]}, f"volumes[v].{refused}" if refused else "")
+def _volume(value: Mapping[str, Any], by: By = By.NONE, refused: str = "") -> Case:
+    return _pod({"volumes": [{"name": "v", **value}]}, by, refused)
 
 
-def _context(value: Mapping[str, Any], refused: str = "") -> tuple[Case, Case]:
-    """Of a pod and of a container."""
-    field = f"securityContext.{refused}" if refused else ""
-    return _pod({"securityContext": value}, field), _ray({"securityContext": value}, field)
+def _context(value: Mapping[str, Any], by: By = By.NONE, refused: str = "") -> tuple[Case, Case]:
+    """Returns the cases of a pod and of a container with this security context."""
+    return _pod({"securityContext": value}, by, refused), _ray({"securityContext": value}, by, refused)
 
 
 def _secret(name: str) -> dict[str, Any]:
     return {"name": "A", "valueFrom": {"secretKeyRef": {"name": name, "key": "a"}}}
 
 
+_ACCOUNT = "podTemplate.spec.serviceAccountName must be one of the service accounts that jobs may use: ["
 ACCOUNTS = (
-    _pod({"serviceAccountName": "trainer"}),
-    _pod({"serviceAccountName": "admin"}, "serviceAccountName: is none of the service accounts that jobs may use: ["),
-    _pod({"serviceAccount": "admin"}, "serviceAccount: is none of the service accounts"),
-    _pod({"serviceAccountName": "trainer", "serviceAccount": "admin"}, "serviceAccount: is none of"),
-    _pod({"serviceAccountName": None}, "serviceAccountName: is none of"),
-    _pod({"serviceAccountName": ""}, "serviceAccountName: is none of"),
-    _pod({"serviceAccountName": ["trainer"]}, "serviceAccountName: is none of"),
+    _pod({"serviceAccountName": "trainer"}, By.UNLESS_LISTED, _ACCOUNT),
+    _pod({"serviceAccountName": "admin"}, By.UNLISTED, _ACCOUNT),
+    _pod({"serviceAccount": "admin"}, By.UNLISTED, _ACCOUNT),
+    _pod({"serviceAccountName": "trainer", "serviceAccount": "admin"}, By.UNLISTED, _ACCOUNT),
+    _pod({"serviceAccountName": None}, By.UNLISTED, _ACCOUNT),
+    _pod({"serviceAccountName": ""}, By.UNLISTED, _ACCOUNT),
+    _pod({"serviceAccountName": ["trainer"]}, By.UNLISTED, _ACCOUNT),
     Case(
         {POD: {"serviceAccountName": "trainer"}, "spec.head.podTemplate.spec": {"serviceAccountName": "admin"}},
-        "spec.head.podTemplate.spec.serviceAccountName: is none of",
+        By.UNLISTED,
+        _ACCOUNT,
     ),
     Case(
         {
             POD: {"serviceAccountName": "trainer"},
             "spec.worker.podTemplate.spec": {"serviceAccountName": None, "nodeSelector": {}},
         },
-        "spec.worker.podTemplate.spec.serviceAccountName: is none of",
+        By.UNLISTED,
+        _ACCOUNT,
     ),
 )
 HOST = (
-    *(_pod({field: True}, f"{field}: must be false") for field in ("hostNetwork", "hostPID", "hostIPC")),
+    *(_pod({field: True}, By.BASELINE, f"{field}=true") for field in ("hostNetwork", "hostPID", "hostIPC")),
     _pod({"hostNetwork": False, "hostPID": False, "nodeSelector": {"a": "b"}, "tolerations": [{"operator": "Exists"}]}),
-    _pod({"hostNetwork": "true"}, "hostNetwork: must be false"),
-    _pod({"hostNetwork": 0}, "hostNetwork: must be false"),
-    _pod({"automountServiceAccountToken": True}, "automountServiceAccountToken: must be false"),
-    Case(
-        {"spec.worker.podTemplate.spec": {"hostIPC": True}},
-        "spec.worker.podTemplate.spec.hostIPC: must be false",
-    ),
-    Case(
-        {"spec.head.podTemplate.spec": {"hostPID": True}, POD: {"hostPID": False}},
-        "spec.head.podTemplate.spec.hostPID: must be false",
-    ),
+    _pod({"hostNetwork": "true"}, By.TYPE, "hostNetwork"),
+    _pod({"hostNetwork": 0}, By.TYPE, "hostNetwork"),
+    _pod({"automountServiceAccountToken": True}, By.POLICY, "automountServiceAccountToken must be false"),
+    _pod({"automountServiceAccountToken": "true"}, By.POLICY, "automountServiceAccountToken must be false"),
+    _pod({"automountServiceAccountToken": False}),
+    Case({"spec.worker.podTemplate.spec": {"automountServiceAccountToken": True}}, By.POLICY, "must be false"),
+    Case({"spec.worker.podTemplate.spec": {"hostIPC": True}}, By.BASELINE, "hostIPC=true"),
+    Case({"spec.head.podTemplate.spec": {"hostPID": True}, POD: {"hostPID": False}}, By.BASELINE, "hostPID=true"),
     _ray({"ports": [{"containerPort": 80}, {"containerPort": 8080, "hostPort": 0}]}),
-    _ray({"ports": [{"containerPort": 80}, {"containerPort": 8080, "hostPort": 8080}]}, "ports[].hostPort: must be 0"),
-    _init({"ports": [{"containerPort": 80, "hostPort": 80}]}, "ports[].hostPort: must be 0"),
+    _ray({"ports": [{"containerPort": 80}, {"containerPort": 8080, "hostPort": 8080}]}, By.BASELINE, "hostPort 8080"),
+    _init({"ports": [{"containerPort": 80, "hostPort": 80}]}, By.BASELINE, "hostPort 80"),
     _ray({"livenessProbe": {"httpGet": {"port": 80, "path": "/"}}}),
-    _ray({"livenessProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}, "livenessProbe.httpGet.host: is not"),
-    _ray({"lifecycle": {"postStart": {"tcpSocket": {"port": 80, "host": "h"}}}}, "lifecycle.postStart.tcpSocket.host"),
+    _ray({"livenessProbe": {"httpGet": {"port": 80, "host": "10.0.0.1"}}}, By.BASELINE, "probe"),
+    _ray({"lifecycle": {"postStart": {"tcpSocket": {"port": 80, "host": "h"}}}}, By.BASELINE, "lifecycle"),
 )
 PRIVILEGES = (
-    _ray({"securityContext": {"privileged": True}}, "securityContext.privileged: must be false"),
-    _init({"securityContext": {"privileged": True}}, "securityContext.privileged: must be false"),
-    _ray({"securityContext": {"privileged": False, "allowPrivilegeEscalation": False, "runAsUser": 0}}),
-    _ray({"securityContext": {"allowPrivilegeEscalation": True}}, "securityContext.allowPrivilegeEscalation: must be"),
-    _ray({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "securityContext.capabilities.add[]: is not"),
-    _ray({"securityContext": {"capabilities": {"add": "SYS_ADMIN"}}}, "securityContext.capabilities.add[]"),
+    _ray({"securityContext": {"privileged": True, "allowPrivilegeEscalation": True}}, By.BASELINE, "privileged"),
+    _ray({"securityContext": {"privileged": True}}, By.TYPE, "allowPrivilegeEscalation"),  # false by default
+    _init({"securityContext": {"privileged": True}}, By.BASELINE, "privileged"),
+    _ray({"securityContext": {"privileged": False, "allowPrivilegeEscalation": False}}),
+    _ray({"securityContext": {"runAsUser": 0}}, By.RESTRICTED, "runAsUser=0"),
+    _ray({"securityContext": {"allowPrivilegeEscalation": True}}, By.RESTRICTED, "allowPrivilegeEscalation != false"),
+    _ray({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, By.BASELINE, "SYS_ADMIN"),
+    _ray({"securityContext": {"capabilities": {"add": ["CHOWN"]}}}, By.RESTRICTED, "unrestricted capabilities"),
+    _ray({"securityContext": {"capabilities": {"add": "SYS_ADMIN"}}}, By.TYPE, "capabilities"),
     _ray({"securityContext": {"capabilities": {"add": [], "drop": ["ALL"]}}}),
     _ray({"securityContext": {"capabilities": {"add": None, "drop": ["ALL"]}}}),
-    _ray({"securityContext": {"procMount": "Unmasked"}}, 'securityContext.procMount: must be "Default"'),
-    *_context({"seccompProfile": {"type": "Unconfined"}}, "seccompProfile.type: must be one of RuntimeDefault, Local"),
-    *_context({"appArmorProfile": {"type": "Unconfined"}}, "appArmorProfile.type: must be one of"),
+    _ray({"securityContext": {"procMount": "Unmasked"}}, By.TYPE, "hostUsers"),
+    *_context({"seccompProfile": {"type": "Unconfined"}}, By.BASELINE, "seccompProfile"),
+    *_context({"appArmorProfile": {"type": "Unconfined"}}, By.BASELINE, "AppArmor profile"),
     *_context({"seLinuxOptions": {"level": "s0:c123,c456"}}),
-    *_context({"seLinuxOptions": {"type": "spc_t"}}, "seLinuxOptions.type: must be one of container_t"),
-    *_context({"seLinuxOptions": {"user": "system_u"}}, "seLinuxOptions.user: is not allowed"),
-    *_context({"seLinuxOptions": {"role": "sysadm_r"}}, "seLinuxOptions.role: is not allowed"),
-    *_context({"windowsOptions": {"hostProcess": True}}, "windowsOptions.hostProcess: must be false"),
+    *_context({"seLinuxOptions": {"type": "spc_t"}}, By.BASELINE, "seLinuxOptions"),
+    *_context({"seLinuxOptions": {"user": "system_u"}}, By.BASELINE, "seLinuxOptions"),
+    *_context({"seLinuxOptions": {"role": "sysadm_r"}}, By.BASELINE, "seLinuxOptions"),
+    *_context({"windowsOptions": {"hostProcess": True}}, By.TYPE, "hostNetwork must be true"),
+    _pod(
+        {"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True}}}, By.BASELINE, "hostProcess"
+    ),
     *_context({"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": None}),
-    _pod({"securityContext": None}),
+    _pod({"securityContext": None}, By.RESTRICTED, "runAsNonRoot"),
     _pod({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_fin_timeout", "value": "1"}]}}),
-    _pod({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, "securityContext.sysctls[].name"),
+    _pod({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, By.BASELINE, "kernel.msgmax"),
     Case(
         {"spec.podTemplate.metadata.annotations": {"container.apparmor.security.beta.kubernetes.io/ray": "unconfined"}},
-        "spec.podTemplate.metadata.annotations.*: must not begin with container.apparmor.security.beta.kubernetes.io/",
+        By.BASELINE,
+        "container.apparmor.security.beta.kubernetes.io",
     ),
     Case({"spec.podTemplate.metadata": {"annotations": {"team": "a"}, "labels": {"team": "a"}}}),
 )
+_MUST = "must be one of the Secrets that jobs may use: ["
+_ENV, _ENV_FROM = f"env[].valueFrom.secretKeyRef.name {_MUST}", f"envFrom[].secretRef.name {_MUST}"
+_PULL, _GIT = f"imagePullSecrets[].name {_MUST}", f"source.git.secretName {_MUST}"
+_SECRET_VOLUME = f"volumes[].secret.secretName and volumes[].projected.sources[].secret.name {_MUST}"
 SECRETS = (
-    Case({"spec.envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "settings"}}]}),
-    Case({"spec.envFrom": [{"secretRef": {"name": "root"}}]}, "spec.envFrom[].secretRef.name: is none of the Secrets"),
-    Case({"spec.env": [{"name": "B", "value": "1"}, _secret("keys")]}),
-    Case({"spec.env": [_secret("root")]}, "spec.env[].valueFrom.secretKeyRef.name: is none of the Secrets that jobs"),
-    Case({"spec.imagePullSecrets": [{"name": "root"}]}, "spec.imagePullSecrets[].name: is none of the Secrets"),
-    Case({"spec.source": {"git": {**GIT, "secretName": "git"}}}),
-    Case({"spec.source": {"git": {**GIT, "secretName": "root"}}}, "spec.source.git.secretName: is none of the Secrets"),
-    _pod({"imagePullSecrets": [{"name": "keys"}, {"name": "root"}]}, "imagePullSecrets[].name: is none of the Secrets"),
-    _ray({"env": [_secret("root")]}, "env[].valueFrom.secretKeyRef.name: is none of the Secrets"),
-    _ray({"envFrom": [{"secretRef": {"name": "keys"}}]}),
-    _ray({"envFrom": [{"secretRef": {"name": "root"}}]}, "envFrom[].secretRef.name: is none of the Secrets"),
-    _init({"envFrom": [{"secretRef": {"name": "root"}}]}, "envFrom[].secretRef.name: is none of the Secrets"),
-    _volume({"secret": {"secretName": "keys"}}),
-    _volume({"secret": {"secretName": "root"}}, "secret.secretName: is none of the Secrets that jobs may use: ["),
-    _volume({"projected": {"sources": [{"secret": {"name": "keys"}}, {"configMap": {"name": "any"}}]}}),
-    _volume({"projected": {"sources": [{"secret": {"name": "root"}}]}}, "projected.sources[].secret.name: is none of"),
+    Case(
+        {"spec.envFrom": [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "settings"}}]},
+        By.UNLESS_LISTED,
+        _ENV_FROM,
+    ),
+    Case({"spec.envFrom": [{"configMapRef": {"name": "settings"}}]}),
+    Case({"spec.envFrom": [{"secretRef": {"name": "root"}}]}, By.UNLISTED, _ENV_FROM),
+    Case({"spec.env": [{"name": "B", "value": "1"}, _secret("keys")]}, By.UNLESS_LISTED, _ENV),
+    Case({"spec.env": [_secret("root")]}, By.UNLISTED, _ENV),
+    Case({"spec.imagePullSecrets": [{"name": "root"}]}, By.UNLISTED, _PULL),
+    Case({"spec.source": {"git": {**GIT, "secretName": "git"}}}, By.UNLESS_LISTED, _GIT),
+    Case({"spec.source": {"git": {**GIT, "secretName": "root"}}}, By.UNLISTED, _GIT),
+    _pod({"imagePullSecrets": [{"name": "keys"}, {"name": "root"}]}, By.UNLISTED, _PULL),
+    _ray({"env": [_secret("root")]}, By.UNLISTED, _ENV),
+    _ray({"envFrom": [{"secretRef": {"name": "keys"}}]}, By.UNLESS_LISTED, _ENV_FROM),
+    _ray({"envFrom": [{"secretRef": {"name": "root"}}]}, By.UNLISTED, _ENV_FROM),
+    _init({"envFrom": [{"secretRef": {"name": "root"}}]}, By.UNLISTED, _ENV_FROM),
+    Case({"spec.worker.podTemplate.spec": {"imagePullSecrets": [{"name": "root"}]}}, By.UNLISTED, _PULL),
+    _volume({"secret": {"secretName": "keys"}}, By.UNLESS_LISTED, _SECRET_VOLUME),
+    _volume({"secret": {"secretName": "root"}}, By.UNLISTED, _SECRET_VOLUME),
+    _volume(
+        {"projected": {"sources": [{"secret": {"name": "keys"}}, {"configMap": {"name": "any"}}]}},
+        By.UNLESS_LISTED,
+        _SECRET_VOLUME,
+    ),
+    _volume({"projected": {"sources": [{"secret": {"name": "root"}}]}}, By.UNLISTED, _SECRET_VOLUME),
 )
 _TOKEN = {"serviceAccountToken": {"path": "token"}}
+_CLAIM = "persistentVolumeClaim.claimName must be one of the PersistentVolumeClaims that jobs may use: ["
 VOLUMES = (
     *(_volume({kind: {}}) for kind in ("emptyDir", "downwardAPI")),
     _volume({"configMap": {"name": "any"}}),
     _volume({"image": {"reference": "data:1"}}),
     *(
-        _volume({kind: {}}, "*: must be one of name, configMap, ")
+        _volume({kind: {}}, By.POLICY, "volumes[] must be one of configMap, ")
         for kind in ("hostPath", "csi", "nfs", "rbd", "cephfs", "iscsi", "flexVolume", "azureFile", "gitRepo")
     ),
-    _volume({"hostPath": {"path": "/"}, "emptyDir": {}}, "*: must be one of"),
+    _volume({"hostPath": {"path": "/"}, "emptyDir": {}}, By.POLICY, "volumes[] must be one of"),
     _volume(
-        {"projected": {"sources": [_TOKEN]}}, "projected.sources[].*: must be one of clusterTrustBundle, configMap"
+        {"projected": {"sources": [_TOKEN]}},
+        By.POLICY,
+        "volumes[].projected.sources[] must be one of clusterTrustBundle, configMap",
     ),
-    _volume({"projected": {"sources": [{"podCertificate": {}}]}}, "projected.sources[].*: must be one of"),
-    _volume({"persistentVolumeClaim": {"claimName": "runs"}}),
-    _volume({"persistentVolumeClaim": {"claimName": "other"}}, "persistentVolumeClaim.claimName: is none of the Pers"),
+    _volume({"projected": {"sources": [{"podCertificate": {}}]}}, By.POLICY, "volumes[].projected.sources[] must be"),
+    _volume({"persistentVolumeClaim": {"claimName": "runs"}}, By.UNLESS_LISTED, f"volumes[].{_CLAIM}"),
+    _volume({"persistentVolumeClaim": {"claimName": "other"}}, By.UNLISTED, f"volumes[].{_CLAIM}"),
     Case(
-        {"spec.run.storageVolume.persistentVolumeClaim.claimName": "other"},
-        "spec.run.storageVolume.persistentVolumeClaim.claimName: is none of the PersistentVolumeClaims that jobs may",
+        {"spec.run.storageVolume.persistentVolumeClaim.claimName": "other"}, By.UNLISTED, f"run.storageVolume.{_CLAIM}"
     ),
-    Case({"spec.run.storageVolume.persistentVolumeClaim.claimName": "runs"}),
-    _volume({"ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast", "resources": {}}}}}),
+    Case(
+        {"spec.run.storageVolume.persistentVolumeClaim.claimName": "runs"},
+        By.UNLESS_LISTED,
+        f"run.storageVolume.{_CLAIM}",
+    ),
+    _volume(
+        {
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "storageClassName": "fast",
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    }
+                }
+            }
+        }
+    ),
     *(
-        _volume({"ephemeral": {"volumeClaimTemplate": {"spec": {field: {}}}}}, "ephemeral.volumeClaimTemplate.spec.*:")
+        _volume({"ephemeral": {"volumeClaimTemplate": {"spec": {field: {}}}}}, By.POLICY, "volumes[].ephemeral must")
         for field in ("dataSource", "dataSourceRef", "volumeName", "selector")
     ),
 )
 CASES = (Case({}), *ACCOUNTS, *HOST, *PRIVILEGES, *SECRETS, *VOLUMES)
 # Where `default` is not allowed, each pod has to name another account.
+_REQUIRED = "podTemplate.spec.serviceAccountName is required: it must be one of the service accounts"
 NAMING = (
-    Case({}, "spec.podTemplate.spec.serviceAccountName: is required"),
-    Case({"spec.head.podTemplate.spec.serviceAccountName": "trainer"}, "spec.podTemplate.spec.serviceAccountName: is"),
-    Case(
-        {"spec.worker.podTemplate.spec.serviceAccountName": "trainer"}, "spec.podTemplate.spec.serviceAccountName: is"
-    ),
+    Case({}, By.POLICY, _REQUIRED),
+    Case({"spec.head.podTemplate.spec.serviceAccountName": "trainer"}, By.POLICY, _REQUIRED),
+    Case({"spec.worker.podTemplate.spec.serviceAccountName": "trainer"}, By.POLICY, _REQUIRED),
     Case(
         {
             "spec.head.podTemplate.spec.serviceAccountName": "trainer",
@@ -188,5 +245,5 @@ NAMING = (
         }
     ),
     Case({POD: {"serviceAccountName": "trainer", "hostNetwork": True}, "spec.envFrom": [{"secretRef": {"name": "x"}}]}),
-    Case({POD: {"serviceAccountName": "default"}}, f"{POD}.serviceAccountName: is none of"),
+    Case({POD: {"serviceAccountName": "default"}}, By.POLICY, _ACCOUNT),
 )

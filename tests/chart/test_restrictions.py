@@ -1,62 +1,72 @@
-"""What jobs may use: the admission policy and the operator's flags come from the same values."""
+"""What jobs may use: the admission policy, and what the operator needs to notice that it is gone."""
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
 import pytest
 
-from railhead.api.restrictions import UNRESTRICTED, Restrictions
-from railhead.cli import operator
-from tests.chart.chart import Chart, Rendered
+from tests.chart.chart import Chart, Object, Rendered
 
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 RESTRICT = {"restrictPodTemplate": True}
 
 
-def read_flags(rendered: Rendered) -> Restrictions:
-    """As the operator reads its arguments."""
-    parser = argparse.ArgumentParser()
-    operator.add_arguments(parser)
-    return operator.read_restrictions(parser.parse_args(rendered.container["args"][1:]))
+def read_names(rendered: Rendered) -> Object:
+    """Returns the policy's variables that come from values."""
+    given = {v["name"]: v["expression"] for v in rendered.one(POLICY)["spec"]["variables"][:3]}
+    return {name: json.loads(expression) for name, expression in given.items()}
 
 
-def read_policy(rendered: Rendered) -> Restrictions:
-    """As the API server reads the variables of the policy that come from values."""
-    given = {v["name"]: v["expression"] for v in rendered.one(POLICY)["spec"]["variables"][:4]}
-    found = {name: json.loads(expression) for name, expression in given.items()}
-    accounts, secrets, claims = (tuple(found[name]) for name in ("serviceAccounts", "secrets", "claims"))
-    return Restrictions(found["isRestricted"], accounts, secrets, claims)
+def read_rights(rendered: Rendered) -> list[Object]:
+    """Returns the operator's rules for admission policies."""
+    rules = [rule for role in rendered.of("ClusterRole") for rule in role["rules"]]
+    return [rule for rule in rules if rule.get("apiGroups") == ["admissionregistration.k8s.io"]]
 
 
 def test_by_default_nothing_is_restricted(chart: Chart) -> None:
     rendered = chart.render()
-    assert rendered.of(POLICY) == rendered.of(BINDING) == []
-    assert read_flags(rendered) == UNRESTRICTED
+    assert rendered.of(POLICY) == rendered.of(BINDING) == read_rights(rendered) == []
+    assert not any(arg.startswith("--admission-policy") for arg in rendered.container["args"])
 
 
 @pytest.mark.parametrize(
-    ("jobs", "restrictions"),
+    ("jobs", "names", "messages"),
     [
-        (RESTRICT, Restrictions(True, ("default",))),
-        ({"allowedServiceAccounts": ["trainer"]}, Restrictions(False, ("trainer",))),
+        (RESTRICT, {"serviceAccounts": ["default"], "secrets": [], "claims": []}, 12),
+        ({"allowedServiceAccounts": ["trainer"]}, {"serviceAccounts": ["trainer"], "secrets": [], "claims": []}, 2),
         (
             {**RESTRICT, "allowedServiceAccounts": ["*"], "allowedSecrets": ["a", "b.c"], "allowedClaims": ["*"]},
-            Restrictions(True, ("*",), ("a", "b.c"), ("*",)),
+            {"serviceAccounts": ["*"], "secrets": ["a", "b.c"], "claims": ["*"]},
+            9,
         ),
     ],
     ids=str,
 )
-def test_the_policy_and_the_operator_have_the_same_restrictions(
-    chart: Chart, jobs: dict[str, Any], restrictions: Restrictions
+def test_the_policy_has_the_names_and_the_rules_of_the_values(
+    chart: Chart, jobs: dict[str, Any], names: Object, messages: int
 ) -> None:
     rendered = chart.render({"jobs": jobs})
-    assert read_policy(rendered) == read_flags(rendered) == restrictions
+    assert read_names(rendered) == names
     policy, binding = rendered.one(POLICY), rendered.one(BINDING)
     assert policy["spec"]["failurePolicy"] == "Fail"
+    assert len({rule["message"] for rule in policy["spec"]["validations"]}) == messages
     assert binding["spec"] == {"policyName": policy["metadata"]["name"], "validationActions": ["Deny"]}
+
+
+@pytest.mark.parametrize("jobs", [RESTRICT, {"allowedServiceAccounts": ["trainer"]}], ids=str)
+@pytest.mark.parametrize("watched", [[], ["a", "b"]], ids=str)
+def test_the_operator_may_look_for_the_policy_and_its_binding_only(
+    chart: Chart, jobs: dict[str, Any], watched: list[str]
+) -> None:
+    rendered = chart.render({"jobs": jobs, "watchNamespaces": watched})
+    name = rendered.one(POLICY)["metadata"]["name"]
+    assert rendered.one(BINDING)["metadata"]["name"] == name
+    assert f"--admission-policy={name}" in rendered.container["args"]
+    [rule] = read_rights(rendered)
+    assert rule["resources"] == ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
+    assert (rule["verbs"], rule["resourceNames"]) == (["get"], [name])
 
 
 def test_it_holds_where_the_operator_runs_jobs(chart: Chart) -> None:
@@ -67,9 +77,3 @@ def test_it_holds_where_the_operator_runs_jobs(chart: Chart) -> None:
     assert "namespaceSelector" not in everywhere
     [where] = watched["namespaceSelector"]["matchExpressions"]
     assert where == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["a", "b"]}
-
-
-def test_flags_without_effect_end_the_operator(chart: Chart) -> None:
-    rendered = chart.render({"extraArgs": ["--allowed-secret=keys"]})
-    with pytest.raises(SystemExit, match="--allowed-secret and --allowed-claim need --restrict-pod-template"):
-        read_flags(rendered)

@@ -56,6 +56,11 @@ app.kubernetes.io/component: operator
 {{- toYaml (merge $own .Values.commonLabels) -}}
 {{- end -}}
 
+{{/* "true" if the chart installs its ValidatingAdmissionPolicy. */}}
+{{- define "railhead.hasPolicy" -}}
+{{- if or .Values.jobs.restrictPodTemplate .Values.jobs.allowedServiceAccounts -}}true{{- end -}}
+{{- end -}}
+
 {{- define "railhead.subject" -}}
 subjects:
   - kind: ServiceAccount

@@ -47,6 +47,13 @@
   resources: [subjectaccessreviews]
   verbs: [create]
 {{- end }}
+{{- if include "railhead.hasPolicy" . }}
+# To warn if the policy that restricts jobs is gone.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [{{ include "railhead.clusterName" . }}]
+  verbs: [get]
+{{- end }}
 {{- end -}}
 
 {{/* Rights in the operator's own namespace. */}}

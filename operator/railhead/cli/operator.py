@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NoReturn
 from railhead.kube.selector import EVERYTHING, BadSelector, LabelSelector, parse_selector
 
 if TYPE_CHECKING:
-    from railhead.api.restrictions import Restrictions
     from railhead.resources.settings import JobNetworkPolicy, Peer
 
 SHORTEST_LEASE_SECONDS = 3
@@ -68,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
-    _add_restrictions(parser)
+    _add_admission_policy(parser)
     parser.add_argument("--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"])
 
 
@@ -127,28 +126,13 @@ def _add_leader_election(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_restrictions(parser: argparse.ArgumentParser) -> None:
+def _add_admission_policy(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--allowed-service-account",
-        action="append",
-        default=[],
+        "--admission-policy",
+        default="",
         metavar="NAME",
-        help="jobs run as this service account only; default is that of a job which names none (repeatable; "
-        "default: any, with --restrict-pod-template only default)",
+        help="warn if this ValidatingAdmissionPolicy, which restricts what jobs may use, is gone",
     )
-    parser.add_argument(
-        "--restrict-pod-template",
-        action="store_true",
-        help="create no pods for a job that uses more of the nodes and of its namespace than the operator allows",
-    )
-    for what, kind in (("secret", "Secret"), ("claim", "PersistentVolumeClaim")):
-        parser.add_argument(
-            f"--allowed-{what}",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help=f"with --restrict-pod-template: jobs may use this {kind} (repeatable; * is any; default: none)",
-        )
 
 
 def _lease_seconds(text: str) -> int:
@@ -189,21 +173,6 @@ def read_network_policy(options: argparse.Namespace) -> JobNetworkPolicy | None:
         operator_namespace=options.namespace,
         report_port=int(options.report_listen.rpartition(":")[2]),
     )
-
-
-def read_restrictions(options: argparse.Namespace) -> Restrictions:
-    """From the flags. Raises SystemExit."""
-    from railhead.api.restrictions import make_restrictions
-
-    try:
-        return make_restrictions(
-            is_restricted=options.restrict_pod_template,
-            service_accounts=options.allowed_service_account,
-            secrets=options.allowed_secret,
-            claims=options.allowed_claim,
-        )
-    except ValueError as error:
-        raise SystemExit(f"railhead operator: {error}") from None
 
 
 def _exit(*_: object) -> NoReturn:
@@ -251,7 +220,7 @@ def run(options: argparse.Namespace) -> int:
         job_network_policy=read_network_policy(options),
         report_writes=options.report_writes_per_second,
         report_tls=options.report_tls,
-        restrictions=read_restrictions(options),
+        admission_policy=options.admission_policy,
         metrics_listen=options.metrics_listen,
     )
     look_for_garbage_less_often()

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from railhead.api import names
 from railhead.api.job import JobKey
 from railhead.api.status import JobStatus
+from railhead.controller.admission import AdmissionPolicy
 from railhead.controller.cluster_state import ClusterState
 from railhead.controller.config import OperatorConfig
 from railhead.controller.definition import check_definition
@@ -138,6 +139,7 @@ class Parts:
     job_watches: list[WatchState]
     guard: WatchGuard
     leadership: Leadership
+    policy: AdmissionPolicy
     metrics: Metrics
 
 
@@ -145,6 +147,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     store = Store()
     queue: KeyedQueue[JobKey] = KeyedQueue(asyncio.get_running_loop().call_later, time.monotonic)
     leadership = _leadership(config, client)
+    policy = AdmissionPolicy(client, config.admission_policy)
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(old: JobStatus, new: JobStatus) -> None:
@@ -164,10 +167,11 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
             avoided_nodes=lambda: store.avoided_nodes,
             oldest_due=lambda: queue.oldest_seconds,
             clock_offset=lambda: client.clock.machine_offset.total_seconds(),
+            is_policy_missing=lambda: policy.is_missing,
         )
     )
     guard = WatchGuard(watches, client.ask_list)
-    return Parts(client, store, queue, state, job_watches, guard, leadership, metrics)
+    return Parts(client, store, queue, state, job_watches, guard, leadership, policy, metrics)
 
 
 def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates) -> Loop:
@@ -180,7 +184,6 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
         derive_token_key(certificates),
         job_network_policy=config.job_network_policy,
         job_selector=config.job_selector.text,
-        restrictions=config.restrictions,
     )
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))
@@ -257,6 +260,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
         probes = build_probes(lambda: state.are_synced, parts.guard.find_problems, open_metrics)
         async with serve(probes, config.probe_listen):
             await _wait_answer(partial(check_definition, client))
+            await parts.policy.look()
             certificates = await _wait_answer(partial(_find_certificates, config, client))
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)
@@ -292,7 +296,13 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
             *(informer.run() for informer in parts.state.informers),
             parts.guard.run(),
             watch_stalls(parts.metrics.count_late, time.monotonic),
-            run_sweep(parts.client, parts.store, config.watch_namespaces, selector=config.job_selector.text),
+            run_sweep(
+                parts.client,
+                parts.store,
+                config.watch_namespaces,
+                selector=config.job_selector.text,
+                look_for_policy=parts.policy.look,
+            ),
             _lead(config, parts, loop),
             *others,
         )

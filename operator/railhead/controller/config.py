@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from railhead.api.restrictions import UNRESTRICTED, Restrictions
 from railhead.kube.selector import EVERYTHING, LabelSelector
 from railhead.resources.settings import JobNetworkPolicy
 
@@ -29,7 +28,7 @@ class OperatorConfig:
         job_network_policy: of each job; None = jobs get none.
         report_writes: status writes per second of this process for the reports of all jobs.
         report_tls: folder with the endpoint's certificate and its CA; None = the operator creates its own.
-        restrictions: what jobs may use.
+        admission_policy: name of the ValidatingAdmissionPolicy that restricts jobs; "" = there is none.
     """
 
     kubeconfig: str | None
@@ -45,7 +44,7 @@ class OperatorConfig:
     job_network_policy: JobNetworkPolicy | None = None
     report_writes: float = 25.0
     report_tls: Path | None = None
-    restrictions: Restrictions = UNRESTRICTED
+    admission_policy: str = ""
     metrics_listen: str | None = None
 
 

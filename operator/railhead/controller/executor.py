@@ -95,8 +95,6 @@ class Executor:
             await self._write_status(key, uid, plan.status)
         denied = await self._delete_all(key, uid, plan)
         try:
-            if plan.refused is not None:
-                raise ChildRejected(plan.refused)
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
             await self._record_events(key, uid, plan)  # the decision stands nevertheless

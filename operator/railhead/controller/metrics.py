@@ -56,6 +56,7 @@ class Sources:
         avoided_nodes: how many nodes jobs avoid, summed over the jobs.
         oldest_due: for how many seconds the first key that is due has waited.
         clock_offset: by how many seconds this machine's clock is ahead of the API server's.
+        is_policy_missing: whether the admission policy that restricts jobs is gone.
     """
 
     jobs: Callable[[], Tally[str]]
@@ -66,6 +67,7 @@ class Sources:
     avoided_nodes: Callable[[], int] = lambda: 0
     oldest_due: Callable[[], float] = lambda: 0.0
     clock_offset: Callable[[], float] = lambda: 0.0
+    is_policy_missing: Callable[[], bool] = lambda: False
 
 
 class States(Collector):
@@ -94,6 +96,11 @@ class States(Collector):
         yield GaugeMetricFamily("railhead_leader", "1 while this replica plans.", value=leading)
         avoided = float(self._sources.avoided_nodes())
         yield GaugeMetricFamily("railhead_avoided_nodes", "Nodes that jobs avoid, summed over the jobs.", value=avoided)
+        yield GaugeMetricFamily(
+            "railhead_admission_policy_missing",
+            "1 while the admission policy that restricts jobs is gone.",
+            value=float(self._sources.is_policy_missing()),
+        )
         requests = CounterMetricFamily(
             "railhead_api_requests", "Requests to the API server.", labels=["verb", "resource", "code"]
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from railhead.api.job import JobKey
 from railhead.controller.store import Store
@@ -63,10 +64,18 @@ async def sweep_once(
     return lost
 
 
-async def run_sweep(client: KubeClient, store: Store, namespaces: tuple[str, ...], *, selector: str) -> None:
-    """Sweeps every few minutes, until cancelled. Raises WentBack."""
+async def run_sweep(
+    client: KubeClient,
+    store: Store,
+    namespaces: tuple[str, ...],
+    *,
+    selector: str,
+    look_for_policy: Callable[[], Awaitable[None]],
+) -> None:
+    """Sweeps and looks for the admission policy every few minutes, until cancelled. Raises WentBack."""
     while True:
         await asyncio.sleep(PERIOD_SECONDS)
+        await look_for_policy()
         try:
             lost = await sweep_once(client, store, namespaces, selector=selector)
         except KubeError as error:

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any, Literal
 
-from railhead.planning.pod_view import PodView, Problem
+from railhead.planning.pod_view import PodView
 from railhead.planning.status_change import StatusChange
 
 ChildKind = Literal["Pod", "Service", "Secret", "ConfigMap", "NetworkPolicy"]
@@ -184,7 +184,6 @@ class Effects:
         wake_at: when to reconcile the job again even if nothing changes.
         announced: the commit that its events announce.
         look_up_events_of: the pod whose events may explain why it does not start.
-        refused: why the operator itself creates no pods.
     """
 
     creates: tuple[Create | CopyConfigMap, ...] = ()
@@ -195,7 +194,6 @@ class Effects:
     wake_at: datetime | None = None
     announced: int | None = None
     look_up_events_of: PodView | None = None
-    refused: Problem | None = None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from railhead.planning.amendments.avoided_nodes import list_avoided_nodes
 from railhead.planning.amendments.creates import hold_back_creates, keep_place, wait_for_turn
 from railhead.planning.amendments.obstacles import hold_back_deletes, list_stuck_pods, report_obstacles
 from railhead.planning.amendments.records import acknowledge_generation, count_running_time, list_attempts
-from railhead.planning.amendments.restrictions import refuse_pods
 from railhead.planning.amendments.wake import look_up_pod_events, wake_for_limits
 from railhead.planning.decisions.attempts import decide_first_attempt, decide_next_attempt, decide_resume_source
 from railhead.planning.decisions.deadlines import (
@@ -70,7 +69,6 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
     hold_back_deletes,  # before anything else reads what the pass deletes
     wait_for_turn,  # a job that waits for another one is not rejected meanwhile
     hold_back_creates,  # may replace the decision by another status change, which the others complete
-    refuse_pods,  # those that are not held back
     keep_place,  # joins a status change, or adds its own
     add_warning,  # joins a status change
     count_running_time,  # joins a status change
@@ -113,5 +111,4 @@ def _seal(observed: Observed, decision: Decision) -> Plan:
         wake_at=decision.wake_at,
         announced=decision.announced,
         look_up_events_of=decision.look_up_events_of,
-        refused=decision.refused,
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from railhead.api.restrictions import UNRESTRICTED, Restrictions
-
 Peer = Mapping[str, object]
 
 
@@ -38,7 +36,6 @@ class OperatorSettings:
         token_key: secret; the tokens of all Ray clusters, and names that nobody else can guess, follow from it.
         job_network_policy: of each job; None = jobs get no NetworkPolicy.
         job_selector: by labels, which jobs it runs; "" = all.
-        restrictions: what jobs may use.
     """
 
     report_url: str
@@ -48,4 +45,3 @@ class OperatorSettings:
     token_key: bytes = field(repr=False)
     job_network_policy: JobNetworkPolicy | None = None
     job_selector: str = ""
-    restrictions: Restrictions = UNRESTRICTED

@@ -63,6 +63,7 @@ class Operator:
                 avoided_nodes=lambda: 4,
                 oldest_due=lambda: 2.5,
                 clock_offset=lambda: -7.0,
+                is_policy_missing=lambda: True,
             )
         )
 
@@ -85,6 +86,7 @@ def test_gauges_are_read_at_scrape_time() -> None:
     assert samples["railhead_avoided_nodes", ()] == 4
     assert samples["railhead_queue_oldest_seconds", ()] == 2.5
     assert samples["railhead_clock_offset_seconds", ()] == -7
+    assert samples["railhead_admission_policy_missing", ()] == 1
     assert samples["railhead_api_requests_total", ("201", "pods", "create")] == 3
     assert samples["railhead_api_requests_total", ("0", "pods", "watch")] == 1
     operator.jobs, operator.due, operator.is_leading = Counter({"Failed": 1}), 7, False

@@ -13,7 +13,6 @@ EXCEEDS_QUOTA = "ExceedsQuota"  # by itself, whatever the other jobs do
 WAITING_FOR_TURN = "WaitingForTurn"
 NODE_REFUSED_POD = "NodeRefusedPod"  # the kubelet did, after the scheduler chose its node
 REPORTS_MISSING = "ReportsMissing"
-NOT_ALLOWED = "NotAllowed"  # by the operator itself
 # The API server's built-in admission has no codes: the first of these texts in its message counts.
 ADMISSION_TEXTS = (
     ("exceeded quota", QUOTA_EXCEEDED),
@@ -29,7 +28,6 @@ REJECTIONS = frozenset(
         CREATE_REFUSED,
         POD_INVALID,
         WEBHOOK_FAILED,
-        NOT_ALLOWED,
         *(reason for _, reason in ADMISSION_TEXTS),
     }
 )
