@@ -35,7 +35,7 @@ from railhead.driver.trainers.frameworks import plan_options
 from railhead.local.addresses import AddressPool, free_port
 from railhead.local.node.container import base_environment
 from railhead.local.processes import MARKER, end_marked, spawn
-from railhead.resources.input import build_job_input
+from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
 
 DRIVER = Path(__file__).with_name("by_hand_driver.py")

@@ -1436,7 +1436,7 @@ DEFECTS = (
     ),
     Defect(
         "the head does not know its pod's uid, so the fence cannot tell two heads apart",
-        "resources/pod_head.py",
+        "resources/roles.py",
         '"metadata.uid"',
         '"metadata.name"',
         ("tests/unit/resources/test_pod.py",),
@@ -1997,7 +1997,7 @@ DEFECTS = (
     ),
     Defect(
         "a worker with another device sees all GPUs",
-        "resources/pod_worker.py",
+        "resources/roles.py",
         "any(is_gpu(name) for name in size.requests)",
         'any("/" in name for name in size.requests)',
         ("tests/unit/resources/test_pod.py",),
@@ -2132,17 +2132,17 @@ DEFECTS = (
     ),
     Defect(
         "new pods do not avoid the node",
-        "resources/avoidance.py",
+        "resources/placement.py",
         "    if nodes and isinstance(affinity, Mapping):\n",
         "    if False and isinstance(affinity, Mapping):\n",
         (AVOIDED,),
     ),
     Defect(
         "the avoided nodes are one requirement with several values",
-        "resources/avoidance.py",
+        "resources/placement.py",
         '"values": [name]} for name in nodes]',
         '"values": list(nodes)} for _ in nodes[:1]]',
-        ("tests/unit/resources/test_avoidance.py",),
+        ("tests/unit/resources/test_placement.py",),
     ),
     Defect(
         "a node is avoided without limit",

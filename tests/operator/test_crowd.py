@@ -11,7 +11,7 @@ from railhead.controller.report.certificate import SECRET_NAME
 from railhead.kube.types import Object
 from railhead.local.install import NAMESPACE
 from railhead.resources.bundle import BUNDLE_FILE, build_bundle, bundle_name
-from railhead.resources.input import find_input_name
+from railhead.resources.mounts import find_input_name
 from railhead.resources.owner import JobRef
 from railhead.resources.settings import OperatorSettings
 from tests.api.server import ApiServer

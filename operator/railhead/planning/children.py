@@ -27,15 +27,11 @@ from railhead.planning.plan import (
     Create,
     Remove,
 )
-from railhead.resources.avoidance import avoid_nodes
 from railhead.resources.bundle import build_bundle_config_map
-from railhead.resources.input import build_input
-from railhead.resources.mounts import Mounts
-from railhead.resources.network_policy import build_network_policy
-from railhead.resources.pod_head import build_head_pod
-from railhead.resources.pod_worker import WorkerPods
-from railhead.resources.secret import build_secret
-from railhead.resources.service import build_heads_service
+from railhead.resources.mounts import Mounts, build_input, build_secret
+from railhead.resources.network import build_heads_service, build_network_policy
+from railhead.resources.placement import avoid_nodes
+from railhead.resources.roles import WorkerPods, build_head_pod
 from railhead.resources.source import build_source_copy
 
 

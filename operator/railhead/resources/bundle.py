@@ -1,7 +1,8 @@
-"""The driver bundle: `contract/`, `driver/` and `training/` as one zipapp, so that an image needs no part of Railhead.
+"""The driver bundle, and how a container starts it: `contract/`, `driver/` and `training/` as one zipapp.
 
-The build is reproducible, and the ConfigMap's name carries the bundle's hash: two versions of
-the operator can run side by side in one namespace.
+With it an image needs no part of Railhead. The build is reproducible, and the ConfigMap's name carries the bundle's
+hash: two versions of the operator can run side by side in one namespace. The command of a container checks the driver
+and runs a copy: the kubelet would update the mounted file if the ConfigMap were replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from railhead import __version__
-from railhead.contract.digest import digest
+from railhead.contract.digest import CHARS, digest
+from railhead.contract.failure import FailureClass
 from railhead.resources.owner import build_shared_metadata
 from railhead.resources.settings import OperatorSettings
 
@@ -25,6 +27,31 @@ PACKAGES = ("contract", "driver", "training")
 # Python imports it at the start of each Ray process, because the bundle is on their PYTHONPATH.
 SITECUSTOMIZE = "from railhead.driver.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
+BUNDLE_FOLDER = "/opt/railhead"
+BUNDLE_PATH = f"{BUNDLE_FOLDER}/{BUNDLE_FILE}"
+INPUT_FOLDER = "/etc/railhead/input"
+SOURCE_FOLDER = "/etc/railhead/source"
+SOURCE_VOLUME = "railhead-source"
+AUTH_FOLDER = "/etc/railhead/auth"
+TEMP_FOLDER = "/tmp/railhead"
+TERMINATION_LOG = "/dev/termination-log"
+# Arguments: the mounted driver, its digest, the copy, the file for the termination message, the role.
+START = f"""\
+import hashlib, os, sys
+mounted, digest, copy, log, role = sys.argv[1:]
+with open(mounted, "rb") as file:
+    driver = file.read()
+if hashlib.sha256(driver).hexdigest()[:{CHARS}] != digest:
+    text = "railhead: somebody replaced the ConfigMap with the driver, which ends with " + digest + "; delete it"
+    print(text, file=sys.stderr)
+    with open(log, "w") as file:
+        file.write(text)
+    sys.exit({FailureClass.INFRASTRUCTURE.exit_code})
+os.makedirs(os.path.dirname(copy), exist_ok=True)
+with open(copy, "wb") as file:
+    file.write(driver)
+os.execv(sys.executable, [sys.executable, copy, role])
+"""
 
 
 @functools.cache
@@ -68,3 +95,13 @@ def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> di
         "immutable": True,
         "binaryData": {BUNDLE_FILE: base64.b64encode(settings.bundle).decode()},
     }
+
+
+def build_start(role: str, *, digest: str, folder: str) -> list[str]:
+    """`folder`: a writable one, for the copy. Isolated: nothing in the image's working directory is imported."""
+    return ["python3", "-I", "-S", "-c", START, BUNDLE_PATH, digest, find_copy(folder), TERMINATION_LOG, role]
+
+
+def find_copy(folder: str) -> str:
+    """The driver that runs."""
+    return f"{folder}/{BUNDLE_FILE}"

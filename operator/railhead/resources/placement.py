@@ -1,24 +1,55 @@
-"""Where worker pods run: turns `scaling.placementStrategy` and `scaling.rayLabelSelector` into scheduling rules. Pure.
+"""Where pods run, as scheduling rules: the placement of workers, nodes to avoid, and tolerations. Pure.
 
-Combined with the affinity in the user's podTemplate: our preferences give way to any of the
-user's, our requirements are added to theirs. Ray's placement group gets the same strategy but
-never decides: by then each pod has its node.
+`scaling.placementStrategy` and `scaling.rayLabelSelector` are combined with the affinity in the user's podTemplate: our
+preferences give way to any of the user's, our requirements are added to theirs. Ray's placement group gets the same
+strategy but never decides: by then each pod has its node.
+
+The nodes that a job avoids are also in an annotation: the affinity of a pod cannot be changed, and the annotation shows
+whether it is out of date.
+
+By default Kubernetes waits 300 s for a node that does not respond, in which a whole group of GPUs does nothing. Head
+pods wait less: the fence in the run's storage keeps a head that still lives from committing. Worker pods keep the
+default: a kubelet may be silent for a minute while training runs on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from railhead.api import names
+from railhead.api.names import AVOIDED_NODES
 from railhead.api.scaling import Scaling
-from railhead.resources.node_affinity import REQUIRED, get_items, require_nodes
 from railhead.resources.owner import JobRef
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _SELECTOR = re.compile(r"(!?)(?:in\((.*)\)|(.*))", re.DOTALL)
+HEAD_SECONDS = 60
+KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def require_nodes(
+    rules: Any, kind: Literal["matchExpressions", "matchFields"], requirements: list[dict[str, Any]]
+) -> Any:
+    """The node affinity with these. The user's terms are ORed, so each gets them; an empty one, which matches nothing,
+    stays empty."""
+    if rules is not None and not isinstance(rules, Mapping):
+        return rules
+    required = (rules or {}).get(REQUIRED)
+    terms = get_items(required.get("nodeSelectorTerms")) if isinstance(required, Mapping) else []
+    both = [
+        {**term, kind: [*get_items(term.get(kind)), *requirements]} if isinstance(term, Mapping) and term else term
+        for term in terms
+    ]
+    return {**(rules or {}), REQUIRED: {"nodeSelectorTerms": both or [{kind: requirements}]}}
+
+
+def get_items(value: Any) -> list[Any]:
+    """Of a list in a template, which may hold anything."""
+    return value if isinstance(value, list) else []
 
 
 def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, attempt: int) -> dict[str, Any]:
@@ -87,3 +118,35 @@ def _add_required(rules: Any, term: dict[str, Any]) -> Any:
     if rules is not None and not isinstance(rules, Mapping):
         return rules
     return {**(rules or {}), REQUIRED: [*get_items((rules or {}).get(REQUIRED)), term]}
+
+
+def avoid_nodes(pod: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+    """The pod with one requirement per node: the API server takes one value in each that names nodes."""
+    metadata, spec = pod["metadata"], dict(pod["spec"])
+    annotations = {key: value for key, value in metadata["annotations"].items() if key != AVOIDED_NODES}
+    affinity = spec.get("affinity") or {}
+    if nodes and isinstance(affinity, Mapping):
+        fields = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in nodes]
+        spec["affinity"] = {
+            **affinity,
+            "nodeAffinity": require_nodes(affinity.get("nodeAffinity"), "matchFields", fields),
+        }
+        annotations[AVOIDED_NODES] = ",".join(nodes)
+    return {**pod, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+
+
+def add_head_tolerations(given: list[Any]) -> list[Any]:
+    """The template's tolerations, and those of the head for the taints that the template does not name."""
+    own = (
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": HEAD_SECONDS}
+        for key in KEYS
+        if not any(_covers(toleration, key) for toleration in given)
+    )
+    return [*given, *own]
+
+
+def _covers(toleration: Any, key: str) -> bool:
+    """An empty key with operator Exists matches all taints; an empty effect all effects."""
+    if not isinstance(toleration, dict) or toleration.get("effect") not in (None, "", "NoExecute"):
+        return False
+    return toleration.get("key") == key or (not toleration.get("key") and toleration.get("operator") == "Exists")

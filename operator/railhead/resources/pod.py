@@ -13,22 +13,26 @@ from railhead.api import names
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE
-from railhead.resources.folders import (
+from railhead.resources.bundle import (
     AUTH_FOLDER,
     BUNDLE_FOLDER,
     INPUT_FOLDER,
     TEMP_FOLDER,
     TERMINATION_LOG,
+    build_start,
+    find_copy,
 )
 from railhead.resources.merge import merge
-from railhead.resources.mounts import Mounts, get_digest
+from railhead.resources.mounts import TOKEN_KEY, Mounts, get_digest
 from railhead.resources.owner import JobRef, build_metadata
-from railhead.resources.secret import TOKEN_KEY
+from railhead.resources.placement import add_head_tolerations
 from railhead.resources.sizes import PodSize
-from railhead.resources.source import build_source_mounts, build_source_volumes, find_source_folder
-from railhead.resources.source_fetch import build_fetch_container
-from railhead.resources.start import build_start, find_copy
-from railhead.resources.tolerations import add_head_tolerations
+from railhead.resources.source import (
+    build_fetch_container,
+    build_source_mounts,
+    build_source_volumes,
+    find_source_folder,
+)
 
 RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
 

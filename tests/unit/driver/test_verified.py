@@ -12,10 +12,8 @@ from railhead.contract import environment as e
 from railhead.contract.digest import digest
 from railhead.contract.outcome import Outcome
 from railhead.driver.verified import Replaced, check_content, use_verified
-from railhead.resources.input import build_input
-from railhead.resources.mounts import find_mounts, get_digest
+from railhead.resources.mounts import build_input, build_token, find_mounts, get_digest
 from railhead.resources.owner import JobRef
-from railhead.resources.secret import build_token
 from tests.unit.builders import SETTINGS, UID, make_spec
 
 JOB = JobRef("team", "digits", UID)

@@ -1,4 +1,4 @@
-"""Where worker pods run: the strategies, the label selector, and the user's own affinity."""
+"""Where pods run: the placement of workers, nodes to avoid, tolerations of the head."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.resources.node_affinity import REQUIRED
-from railhead.resources.placement import PREFERRED, find_ray_labels, parse_selector
+from railhead.api import names
+from railhead.resources.placement import (
+    KEYS,
+    PREFERRED,
+    REQUIRED,
+    add_head_tolerations,
+    avoid_nodes,
+    find_ray_labels,
+    parse_selector,
+)
 from tests.unit.resources.test_pod import build
 
 Object = dict[str, Any]
@@ -159,3 +167,76 @@ def test_builds_a_pod_from_any_template(affinity: Any, constraints: Any, strateg
     """The API server rejects invalid values, with the pod's own field."""
     template = {"affinity": affinity, "topologySpreadConstraints": constraints}
     assert spec_of(template=template, placementStrategy=strategy, rayLabelSelector={"pool": "a"})["containers"]
+
+
+OURS = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in ("a", "b")]
+MINE = {"key": "disk", "operator": "In", "values": ["ssd"]}
+
+
+def avoid(affinity: Any, *nodes: str, annotations: dict[str, str] | None = None) -> dict[str, Any]:
+    spec = {} if affinity is None else {"affinity": affinity}
+    return avoid_nodes({"metadata": {"annotations": annotations or {}}, "spec": spec}, nodes)
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([], [{"matchFields": OURS}]),
+        ([{"matchExpressions": [MINE]}], [{"matchExpressions": [MINE], "matchFields": OURS}]),
+        ([{"matchFields": [MINE]}, {}], [{"matchFields": [MINE, *OURS]}, {}]),
+    ],
+)
+def test_each_of_the_templates_terms_gets_one_requirement_per_node(terms: list[Any], expected: list[Any]) -> None:
+    affinity = {"podAffinity": {"x": 1}, "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}, "preferred": [1]}}
+    found = avoid(affinity, "a", "b")["spec"]["affinity"]
+    assert found["nodeAffinity"] == {REQUIRED: {"nodeSelectorTerms": expected}, "preferred": [1]}
+    assert found["podAffinity"] == {"x": 1}
+    assert avoid(None, "a", "b")["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"] == [
+        {"matchFields": OURS}
+    ]
+
+
+def test_a_pod_lists_what_it_avoids_whatever_its_template_says() -> None:
+    given = {"mine": "1", names.AVOIDED_NODES: "x"}
+    assert avoid(None, "a", "b", annotations=given)["metadata"]["annotations"] == {
+        "mine": "1",
+        names.AVOIDED_NODES: "a,b",
+    }
+    assert avoid(None, annotations=given) == {"metadata": {"annotations": {"mine": "1"}}, "spec": {}}
+
+
+@pytest.mark.parametrize("affinity", ["text", {"nodeAffinity": "text"}])
+def test_a_template_that_is_no_affinity_is_left_for_the_api_server_to_refuse(affinity: Any) -> None:
+    assert avoid(affinity, "a")["spec"]["affinity"] == affinity
+
+
+OWN = [{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60} for key in KEYS]
+NOT_READY, UNREACHABLE = KEYS
+
+
+def test_only_heads_have_tolerations() -> None:
+    assert build("head")["spec"]["tolerations"] == OWN
+    assert "tolerations" not in build("worker")["spec"], "Kubernetes' own five minutes"
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        ([], OWN),
+        ([{"key": "gpu", "operator": "Exists"}], OWN),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 900}], OWN[1:]),
+        ([{"key": UNREACHABLE, "operator": "Exists"}], OWN[:1]),
+        ([{"key": NOT_READY, "operator": "Exists", "effect": "NoSchedule"}], OWN),
+        ([{"operator": "Exists"}], []),
+        ([{"operator": "Exists", "effect": "NoSchedule"}], OWN),
+        (["nonsense"], OWN),
+    ],
+)
+def test_a_templates_toleration_replaces_ours_for_the_same_taint(given: list[Any], added: list[Any]) -> None:
+    assert add_head_tolerations(given) == [*given, *added]
+
+
+def test_reads_the_jobs_template_too() -> None:
+    toleration = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    job: dict[str, Any] = {"podTemplate": {"spec": {"tolerations": [toleration]}}}
+    assert build("head", **job)["spec"]["tolerations"] == [toleration, OWN[1]]

@@ -10,12 +10,11 @@ import pytest
 from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.report import AUDIENCE
-from railhead.resources.input import build_job_input
+from railhead.resources.bundle import build_start
+from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
-from railhead.resources.pod_head import build_head_pod
-from railhead.resources.pod_worker import WorkerPods, build_worker_pod
+from railhead.resources.roles import WorkerPods, build_head_pod, build_worker_pod
 from railhead.resources.sizes import compute_sizes
-from railhead.resources.start import build_start
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
 Object = dict[str, Any]

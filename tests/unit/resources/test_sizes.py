@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from railhead.api.gpus import DEFAULT_GPU, is_gpu
 from railhead.contract.job_input import WORKER_SLOT
-from railhead.resources.input import build_job_input
+from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
 from railhead.resources.placement import parse_selector
 from railhead.resources.quantity import parse_quantity

@@ -15,7 +15,7 @@ from railhead.driver.train_controller import group, scaling_policy
 from railhead.driver.train_controller.elastic import Bounds, decide_resize, decide_start
 from railhead.driver.train_controller.lost_nodes import LostNode
 from railhead.driver.trainers.configs import plan_configs
-from railhead.resources.input import build_job_input
+from railhead.resources.mounts import build_job_input
 from railhead.resources.owner import JobRef
 from tests.ray.pods import make_job
 from tests.unit.builders import make_spec

@@ -16,7 +16,7 @@ from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.avoided_nodes import find_avoidance
 from railhead.planning.planner import plan
-from railhead.resources.node_affinity import REQUIRED
+from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
 from tests.unit.builders import (
     NOW,

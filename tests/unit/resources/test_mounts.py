@@ -1,4 +1,4 @@
-"""The job's other children: their content and their owner."""
+"""The objects that a job's pods mount: their content, their names and their owner."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ from railhead.api import names
 from railhead.api.status import JobStatus
 from railhead.contract.digest import digest
 from railhead.contract.job_input import CA_KEY, FILE, WORKER_SLOT, JobInput
-from railhead.resources.input import build_input, build_job_input
-from railhead.resources.mounts import find_mounts, get_digest
+from railhead.resources.mounts import build_input, build_job_input, build_secret, find_mounts, get_digest
 from railhead.resources.owner import JobRef
-from railhead.resources.pod_head import build_head_pod
-from railhead.resources.pod_worker import build_worker_pod
-from railhead.resources.secret import build_secret
-from railhead.resources.service import build_heads_service
+from railhead.resources.roles import build_head_pod
 from railhead.resources.sizes import compute_sizes
 from tests.unit.builders import MOUNTS, SETTINGS, UID, make_spec
 
@@ -74,21 +70,6 @@ def test_the_inputs_name_follows_from_all_of_its_content(changes: dict[str, Any]
     other_ca = find_mounts(JOB, make_spec(**spec), replace(SETTINGS, report_ca="other"))
     assert len({*names_, other_ca.input}) == 3
     assert find_mounts(JOB, make_spec(**spec), SETTINGS).input in names_
-
-
-def test_the_service_selects_the_heads_of_all_jobs_before_they_are_ready() -> None:
-    service = build_heads_service("team")
-    spec = service["spec"]
-    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-    assert "ownerReferences" not in service["metadata"] and service["metadata"]["namespace"] == "team"
-    head, other = (
-        build_head_pod(job, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
-        for job in (JOB, JobRef("team", "digits", "other"))
-    )
-    worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
-    selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
-    assert selected == [True, False, True]
-    assert head["spec"]["subdomain"] == service["metadata"]["name"]
 
 
 def test_input_holds_the_job_the_ca_and_the_code() -> None:

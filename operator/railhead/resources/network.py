@@ -1,7 +1,8 @@
-"""The NetworkPolicy of one job: its pods reach each other, and nothing else reaches them.
+"""The network of jobs: the headless Service of a namespace's heads, and the NetworkPolicy of each job.
 
-Ray's token authentication stays on; the policy keeps other pods off its ports entirely. Egress is open unless the
-operator's settings restrict it: storage and datasets differ in every cluster.
+The Service gives each head a DNS name before it is ready. With the policy a job's pods reach each other, and nothing
+else reaches them. Ray's token authentication stays on; the policy keeps other pods off its ports entirely. Egress is
+open unless the operator's settings restrict it: storage and datasets differ in every cluster.
 """
 
 from __future__ import annotations
@@ -9,10 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 from railhead.api import names
-from railhead.resources.owner import JobRef, build_metadata
+from railhead.resources.owner import JobRef, build_metadata, build_shared_metadata
 from railhead.resources.settings import JobNetworkPolicy
 
 DNS = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
+
+
+def build_heads_service(namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": build_shared_metadata(namespace, names.HEADS_SERVICE),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": {names.LABEL_ROLE: names.HEAD},
+        },
+    }
 
 
 def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> dict[str, Any]:

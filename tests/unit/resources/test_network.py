@@ -1,16 +1,17 @@
-"""A job's NetworkPolicy: its own pods of every role and attempt, and no others."""
+"""The Service of all heads, and a job's NetworkPolicy: its own pods of every role and attempt, and no others."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from railhead.api import names
+from railhead.api.status import JobStatus
 from railhead.planning.children import prerequisites
-from railhead.resources.network_policy import build_network_policy
+from railhead.resources.network import build_heads_service, build_network_policy
 from railhead.resources.owner import JobRef
-from railhead.resources.pod_worker import build_worker_pod
+from railhead.resources.roles import build_head_pod, build_worker_pod
 from railhead.resources.settings import JobNetworkPolicy
-from tests.unit.builders import MOUNTS, UID, make_observed, make_spec, to_job
+from tests.unit.builders import MOUNTS, SETTINGS, UID, make_observed, make_spec, to_job
 
 JOB = JobRef("team", "digits", UID)
 OTHER = JobRef("team", "digits", "ffffffff-2222-4333-8444-555555555555")
@@ -52,3 +53,18 @@ def test_it_is_created_before_the_pods_if_enabled() -> None:
     enabled = replace(observed, settings=replace(observed.settings, job_network_policy=JobNetworkPolicy()))
     assert "NetworkPolicy" not in {child.kind for child in prerequisites(to_job(observed), attempt=1)}
     assert [child.kind for child in prerequisites(to_job(enabled), attempt=1)].count("NetworkPolicy") == 1
+
+
+def test_the_service_selects_the_heads_of_all_jobs_before_they_are_ready() -> None:
+    service = build_heads_service("team")
+    spec = service["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+    assert "ownerReferences" not in service["metadata"] and service["metadata"]["namespace"] == "team"
+    head, other = (
+        build_head_pod(job, make_spec(), settings=SETTINGS, mounts=MOUNTS, attempt=1, status=JobStatus(), worker_pods=2)
+        for job in (JOB, JobRef("team", "digits", "other"))
+    )
+    worker = build_worker_pod(JOB, make_spec(), mounts=MOUNTS, attempt=1, slot=0, round_=0)
+    selected = [spec["selector"].items() <= pod["metadata"]["labels"].items() for pod in (head, worker, other)]
+    assert selected == [True, False, True]
+    assert head["spec"]["subdomain"] == service["metadata"]["name"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from railhead.contract.job_input import JobInput
-from railhead.resources.input import build_input
+from railhead.resources.mounts import build_input
 from tests.unit.builders import SETTINGS, make_spec
 from tests.unit.resources.test_pod import JOB, ROLES, build, env, mounts, ray, volumes
 

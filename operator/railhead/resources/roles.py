@@ -1,24 +1,32 @@
-"""The head pod: Ray's head and the driver. The only pod that may report to the operator."""
+"""The pods of the two roles.
+
+The head pod runs Ray's head and the driver, and is the only pod that may report to the operator. A worker pod is a Ray
+node that holds the CPUs and GPUs of `workersPerPod` workers.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from railhead.api import names
+from railhead.api.gpus import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment as e
 from railhead.contract.report import AUDIENCE
-from railhead.resources.input import build_dataset_paths
-from railhead.resources.mounts import Mounts
+from railhead.resources.mounts import Mounts, build_dataset_paths
 from railhead.resources.owner import JobRef
+from railhead.resources.placement import avoid_nodes, place_worker
 from railhead.resources.pod import HIDE_GPUS, PodPlace, RoleParts, build_pod, build_shared_memory
 from railhead.resources.settings import OperatorSettings
 from railhead.resources.sizes import compute_sizes
 
 LAST_REPORT_SECONDS = 15  # for a driver that has waited for a commit to write its outcome
 TOKEN_FOLDER = "/var/run/railhead"
+AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
 
 
 def build_head_pod(
@@ -87,3 +95,57 @@ def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
         commit = {"index": index, "time": checkpoint.time or "", "attempt": checkpoint.attempt}
         described.append({"name": uri[len(run) + 1 :], "run": run.rpartition("/")[2], **commit})
     return described
+
+
+class WorkerPods:
+    """The worker pods of an attempt: one is built, and the others are copies that differ in slot and round."""
+
+    def __init__(
+        self, job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int, avoid: Sequence[str] = ()
+    ) -> None:
+        self._job = job
+        self._spec = spec
+        self._mounts = mounts
+        self._attempt = attempt
+        self._avoid = avoid
+
+    def name(self, slot: int, round_: int) -> str:
+        return names.worker_name(self._job.name, self._job.uid, attempt=self._attempt, slot=slot, round_=round_)
+
+    def build(self, *, slot: int, round_: int) -> dict[str, Any]:
+        """The pod, as Kubernetes JSON; it shares parts with the others, so nobody may change it."""
+        metadata, name = self._first["metadata"], self.name(slot, round_)
+        place = {names.LABEL_SLOT: str(slot), names.LABEL_ROUND: str(round_)}
+        return {
+            **self._first,
+            "metadata": {**metadata, "name": name, "labels": {**metadata["labels"], **place}},
+            "spec": {**self._first["spec"], "hostname": name},
+        }
+
+    @cached_property
+    def _first(self) -> dict[str, Any]:
+        pod = build_worker_pod(self._job, self._spec, mounts=self._mounts, attempt=self._attempt, slot=0, round_=0)
+        return avoid_nodes(pod, self._avoid)
+
+
+def build_worker_pod(
+    job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int, slot: int, round_: int
+) -> dict[str, Any]:
+    """The pod of one worker slot; a replacement has a higher round and so another name."""
+    size, drain = compute_sizes(spec).worker, spec.drain_seconds
+    volumes, shared_memory = build_shared_memory(size)
+    name = names.worker_name(job.name, job.uid, attempt=attempt, slot=slot, round_=round_)
+    pod = build_pod(
+        job,
+        spec,
+        mounts=mounts,
+        place=PodPlace(name, names.WORKER, attempt, slot, round_),
+        size=size,
+        parts=RoleParts(
+            env=[] if any(is_gpu(name) for name in size.requests) else HIDE_GPUS,
+            volumes=volumes,
+            mounts=shared_memory,
+            least_grace=drain + AFTER_DRAIN_SECONDS if drain else 0,
+        ),
+    )
+    return {**pod, "spec": place_worker(pod["spec"], spec.scaling, job=job, attempt=attempt)}
