@@ -1333,6 +1333,13 @@ DEFECTS = (
         ("tests/unit/controller/test_executor.py",),
     ),
     Defect(
+        "a shared child that was removed is not created again",
+        "controller/executor.py",
+        "        self._recent.forget(key.namespace, remove.name)\n",
+        "",
+        ("tests/unit/controller/test_executor.py",),
+    ),
+    Defect(
         "a job without an optional child gets no pods",
         "controller/executor.py",
         "            if policy.is_optional and isinstance(error, Gone):\n",

@@ -20,6 +20,7 @@ from railhead.api.names import LABEL_JOB_UID
 from railhead.controller.events import EventRecorder
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
 from railhead.controller.pod_events import find_node_added, find_problem
+from railhead.controller.recent import RecentChildren
 from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.controller.slow_start import run_all
 from railhead.kube.client import KubeClient
@@ -80,6 +81,9 @@ class Executor:
     client: KubeClient
     cache: CacheUpdater
     events: EventRecorder
+
+    def __post_init__(self) -> None:
+        self._recent = RecentChildren(self.client.clock.now)
 
     async def execute(self, key: JobKey, uid: str, plan: Plan) -> None:
         """Executes one plan for one job.
@@ -242,8 +246,12 @@ class Executor:
         """Returns the object's uid; "" if it was not looked at. `parent`: uid of `create.owner`."""
         kind, policy, body = CHILDREN[create.kind], create.policy, dict(create.build())
         if policy.owned_by is OwnedBy.NAMESPACE:
+            if self._recent.has(key.namespace, create.name):
+                return ""
             with contextlib.suppress(Gone):  # most likely it exists
-                return uid_of(await self._meet(key, uid, create, body))
+                existing = await self._meet(key, uid, create, body)
+                self._recent.note(key.namespace, create.name)
+                return uid_of(existing)
         if policy.owned_by is OwnedBy.INPUT:
             owner = build_owner(CONFIG_MAP.api_version, CONFIG_MAP.kind, create.owner, parent)
             body["metadata"] = {**body["metadata"], "ownerReferences": [owner]}
@@ -263,6 +271,8 @@ class Executor:
             raise _reject(create, error.message, status=error.status) from error
         if policy.is_watched:
             self.cache.record_pod(answer)
+        if policy.owned_by is OwnedBy.NAMESPACE:
+            self._recent.note(key.namespace, create.name)
         return uid_of(answer)
 
     async def _meet(self, key: JobKey, uid: str, create: Create, body: Object) -> Object:
@@ -290,6 +300,7 @@ class Executor:
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
+        self._recent.forget(key.namespace, remove.name)
         kind = CHILDREN[remove.kind]
         for _ in range(2):  # a 404 may also come from a proxy in front of the API server
             with contextlib.suppress(Gone, Conflict):
