@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="/metrics over HTTPS, for tokens with the right to get it (default: open, on the probe port)",
     )
-    parser.add_argument("--concurrency", type=int, default=8, help="jobs reconciled concurrently")
+    parser.add_argument("--concurrency", type=int, default=40, help="jobs reconciled concurrently")
     _add_leader_election(parser)
     _add_network_policies(parser)
     _add_admission_policy(parser)

@@ -38,7 +38,7 @@ class OperatorConfig:
     report_url: str
     probe_listen: str
     job_selector: LabelSelector = EVERYTHING
-    concurrency: int = 8
+    concurrency: int = 40
     lease_seconds: int | None = None
     pod_uid: str = ""
     job_network_policy: JobNetworkPolicy | None = None

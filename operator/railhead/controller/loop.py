@@ -11,7 +11,7 @@ from datetime import datetime
 
 from railhead.api.job import JobKey
 from railhead.controller.executor import ChildRejected, Executor, LostCompare
-from railhead.controller.queue import CallLater, KeyedQueue
+from railhead.controller.queue import KeyedQueue
 from railhead.controller.store import Store
 from railhead.controller.turns import Turns
 from railhead.kube.errors import KubeError, RetryAfter
@@ -23,32 +23,8 @@ from railhead.together import let_end
 log = logging.getLogger(__name__)
 TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
-SLOW_PASS_SECONDS = 2.0
-MOST_SLOW_PASSES = 32
 SMALL_JOB_PODS = 256
 PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
-
-
-def _call_later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(seconds, call)
-
-
-class Slot:
-    """One of the passes that may run at once; released when the pass ends, or before if it is slow."""
-
-    def __init__(self, slots: asyncio.Semaphore, call_later: CallLater) -> None:
-        self._slots = slots
-        self._is_held = True
-        self._timer = call_later(SLOW_PASS_SECONDS, self._release)
-
-    def end(self) -> None:
-        self._timer.cancel()
-        self._release()
-
-    def _release(self) -> None:
-        if self._is_held:
-            self._is_held = False
-            self._slots.release()
 
 
 def pause_after(pods: int) -> float:
@@ -61,9 +37,9 @@ def pause_after(pods: int) -> float:
 class Loop:
     """Reconciles jobs, several at a time, never one job twice at once.
 
-    A pass that takes long waits for the API server: it gives its slot to the next job, so that a few jobs whose
-    requests hang delay no other. A job has no pass while `is_current` denies that its namespace's pods are known:
-    the namespace's return makes all its keys due.
+    A pass mostly waits for the API server, so many run at a time, and a few jobs whose requests hang delay no other.
+    A job has no pass while `is_current` denies that its namespace's pods are known: the namespace's return makes all
+    its keys due.
     """
 
     store: Store
@@ -73,7 +49,6 @@ class Loop:
     now: Callable[[], datetime]
     count: Callable[[str, float], None] = lambda result, seconds: None
     monotonic: Callable[[], float] = time.monotonic
-    call_later: CallLater = _call_later
     is_current: Callable[[str], bool] = lambda namespace: True
     look_ups: Turns = field(init=False)
 
@@ -82,16 +57,13 @@ class Loop:
 
     async def run(self, concurrency: int) -> None:
         """Runs until cancelled; passes in progress are then completed, since they hold status writes and Events."""
-        slots = asyncio.Semaphore(concurrency)
         async with asyncio.TaskGroup() as group:
-            for _ in range(concurrency + MOST_SLOW_PASSES):
-                group.create_task(self._work(slots))
+            for _ in range(concurrency):
+                group.create_task(self._work())
 
-    async def _work(self, slots: asyncio.Semaphore) -> None:
+    async def _work(self) -> None:
         while True:
-            await slots.acquire()
             key = await self.queue.get()
-            slot = Slot(slots, self.call_later)
             try:
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             except asyncio.CancelledError:
@@ -99,7 +71,6 @@ class Loop:
                 raise
             finally:
                 self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
-                slot.end()
 
     async def reconcile(self, key: JobKey) -> None:
         """One pass over one job. An error stays with that job: nothing is raised."""
