@@ -1679,8 +1679,9 @@ DEFECTS = (
     Defect(
         "a checkpoint loses its place when the state changes too",
         "controller/report/schedule.py",
-        "= min(entry, self._wanted.get(key, entry))",
-        "= entry if urgency is Urgency.STATE else min(entry, self._wanted.get(key, entry))",
+        "        self._wanted[key] = min(entry, self._wanted.get(key, entry))\n",
+        "        known = self._wanted.pop(key, entry)\n"
+        "        self._wanted[key] = entry if urgency is Urgency.STATE else min(entry, known)\n",
         ("tests/unit/controller/report/test_schedule.py",),
     ),
     Defect(

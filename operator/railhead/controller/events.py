@@ -1,19 +1,32 @@
-"""Kubernetes Events about TrainJobs. A repeated Event increments its count."""
+"""Kubernetes Events: posts those about TrainJobs, and reads what those about a pod say.
+
+A repeated Event increments its count.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from railhead.api import names
 from railhead.api.job import JobKey
+from railhead.contract.times import parse_time
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, KubeError
 from railhead.kube.event import build_event
 from railhead.kube.kinds import EVENT
+from railhead.planning.facts.reasons import POD_EVENTS
 from railhead.planning.plan import Event
+from railhead.planning.pod_view import Problem
 
 log = logging.getLogger(__name__)
+# From the kubelet, after all volumes are mounted and the pod has its network.
+MOUNTED = frozenset({"Pulling", "Pulled", "Created", "Started"})
+# From the cluster autoscaler (processors/status/eventing_scale_up_processor.go) and from Karpenter
+# (pkg/controllers/provisioning/scheduling/events.go: NominatePodEvent).
+NODE_ADDED = frozenset({"TriggeredScaleUp", "Nominated"})
 
 
 class EventRecorder:
@@ -55,3 +68,23 @@ class EventRecorder:
             again = {"message": body["message"], "lastTimestamp": body["lastTimestamp"]}
             again["count"] = int(known.get("count") or 1) + 1
             await self._client.patch(EVENT, name, again, type_="merge", namespace=key.namespace)
+
+
+def find_problem(events: Iterable[Mapping[str, Any]]) -> Problem | None:
+    """Returns the newest of a pod's Events that explains why it does not start; None if it has got further."""
+    relevant = [event for event in events if event.get("reason") in POD_EVENTS | MOUNTED]
+    newest = max(relevant, key=lambda event: (_time(event), event["reason"] in MOUNTED), default=None)
+    if newest is None or newest["reason"] in MOUNTED:
+        return None
+    return Problem(str(newest["reason"]), str(newest.get("message") or newest["reason"]))
+
+
+def find_node_added(events: Iterable[Mapping[str, Any]]) -> datetime | None:
+    """Returns when an autoscaler last said that it adds a node for the pod."""
+    return parse_time(max((_time(event) for event in events if event.get("reason") in NODE_ADDED), default=""))
+
+
+def _time(event: Mapping[str, Any]) -> str:
+    """RFC 3339, whose texts sort like the times."""
+    series = event.get("series") or {}
+    return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -17,11 +17,9 @@ from typing import Any, Protocol
 
 from railhead.api.job import JobKey
 from railhead.api.names import LABEL_JOB_UID
-from railhead.controller.events import EventRecorder
+from railhead.controller.events import EventRecorder, find_node_added, find_problem
 from railhead.controller.observe import has_own_name, observe_pod, owner_uid
-from railhead.controller.pod_events import find_node_added, find_problem
 from railhead.controller.recent import RecentChildren
-from railhead.controller.rejection import find_reason, is_of_webhook
 from railhead.controller.slow_start import run_all
 from railhead.kube.client import KubeClient
 from railhead.kube.errors import Conflict, Denied, Gone, RetryAfter
@@ -29,7 +27,13 @@ from railhead.kube.informer import uid_of
 from railhead.kube.kinds import CHILDREN, CONFIG_MAP, EVENT, POD, TRAIN_JOB
 from railhead.kube.patch import build_patch
 from railhead.kube.types import Object
-from railhead.planning.facts.reasons import SOURCE_NOT_FOUND
+from railhead.planning.facts.reasons import (
+    ADMISSION_TEXTS,
+    CREATE_REFUSED,
+    POD_INVALID,
+    SOURCE_NOT_FOUND,
+    WEBHOOK_FAILED,
+)
 from railhead.planning.plan import (
     SOURCE,
     CopyConfigMap,
@@ -49,6 +53,9 @@ from railhead.resources.owner import build_owner
 log = logging.getLogger(__name__)
 
 MAX_MESSAGE_CHARS = 1000  # of a rejection
+# The API server itself is up and answers 500: a webhook that it has to call does not answer.
+WEBHOOK_TEXT = "failed calling webhook"
+STRICT_TEXT = "strict decoding error"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
@@ -344,3 +351,19 @@ def _at(obj: Object, pointer: str) -> Any:
     for part in pointer.strip("/").split("/"):
         value = value.get(part) if isinstance(value, dict) else None
     return value
+
+
+def find_reason(kind: str, status: int, message: str) -> str:
+    """Returns the CamelCase reason why a child of this kind was rejected; its own message is kept next to it."""
+    if is_of_webhook(status, message):
+        return WEBHOOK_FAILED
+    for text, reason in ADMISSION_TEXTS:
+        if text in message:
+            return reason
+    is_invalid = status == 422 or (status == 400 and STRICT_TEXT in message)
+    return POD_INVALID if kind == "Pod" and is_invalid else CREATE_REFUSED
+
+
+def is_of_webhook(status: int, message: str) -> bool:
+    """Whether nothing was created because an admission webhook did not answer."""
+    return status == 500 and WEBHOOK_TEXT in message

@@ -19,8 +19,7 @@ from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job
 from railhead.controller.observe import NOBODY, Owner, PodRecord, has_own_name
 from railhead.controller.start_lines import StartLines
-from railhead.kube.informer import uid_of, version_of
-from railhead.kube.tombstones import Tombstones
+from railhead.kube.informer import Tombstones, uid_of, version_of
 from railhead.kube.types import Object
 from railhead.planning.observed import AnnouncedCommit, Denial, Observed, Place, Rejection
 from railhead.planning.pod_view import PodEvents, PodView, Problem

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -19,7 +20,6 @@ from typing import Generic, TypeVar
 from railhead.kube.client import KubeClient, Scope
 from railhead.kube.errors import Gone, KubeError, RetryAfter, is_refusal
 from railhead.kube.kinds import Kind
-from railhead.kube.tombstones import Tombstones
 from railhead.kube.types import Object
 from railhead.kube.watch_state import WatchState
 
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 Record = TypeVar("Record")
 OnChange = Callable[[Record | None, Record | None], None]
 Key = tuple[str, str]  # namespace and name
+KEEP_AT_MOST = 10_000  # more than the responses that can still be late
 MAX_BACKOFF_SECONDS = 5.0  # kopf's pauses for the other watch are about as short
 
 
@@ -47,6 +48,28 @@ def key_of(obj: Object) -> Key:
 
 def uid_of(obj: Object) -> str:
     return str(obj["metadata"].get("uid"))
+
+
+class Tombstones:
+    """Remembers deleted objects, so that a late response to our own write does not bring them back.
+
+    Responses and the watch use two connections: the response to a create or delete may be processed after the watch
+    has delivered DELETED. Storing the object then would keep it in the view forever, because no further event about it
+    ever arrives. It keeps the newest uids with the resourceVersion of their deletion.
+    """
+
+    def __init__(self, keep: int = KEEP_AT_MOST) -> None:
+        self._keep = keep
+        self._versions: OrderedDict[str, int] = OrderedDict()
+
+    def add(self, uid: str, version: int) -> None:
+        self._versions[uid] = max(version, self._versions.pop(uid, 0))
+        while len(self._versions) > self._keep:
+            self._versions.popitem(last=False)
+
+    def is_deleted_since(self, uid: str, version: int) -> bool:
+        """Whether it was deleted at this version. A newer version is back: its labels match the selector again."""
+        return version <= self._versions.get(uid, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from railhead.kube.client import Item, KubeClient, Listed
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
-from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, key_of, version_of
+from railhead.kube.informer import MAX_BACKOFF_SECONDS, Informer, Tombstones, key_of, version_of
 from railhead.kube.kinds import POD, Kind
 from railhead.kube.types import keep_all
 from tests.model.api_server import Object
@@ -261,3 +261,27 @@ async def test_list_and_watch_select_the_same_objects() -> None:
     client = ScriptedClient(make_list(5), [bookmark(6)])
     await Run(client, **scope).until_silent()
     assert client.scopes == [{"kind": POD, **scope}] * 3
+
+
+def test_versions_up_to_the_deletion_are_covered_and_newer_ones_are_not() -> None:
+    tombstones = Tombstones()
+    tombstones.add("a", 7)
+    assert [tombstones.is_deleted_since("a", version) for version in (0, 6, 7, 8)] == [True, True, True, False]
+
+
+def test_an_object_that_was_never_deleted_is_not_covered() -> None:
+    assert not Tombstones().is_deleted_since("a", 0)
+
+
+def test_the_newest_deletion_counts_in_any_order() -> None:
+    tombstones = Tombstones()
+    tombstones.add("a", 9)
+    tombstones.add("a", 4)
+    assert tombstones.is_deleted_since("a", 9)
+
+
+def test_the_oldest_are_forgotten_and_a_repeated_one_counts_as_new() -> None:
+    tombstones = Tombstones(keep=2)
+    for uid in ("a", "b", "a", "c"):
+        tombstones.add(uid, 1)
+    assert [tombstones.is_deleted_since(uid, 1) for uid in ("a", "b", "c")] == [True, False, True]

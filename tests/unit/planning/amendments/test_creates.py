@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from railhead.api import names
-from railhead.controller.rejection import find_reason
+from railhead.controller.executor import find_reason
 from railhead.planning.facts.reasons import REJECTIONS
 from tests.model.api_server import Object
 from tests.unit.builders import is_empty

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from railhead.controller.pod_events import find_problem
+from railhead.controller.events import find_problem
 from railhead.planning.plan import Plan
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import PodEvents, PodView, Problem
