@@ -38,12 +38,15 @@ from railhead.controller.probes import build_probes, watch_stalls
 from railhead.controller.queue import KeyedQueue
 from railhead.controller.report.certificate import (
     Certificates,
+    build_ssl_context,
     derive_token_key,
     ensure_certificates,
+    follow_folder,
+    present,
+    read_certificates,
     renew_certificates,
 )
-from railhead.controller.report.mounted import follow_folder, read_certificates
-from railhead.controller.report.server import ReportHandler, build_app, build_ssl_context, present
+from railhead.controller.report.server import ReportHandler, build_app
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import Gate, serve
 from railhead.controller.store import Store

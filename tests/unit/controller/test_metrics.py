@@ -21,8 +21,8 @@ from railhead.api.status import JobStatus, parse_status
 from railhead.contract.failure import FailureClass
 from railhead.controller.metrics import Metrics, Sources, build_access_review, build_metrics, judge_reader
 from railhead.controller.probes import build_probes
+from railhead.controller.report.certificate import present
 from railhead.controller.report.schedule import Urgency
-from railhead.controller.report.server import present
 from railhead.controller.serve import Gate, serve
 from railhead.controller.tokens import KEEP_REJECTED_SECONDS, KEEP_SECONDS, TURN_SECONDS, TokenReviews
 from railhead.kube.client import RequestLabels

@@ -4,6 +4,10 @@ Drivers trust the CA for a job's whole lifetime, so it is kept in a Secret and s
 of the operator; a new server certificate is issued from it when a name is missing or the old one
 expires soon. All replicas of the operator serve the same certificate: the first one that finds it
 missing or old issues it, and the others use the stored one.
+
+Or the certificate comes from a folder, such as a mounted Secret of cert-manager. The operator then
+issues none and needs no rights on Secrets. It presents the one in the folder and checks it for
+changes, because the kubelet updates the folder when the Secret changes.
 """
 
 from __future__ import annotations
@@ -12,9 +16,13 @@ import asyncio
 import base64
 import hmac
 import logging
+import os
+import ssl
+import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from railhead.kube.client import KubeClient
@@ -28,6 +36,8 @@ CA_DAYS = 3650
 SERVER_DAYS = 365
 RENEW_DAYS = 60
 LOOK_AGAIN_SECONDS = 24 * 3600.0
+CERTIFICATE_FILE, KEY_FILE, CA_FILE = "tls.crt", "tls.key", "ca.crt"
+FOLDER_SECONDS = 60.0  # between two looks at the folder
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class Certificates:
 
     ca: Pair
     server: Pair
+
+
+class BadFolder(RuntimeError):
+    """The folder holds no usable certificate; the message says what is wrong and what to do."""
 
 
 def derive_token_key(certificates: Certificates) -> bytes:
@@ -87,6 +101,68 @@ async def renew_certificates(
             present(stored.server)
             log.info("the report endpoint has a new certificate")
         known = stored
+
+
+def read_certificates(folder: Path) -> Certificates:
+    """Returns the folder's certificates; the CA's key stays with its issuer.
+
+    Raises:
+        BadFolder: a file is missing or empty, or certificate and key do not match.
+    """
+    texts = {}
+    for name in (CERTIFICATE_FILE, KEY_FILE, CA_FILE):
+        try:
+            texts[name] = (folder / name).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadFolder(f"--report-tls: {folder / name} cannot be read ({error}); mount a Secret with it") from None
+        if not texts[name].strip():
+            raise BadFolder(f"--report-tls: {folder / name} is empty; mount a Secret with it (drivers need the CA)")
+    found = Certificates(Pair(texts[CA_FILE], ""), Pair(texts[CERTIFICATE_FILE], texts[KEY_FILE]))
+    try:
+        build_ssl_context(found)
+    except (ssl.SSLError, ValueError) as error:
+        raise BadFolder(f"--report-tls: {CERTIFICATE_FILE} and {KEY_FILE} in {folder} do not match ({error})") from None
+    return found
+
+
+async def follow_folder(
+    folder: Path,
+    known: Certificates,
+    present: Callable[[Pair], None],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Presents each new certificate in the folder; retries an unreadable one. Runs until cancelled."""
+    while True:
+        await sleep(FOLDER_SECONDS)
+        try:
+            found = read_certificates(folder)
+        except BadFolder as error:
+            log.warning("the report endpoint keeps its certificate: %s", error)
+            continue
+        if found.server != known.server:
+            present(found.server)
+            log.info("the report endpoint has a new certificate")
+        if found.ca != known.ca:
+            log.warning("the CA of the report endpoint has changed: running jobs trust the one they started with")
+        known = found
+
+
+def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
+    """Builds a server context that presents the certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    present(context, certificates.server)
+    return context
+
+
+def present(context: ssl.SSLContext, server: Pair) -> None:
+    """Presents this certificate to new connections from now on. The ssl module loads keys from files only."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "server.pem")
+        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+            file.write(server.certificate + server.key)
+        context.load_cert_chain(path)
 
 
 def needs_renewal(certificate: str, names: Sequence[str], *, now: datetime) -> bool:

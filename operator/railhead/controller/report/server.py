@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import ssl
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -17,13 +14,11 @@ from aiohttp.typedefs import Handler
 from railhead.api.job import JobKey
 from railhead.contract.report import DEADLINE, HANG_POLICY, LIMIT_BYTES, NEXT_REPORT, PATH, RESTARTS, RULES
 from railhead.controller.report.authority import NOT_HEAD, JobFacts, Limits, Speaker, refusal
-from railhead.controller.report.certificate import Certificates
 from railhead.controller.report.parse import parse_report
 from railhead.controller.report.writer import ReportWriter
 from railhead.controller.serve import Gate
 from railhead.controller.tokens import NotYet, TokenReviews, read_bearer, read_claims
 from railhead.kube.errors import KubeError
-from railhead.pki import Pair
 
 INVALID = "the token is not valid for this endpoint"
 BODY_SECONDS = 10.0  # no driver needs longer for 64 KiB
@@ -141,20 +136,3 @@ def build_app(reports: ReportHandler, count: Callable[[int], None] = lambda code
     app = web.Application(client_max_size=LIMIT_BYTES, middlewares=[counting])
     app.add_routes([web.post(PATH, reports.answer)])
     return app
-
-
-def build_ssl_context(certificates: Certificates) -> ssl.SSLContext:
-    """A server context that presents the certificate."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    present(context, certificates.server)
-    return context
-
-
-def present(context: ssl.SSLContext, server: Pair) -> None:
-    """New connections get this certificate from now on. The ssl module loads keys from files only."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "server.pem")
-        with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
-            file.write(server.certificate + server.key)
-        context.load_cert_chain(path)

@@ -27,7 +27,8 @@ from railhead.cli.operator import raise_open_files
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller import serve
 from railhead.controller.report.authority import JobFacts, Speaker
-from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app, present
+from railhead.controller.report.certificate import present
+from railhead.controller.report.server import REQUESTS_OF_A_POD, build_app
 from railhead.controller.serve import MOST_STRANGERS, Gate
 from railhead.local.addresses import free_port
 from railhead.pki import issue, make_ca
