@@ -6,9 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from railhead.api.backend import Framework
 from railhead.api.job import parse_spec
 from railhead.api.status import parse_status
+from railhead.api.trainer import Framework
 from tests.api.server import ApiServer
 from tests.api.trainjobs import PATH, make_job
 

@@ -10,9 +10,9 @@ from tests.chart.test_grid import GRID
 from tests.fuzz.seeds import CASES, QUICK
 from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
 
-from railhead.api.logs import MOST_FORWARDED
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.source import MAX_INLINE_BYTES
+from railhead.api.spec import MOST_FORWARDED
 from railhead.contract.checkpoint import MAX_METRIC_NAME, MAX_METRICS
 from railhead.contract.digest import CHARS
 from railhead.contract.failure import POLICIES

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from railhead.api.gpus import SAME_GPUS
+from railhead.api.scaling import SAME_GPUS
 from railhead.api.schema import RULES, Schema
 
 # By the object that they are fields of: what may change at any time.

@@ -1,4 +1,4 @@
-"""The key of a TrainJob, and the parser of its spec from the API server's JSON."""
+"""The key of a TrainJob, and the parser of its spec from the API server's JSON, with its error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from railhead.api.errors import InvalidSpec
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.spec import TrainJobSpec
+
+
+class InvalidSpec(ValueError):
+    """A TrainJob whose spec is invalid.
+
+    Attributes:
+        field: the path of the field at fault, as the user wrote it (`spec.scaling.numWorkers`).
+        message: what is wrong and what to do.
+    """
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""spec of a TrainJob: everything that a user can request."""
+"""spec of a TrainJob: everything that a user can request. Large sections have modules with their names."""
 
 from __future__ import annotations
 
@@ -6,22 +6,39 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from railhead.api.backend import BACKEND_RULES
-from railhead.api.base import Image, Model, rules, time_limit
-from railhead.api.datasets import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName
-from railhead.api.env import EnvFrom, EnvVar
+from railhead.api.base import Image, Model, planned, rules, time_limit
+from railhead.api.env import EnvFrom, EnvVar, RuntimeEnv
 from railhead.api.failure_policy import FailureRules
-from railhead.api.logs import MOST_FORWARDED, Logs
-from railhead.api.pod_limits import CPU_LIMIT_RULES
-from railhead.api.pod_template import PodTemplate
-from railhead.api.pods import HeadConfig, PullSecret, Worker
-from railhead.api.resume import ResumeFrom
-from railhead.api.run import Run
-from railhead.api.runtime_env import RuntimeEnv
+from railhead.api.pods import CPU_LIMIT_RULES, HeadConfig, PodTemplate, PullSecret, Worker
+from railhead.api.run import CPU_FOR_TASKS, SPLIT_OF_BUILD, Dataset, DatasetName, ResumeFrom, Run
 from railhead.api.scaling import Scaling
-from railhead.api.scheduling import Scheduling
 from railhead.api.source import Source
-from railhead.api.trainer import SCRIPT_RULES, TrainerConfig
+from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
+
+MOST_FORWARDED = 16  # workers whose lines are all forwarded by default
+
+
+class Logs(Model):
+    """What the head pod's log has of the ranks' output; each worker pod's log has all of its own ranks'."""
+
+    forward: Literal["All", "Rank0", "None"] | None = Field(
+        default=None,
+        description="Whose lines the head pod's log repeats: those of all ranks, of rank 0, or of none. "
+        "Default: All up to 16 workers (maxWorkers of an elastic job), else Rank0.",
+    )
+
+
+class Scheduling(Model):
+    """How the operator influences where the job's pods run."""
+
+    node_avoidance: Literal["Auto", "None"] = Field(
+        default="Auto",
+        description="Auto: a node that refuses a pod of this job gets no new one for 1 h, doubled each time up to 24 h "
+        "(status.avoidedNodes). None: the job avoids no node, and forgets those that it avoided. "
+        "May be changed at any time.",
+    )
+    queue: Any | None = planned("Queue that admits the job.")
+
 
 GRACE_SECONDS, GRACE_SECONDS_OF_GPUS = 60, 600  # defaults of suspendGraceSeconds
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import JobKey
+from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import read_key
 from railhead.controller.observe import PodRecord

@@ -10,8 +10,7 @@ import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import JobKey, parse_spec
+from railhead.api.job import InvalidSpec, JobKey, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus, parse_status
 from railhead.controller.observe import Owner

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import JobKey
+from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.controller.job_record import JobRecord, read_key, record_job

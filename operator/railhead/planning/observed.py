@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from railhead.contract.outcome import Outcome

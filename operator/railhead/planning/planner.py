@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.api.names import MANAGER
 from railhead.planning.amendments.announcements import add_warning, announce_commit
 from railhead.planning.amendments.avoided_nodes import list_avoided_nodes

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from railhead.api import names
-from railhead.api.backend import DEFAULT_FRAMEWORK
-from railhead.api.datasets import Dataset
+from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
+from railhead.api.trainer import DEFAULT_FRAMEWORK
 from railhead.contract.digest import digest, digest_files
 from railhead.contract.job_input import CA_KEY, FILE, SOURCE_PREFIX, JobInput
 from railhead.resources.owner import JobRef, build_metadata

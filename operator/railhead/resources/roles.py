@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from railhead.api import names
-from railhead.api.gpus import is_gpu
+from railhead.api.scaling import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
 from railhead.contract import environment as e

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from railhead.api.quantities import format_bytes, format_resource, parse_quantity, parse_resources
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import WORKER_SLOT
 from railhead.resources.placement import find_ray_labels
-from railhead.resources.quantity import format_bytes, format_resource, parse_quantity, parse_resources
 
 # Each pod has workersPerPod of WORKER_SLOT and each worker takes one. Otherwise Ray, which counts whole
 # CPUs only and packs, would put more workers into one pod and leave another one empty.

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from railhead.api import changes, crd
-from railhead.api.gpus import SAME_GPUS
+from railhead.api.scaling import SAME_GPUS
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from tests.unit.api.walk import planned_paths

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import parse_spec
+from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import JobStatus
 from tests.unit.api.walk import all_models, planned_paths

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from railhead.api import crd
-from railhead.api.compatibility import find_narrowed
+from railhead.api.schema import find_narrowed
 
 RELEASED = sorted((Path(__file__).resolve().parents[2] / "released").glob(f"*/{crd.FILE_NAME}"))
 RULE = """\

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import parse_spec
+from railhead.api.job import InvalidSpec, parse_spec
 from railhead.api.status import parse_status
 from railhead.controller.job_record import Content, record_job
 from tests.unit.builders import RUNNING_STATUS, SPEC

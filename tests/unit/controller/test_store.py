@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
-from railhead.api.job import JobKey
+from railhead.api.job import InvalidSpec, JobKey
 from railhead.api.names import head_name
 from railhead.api.spec import TrainJobSpec
 from railhead.controller.observe import Owner, record_pod

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.api.status import Waiting
 from railhead.contract.times import format_time
 from railhead.planning.observed import Observed

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from railhead.api import conditions as types
 from railhead.api import names
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.api.status import MAX_STUCK_PODS, StuckPod
 from railhead.contract.times import format_time
 from railhead.planning.conditions import make_condition

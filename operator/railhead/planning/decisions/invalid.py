@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from railhead.api import conditions as types
-from railhead.api.errors import InvalidSpec
+from railhead.api.job import InvalidSpec
 from railhead.planning.conditions import make_condition, stand
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, Event

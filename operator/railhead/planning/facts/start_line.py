@@ -14,6 +14,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import NamedTuple
 
 from railhead.api import names
+from railhead.api.quantities import parse_quantity
 from railhead.api.status import Phase, StartLine
 from railhead.contract.times import format_time
 from railhead.planning.facts.reasons import EXCEEDS_QUOTA, QUOTA_EXCEEDED
@@ -21,7 +22,6 @@ from railhead.planning.facts.settlement import released_delay_seconds
 from railhead.planning.job import Job
 from railhead.planning.observed import Place, find_place
 from railhead.planning.pod_view import Problem
-from railhead.resources.quantity import parse_quantity
 
 TURN_SECONDS = 300
 WHOLE = 100

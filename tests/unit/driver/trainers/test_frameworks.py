@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import pytest
 
-from railhead.api.backend import Backend, Framework
+from railhead.api.trainer import Backend, Framework
 from railhead.driver.errors import JobRefused
 from railhead.driver.trainers.frameworks import (
     FRAMEWORKS,

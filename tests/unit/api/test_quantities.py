@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.resources.quantity import SUFFIXES, format_bytes, format_cpu, format_resource, parse_quantity
+from railhead.api.quantities import SUFFIXES, format_bytes, format_cpu, format_resource, parse_quantity
 
 millis = st.integers(0, 10**9).map(lambda n: Decimal(n) / 1000)
 sizes = st.one_of(
