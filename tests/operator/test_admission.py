@@ -23,8 +23,8 @@ def test_the_operator_warns_while_the_policy_is_gone(
     audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, tmp_path: Path
 ) -> None:
     with make_account(audited_plane[0], NAMESPACE, VALUES, tmp_path / "kubeconfig") as rendered:
-        wanted = ("--admission-policy=", "--watch-namespace=")
-        flags = [arg for arg in rendered.container["args"] if arg.startswith(wanted)]
+        [flag] = [arg for arg in rendered.container["args"] if arg.startswith("--admission-policy=")]
+        flags = [flag, f"--watch-namespace={NAMESPACE}"]
         operator = RunningOperator(tmp_path / "kubeconfig", tmp_path, namespace=NAMESPACE, flags=flags)
         bodies = {kind: rendered.one(kind.kind) for kind in (POLICY, BINDING)}
         try:
