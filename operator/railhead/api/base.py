@@ -9,6 +9,8 @@ from pydantic.alias_generators import to_camel
 
 from railhead.contract.failure import FailureClass
 
+Object = dict[str, Any]  # an object of the API server as JSON, or a part of one
+
 
 class Model(BaseModel):
     """A part of the spec. Unknown fields are errors, so that a typo is found at once."""

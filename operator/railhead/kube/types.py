@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from railhead.api import base
 
-Object = dict[str, Any]
+Object = base.Object
 Body = Object | list[Object]  # of a request; a JSON Patch is a list
 
 

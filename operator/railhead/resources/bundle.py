@@ -14,9 +14,9 @@ import zipfile
 from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any
 
 from railhead import __version__
+from railhead.api.base import Object
 from railhead.contract.digest import CHARS, digest
 from railhead.contract.failure import FailureClass
 from railhead.resources.owner import build_shared_metadata
@@ -86,7 +86,7 @@ def bundle_name(bundle: bytes) -> str:
     return f"railhead-driver-{__version__.replace('.', '-')}-{digest(bundle)}"
 
 
-def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> dict[str, Any]:
+def build_bundle_config_map(settings: OperatorSettings, *, namespace: str) -> Object:
     """One immutable ConfigMap per namespace and version. No job owns it: all jobs share it."""
     return {
         "apiVersion": "v1",

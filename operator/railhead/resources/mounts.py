@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.run import Dataset
 from railhead.api.scaling import RESIZE_INTERVAL_SECONDS, START_WAIT_SECONDS, Scaling
 from railhead.api.spec import TrainJobSpec
@@ -44,7 +44,7 @@ def find_secret_name(job: JobRef, settings: OperatorSettings, *, input_name: str
     return names.secret_name(job.name, job.uid, digest(token.encode()))
 
 
-def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) -> dict[str, Any]:
+def build_secret(job: JobRef, settings: OperatorSettings, *, input_name: str) -> Object:
     """Without an owner: the executor makes the input its owner, with which garbage collection deletes it. The operator
     needs no right to delete Secrets."""
     metadata = build_metadata(job, find_secret_name(job, settings, input_name=input_name))
@@ -115,7 +115,7 @@ def _count_workers(scaling: Scaling) -> dict[str, int]:
     }
 
 
-def _describe_dataset(dataset: Dataset) -> dict[str, Any]:
+def _describe_dataset(dataset: Dataset) -> Object:
     values = dataset.model_dump(by_alias=True, exclude_none=True)
     return {key: value for key, value in values.items() if key != "uri" or not _is_path(value)}
 
@@ -129,7 +129,7 @@ def _is_path(uri: str) -> bool:
     return uri.startswith("/")
 
 
-def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> dict[str, Any]:
+def build_input(job: JobRef, spec: TrainJobSpec, settings: OperatorSettings) -> Object:
     """The ConfigMap; immutable, so that a running job's input never changes."""
     files = _build_files(job, spec, settings)
     return {

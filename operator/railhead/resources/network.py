@@ -7,16 +7,15 @@ open unless the operator's settings restrict it: storage and datasets differ in 
 
 from __future__ import annotations
 
-from typing import Any
-
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.resources.owner import JobRef, build_metadata, build_shared_metadata
 from railhead.resources.settings import JobNetworkPolicy
 
 DNS = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
 
 
-def build_heads_service(namespace: str) -> dict[str, Any]:
+def build_heads_service(namespace: str) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -30,10 +29,10 @@ def build_heads_service(namespace: str) -> dict[str, Any]:
     }
 
 
-def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> dict[str, Any]:
+def build_network_policy(job: JobRef, wanted: JobNetworkPolicy) -> Object:
     """For head and workers of all attempts."""
     pods = {"matchLabels": {names.LABEL_JOB_UID: job.uid}}
-    spec: dict[str, Any] = {
+    spec: Object = {
         "podSelector": pods,
         "policyTypes": ["Ingress"],
         "ingress": [{"from": [{"podSelector": pods}, *wanted.extra_from]}],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class JobRef:
     uid: str
 
 
-def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
+def build_metadata(job: JobRef, name: str, **labels: str) -> Object:
     """Metadata of a child: garbage collection removes it with the job, even while no operator runs."""
     return {
         "name": name,
@@ -27,13 +27,13 @@ def build_metadata(job: JobRef, name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def build_shared_metadata(namespace: str, name: str) -> dict[str, Any]:
+def build_shared_metadata(namespace: str, name: str) -> Object:
     """Metadata of an object of all jobs of a namespace, which none owns."""
     labels = {"app.kubernetes.io/name": "railhead", "app.kubernetes.io/managed-by": "railhead"}
     return {"name": name, "namespace": namespace, "labels": labels}
 
 
-def build_owner(api_version: str, kind: str, name: str, uid: str) -> dict[str, Any]:
+def build_owner(api_version: str, kind: str, name: str, uid: str) -> Object:
     """An ownerReference: garbage collection deletes the child with its last owner."""
     return {"apiVersion": api_version, "kind": kind, "name": name, "uid": uid}
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.names import AVOIDED_NODES
 from railhead.api.scaling import Scaling
 from railhead.resources.owner import JobRef
@@ -31,9 +32,7 @@ HEAD_SECONDS = 60
 KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-def require_nodes(
-    rules: Any, kind: Literal["matchExpressions", "matchFields"], requirements: list[dict[str, Any]]
-) -> Any:
+def require_nodes(rules: Any, kind: Literal["matchExpressions", "matchFields"], requirements: list[Object]) -> Any:
     """The node affinity with these. The user's terms are ORed, so each gets them; an empty one, which matches nothing,
     stays empty."""
     if rules is not None and not isinstance(rules, Mapping):
@@ -52,7 +51,7 @@ def get_items(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, attempt: int) -> dict[str, Any]:
+def place_worker(pod_spec: Mapping[str, Any], scaling: Scaling, *, job: JobRef, attempt: int) -> Object:
     """The worker pod's spec with scheduling rules; `pod_spec` already includes the user's templates."""
     placed = dict(pod_spec)
     others = {"matchLabels": _labels_of_workers(job, attempt=attempt)}
@@ -82,7 +81,7 @@ def find_ray_labels(selector: Mapping[str, str] | None) -> dict[str, str]:
     return {key: values[0] for key, (operator, values) in parsed.items() if operator == "In" and len(values) == 1}
 
 
-def build_node_expressions(selector: Mapping[str, str]) -> list[dict[str, Any]]:
+def build_node_expressions(selector: Mapping[str, str]) -> list[Object]:
     """matchExpressions of a node selector term."""
     parsed = {key: parse_selector(text) for key, text in sorted(selector.items())}
     return [{"key": key, "operator": operator, "values": values} for key, (operator, values) in parsed.items()]
@@ -105,22 +104,22 @@ def _labels_of_workers(job: JobRef, *, attempt: int) -> dict[str, str]:
     }
 
 
-def _prefer(others: dict[str, Any], topology: str, weight: int) -> dict[str, Any]:
+def _prefer(others: Object, topology: str, weight: int) -> Object:
     return {"weight": weight, "podAffinityTerm": {"labelSelector": others, "topologyKey": topology}}
 
 
-def _spread(others: dict[str, Any]) -> dict[str, Any]:
+def _spread(others: Object) -> Object:
     return {"maxSkew": 1, "topologyKey": HOSTNAME, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": others}
 
 
-def _add_required(rules: Any, term: dict[str, Any]) -> Any:
+def _add_required(rules: Any, term: Object) -> Any:
     """Adds a required term to the user's: all of them must hold."""
     if rules is not None and not isinstance(rules, Mapping):
         return rules
     return {**(rules or {}), REQUIRED: [*get_items((rules or {}).get(REQUIRED)), term]}
 
 
-def avoid_nodes(pod: Mapping[str, Any], nodes: Sequence[str]) -> dict[str, Any]:
+def avoid_nodes(pod: Mapping[str, Any], nodes: Sequence[str]) -> Object:
     """The pod with one requirement per node: the API server takes one value in each that names nodes."""
     metadata, spec = pod["metadata"], dict(pod["spec"])
     annotations = {key: value for key, value in metadata["annotations"].items() if key != AVOIDED_NODES}

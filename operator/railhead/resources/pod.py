@@ -7,9 +7,9 @@ the job requires (image, entry point, identity, names, the reserved environment)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.spec import TrainJobSpec
 from railhead.contract import environment as e
 from railhead.contract.job_input import CA_KEY, FILE
@@ -56,9 +56,9 @@ class RoleParts:
         least_grace: seconds from SIGTERM to SIGKILL that no template may shorten.
     """
 
-    env: list[dict[str, Any]]
-    volumes: list[dict[str, Any]]
-    mounts: list[dict[str, Any]]
+    env: list[Object]
+    volumes: list[Object]
+    mounts: list[Object]
     least_grace: int = 0
 
 
@@ -70,7 +70,7 @@ def build_pod(
     place: PodPlace,
     size: PodSize,
     parts: RoleParts,
-) -> dict[str, Any]:
+) -> Object:
     """A pod of the job, as Kubernetes JSON."""
     template = _find_template(spec, place.role)
     defaults = {"metadata": {"annotations": _DO_NOT_EVICT}, "spec": _default_spec(spec, size)}
@@ -111,9 +111,9 @@ def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
     return any("cpu" in (each.get("limits") or {}) for each in resources)
 
 
-def _find_template(spec: TrainJobSpec, role: str) -> dict[str, Any]:
+def _find_template(spec: TrainJobSpec, role: str) -> Object:
     role_template = spec.head.pod_template if role == names.HEAD else spec.worker.pod_template
-    merged: dict[str, Any] = merge(spec.pod_template or {}, role_template or {})
+    merged: Object = merge(spec.pod_template or {}, role_template or {})
     return merged
 
 
@@ -135,10 +135,10 @@ HIDE_GPUS = [
 _DEFAULT_ENV = [{"name": "RAY_USAGE_STATS_ENABLED", "value": "0"}, {"name": "HOME", "value": TEMP_FOLDER}]
 
 
-def _default_spec(spec: TrainJobSpec, size: PodSize) -> dict[str, Any]:
+def _default_spec(spec: TrainJobSpec, size: PodSize) -> Object:
     """Defaults that a user's template may change."""
     user_env = [v.model_dump(by_alias=True, exclude_none=True) for v in spec.env or []]
-    defaults: dict[str, Any] = {
+    defaults: Object = {
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": RAY_USER,
@@ -168,11 +168,11 @@ def _essential_spec(
     *,
     mounts: Mounts,
     place: PodPlace,
-    volumes: list[dict[str, Any]],
-) -> dict[str, Any]:
+    volumes: list[Object],
+) -> Object:
     """Fields that no template may change. A pod has a token of its service account only if a template projects one."""
     items = [{"key": FILE, "path": FILE}, {"key": CA_KEY, "path": CA_KEY}]
-    shared: list[dict[str, Any]] = [
+    shared: list[Object] = [
         {"name": "railhead-bundle", "configMap": {"name": mounts.driver}},
         {
             "name": "railhead-input",
@@ -198,7 +198,7 @@ def _essential_spec(
     }
 
 
-def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec, mounts: Mounts) -> None:
+def _add_fetch(pod_spec: Object, spec: TrainJobSpec, mounts: Mounts) -> None:
     """Adds the fetch container after the template's init containers: one of those may set up the pod's network."""
     if spec.source is None or spec.source.git is None:
         return
@@ -209,8 +209,8 @@ def _add_fetch(pod_spec: dict[str, Any], spec: TrainJobSpec, mounts: Mounts) -> 
 
 def _essential_container(
     job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, place: PodPlace, parts: RoleParts
-) -> dict[str, Any]:
-    container: dict[str, Any] = {
+) -> Object:
+    container: Object = {
         "image": spec.image,
         "command": build_start(place.role, digest=get_digest(mounts.driver), folder=TEMP_FOLDER),
         "args": [],
@@ -232,7 +232,7 @@ def _essential_container(
     return container
 
 
-def _shared_env(job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> list[dict[str, Any]]:
+def _shared_env(job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int) -> list[Object]:
     folder = find_source_folder(spec)
     values = {
         e.INPUT: INPUT_FOLDER,
@@ -256,7 +256,7 @@ def _shared_env(job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int
     ]
 
 
-def build_shared_memory(size: PodSize) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def build_shared_memory(size: PodSize) -> tuple[list[Object], list[Object]]:
     """Volume and mount of /dev/shm, where Ray keeps its object store."""
     volume = {"name": "railhead-shm", "emptyDir": {"medium": "Memory", "sizeLimit": size.shared_memory}}
     return [volume], [{"name": "railhead-shm", "mountPath": "/dev/shm"}]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from railhead.api import names
+from railhead.api.base import Object
 from railhead.api.scaling import is_gpu
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import InitialCheckpoint, JobStatus
@@ -39,7 +39,7 @@ def build_head_pod(
     status: JobStatus,
     worker_pods: int,
     initial_checkpoint: InitialCheckpoint | None = None,
-) -> dict[str, Any]:
+) -> Object:
     """The head pod of one attempt.
 
     The status holds the known commits of earlier attempts; `worker_pods` is how many are wanted
@@ -50,7 +50,7 @@ def build_head_pod(
     token = {"serviceAccountToken": {"path": "token", "audience": AUDIENCE, "expirationSeconds": 3600}}
     paths, initial = build_dataset_paths(spec), initial_checkpoint
     limit = spec.progress_deadline_seconds
-    env: list[dict[str, Any]] = [
+    env: list[Object] = [
         {"name": e.POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
         {"name": e.CHECKPOINT_INDEX, "value": str(status.newest_index)},
         {"name": e.KNOWN_CHECKPOINTS, "value": json.dumps(_describe_known(status))},
@@ -81,7 +81,7 @@ def build_head_pod(
     )
 
 
-def _describe_known(status: JobStatus) -> list[dict[str, Any]]:
+def _describe_known(status: JobStatus) -> list[Object]:
     """`contract.environment.KNOWN_CHECKPOINTS`: only the folders' names, because a local node rewrites paths.
 
     A script has a run for each fit(), and may have lost its head before the newest one had a commit.
@@ -112,7 +112,7 @@ class WorkerPods:
     def name(self, slot: int, round_: int) -> str:
         return names.worker_name(self._job.name, self._job.uid, attempt=self._attempt, slot=slot, round_=round_)
 
-    def build(self, *, slot: int, round_: int) -> dict[str, Any]:
+    def build(self, *, slot: int, round_: int) -> Object:
         """The pod, as Kubernetes JSON; it shares parts with the others, so nobody may change it."""
         metadata, name = self._first["metadata"], self.name(slot, round_)
         place = {names.LABEL_SLOT: str(slot), names.LABEL_ROUND: str(round_)}
@@ -123,14 +123,14 @@ class WorkerPods:
         }
 
     @cached_property
-    def _first(self) -> dict[str, Any]:
+    def _first(self) -> Object:
         pod = build_worker_pod(self._job, self._spec, mounts=self._mounts, attempt=self._attempt, slot=0, round_=0)
         return avoid_nodes(pod, self._avoid)
 
 
 def build_worker_pod(
     job: JobRef, spec: TrainJobSpec, *, mounts: Mounts, attempt: int, slot: int, round_: int
-) -> dict[str, Any]:
+) -> Object:
     """The pod of one worker slot; a replacement has a higher round and so another name."""
     size, drain = compute_sizes(spec).worker, spec.drain_seconds
     volumes, shared_memory = build_shared_memory(size)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
-from typing import Any
 
+from railhead.api.base import Object
 from railhead.api.quantities import format_bytes, format_resource, parse_quantity, parse_resources
 from railhead.api.spec import TrainJobSpec
 from railhead.contract.job_input import WORKER_SLOT
@@ -51,7 +51,7 @@ class RayNode:
     object_store_bytes: int
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Object:
         return {
             "cpus": self.cpus,
             "gpus": self.gpus,

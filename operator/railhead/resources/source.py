@@ -6,8 +6,7 @@ ray and requests no more resources.
 
 from __future__ import annotations
 
-from typing import Any
-
+from railhead.api.base import Object
 from railhead.api.names import FETCH_CONTAINER
 from railhead.api.source import ConfigMapSource, GitSource
 from railhead.api.spec import TrainJobSpec
@@ -31,8 +30,8 @@ PROXIES = frozenset(f(f"{name}_proxy") for name in ("http", "https", "no", "all"
 ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
-def build_fetch_volumes(git: GitSource) -> list[dict[str, Any]]:
-    volumes: list[dict[str, Any]] = [
+def build_fetch_volumes(git: GitSource) -> list[Object]:
+    volumes: list[Object] = [
         {"name": SOURCE_VOLUME, "emptyDir": {}},
         {"name": FETCH_VOLUME, "emptyDir": {"medium": "Memory"}},
     ]
@@ -43,9 +42,9 @@ def build_fetch_volumes(git: GitSource) -> list[dict[str, Any]]:
     return volumes
 
 
-def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts, ray: dict[str, Any]) -> dict[str, Any]:
+def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts, ray: Object) -> Object:
     """The init container; `ray` is the pod's main container in its final form."""
-    container: dict[str, Any] = {
+    container: Object = {
         "name": FETCH_CONTAINER,
         "image": git.image or spec.image,
         "command": build_start("fetch", digest=get_digest(mounts.driver), folder=FETCH_FOLDER),
@@ -64,7 +63,7 @@ def build_fetch_container(spec: TrainJobSpec, git: GitSource, *, mounts: Mounts,
         container["volumeMounts"].append(
             {"name": CREDENTIALS_VOLUME, "mountPath": CREDENTIALS_FOLDER, "readOnly": True}
         )
-    kept: dict[str, Any] = {key: ray[key] for key in ("securityContext", "imagePullPolicy") if key in ray}
+    kept: Object = {key: ray[key] for key in ("securityContext", "imagePullPolicy") if key in ray}
     return {**container, **kept}
 
 
@@ -82,11 +81,11 @@ def _environment(git: GitSource, mounts: Mounts) -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _proxies(ray: dict[str, Any]) -> list[dict[str, Any]]:
+def _proxies(ray: Object) -> list[Object]:
     return [dict(item) for item in ray.get("env") or [] if isinstance(item, dict) and item.get("name") in PROXIES]
 
 
-def _without_devices(resources: dict[str, Any]) -> dict[str, Any]:
+def _without_devices(resources: Object) -> Object:
     """The same requests as ray's cost the pod nothing: the two never run at the same time."""
     return {
         kind: {name: amount for name, amount in (resources.get(kind) or {}).items() if name in ORDINARY}
@@ -94,7 +93,7 @@ def _without_devices(resources: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def build_source_copy(job: JobRef, name: str) -> dict[str, Any]:
+def build_source_copy(job: JobRef, name: str) -> Object:
     """The ConfigMap that pods mount, without its data; immutable, so that all attempts see the same code."""
     return {
         "apiVersion": "v1",
@@ -104,7 +103,7 @@ def build_source_copy(job: JobRef, name: str) -> dict[str, Any]:
     }
 
 
-def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str) -> list[dict[str, Any]]:
+def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str) -> list[Object]:
     if spec.source is None:
         return []
     if spec.source.git is not None:
@@ -118,12 +117,12 @@ def build_source_volumes(spec: TrainJobSpec, *, input_name: str, copy_name: str)
     return [{"name": SOURCE_VOLUME, "configMap": {"name": input_name, "items": items}}]
 
 
-def _mount_copy(name: str, source: ConfigMapSource) -> dict[str, Any]:
+def _mount_copy(name: str, source: ConfigMapSource) -> Object:
     items = [{"key": item.key, "path": item.path} for item in source.items or []]
     return {"name": name, **({"items": items} if items else {})}
 
 
-def build_source_mounts(spec: TrainJobSpec) -> list[dict[str, Any]]:
+def build_source_mounts(spec: TrainJobSpec) -> list[Object]:
     """Volume mounts of the container ray."""
     return [{"name": SOURCE_VOLUME, "mountPath": SOURCE_FOLDER, "readOnly": True}] if spec.source else []
 
