@@ -21,9 +21,9 @@ COPY operator operator
 RUN /opt/build/bin/uv build --quiet --wheel --out-dir /dist . \
     && python3 -m venv --without-pip /opt/venv \
     && /opt/build/bin/uv pip install --quiet --no-cache --only-binary :all: \
-        --python /opt/venv/bin/python --constraint constraints.txt /dist/railhead-*.whl \
+        --python /opt/venv/bin/python --constraint constraints.txt "$(ls /dist/railhead_train-*.whl)[operator]" \
     && find /opt/venv -name uv_cache.json -delete \
-    && sed -i /uv_cache.json/d /opt/venv/lib/python3*/site-packages/railhead-*.dist-info/RECORD \
+    && sed -i /uv_cache.json/d /opt/venv/lib/python3*/site-packages/railhead_train-*.dist-info/RECORD \
     && /opt/venv/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/venv/lib \
     && /opt/venv/bin/railhead version
 

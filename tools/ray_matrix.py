@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 import time
-from importlib import metadata
+import tomllib
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -90,8 +90,11 @@ def build_constraints(text: str) -> str:
 
 
 def read_own_requirements() -> list[str]:
-    """What Railhead itself depends on."""
-    return [each for each in metadata.requires("railhead") or [] if "extra ==" not in each]
+    """Returns what Railhead itself depends on, with its extras operator and local, but without Ray."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["operator"], *extras["local"]]
+    return [each for each in wanted if not each.startswith(f"{project['name']}[")]
 
 
 def read_version(python: Path) -> str:

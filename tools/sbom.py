@@ -1,7 +1,7 @@
 """`make sbom`: what the operator's image contains besides its base, as a CycloneDX file.
 
-The operator is installed from its wheel with the pinned versions into its own environment,
-as in the Dockerfile, and the file describes that environment.
+The operator is installed from its wheel, with the extra `operator` and the pinned versions, into its own
+environment, as in the Dockerfile, and the file describes that environment.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def build_wheel(folder: Path) -> Path:
     """Builds it into the folder. Raises subprocess.CalledProcessError."""
     command = [str(BIN / "uv"), "build", "--quiet", "--wheel", "--out-dir", str(folder), "."]
     subprocess.run(command, cwd=PROJECT, check=True)
-    [wheel] = folder.glob(f"railhead-{__version__}-*.whl")
+    [wheel] = folder.glob(f"railhead_train-{__version__}-*.whl")
     return wheel
 
 
@@ -34,7 +34,7 @@ def write_sbom(wheel: Path, target: Path) -> None:
         uv = str(BIN / "uv")
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(environment)], check=True)
         install = [uv, "pip", "install", "--quiet", "--python", str(python), "--constraint", "constraints.txt"]
-        subprocess.run([*install, str(wheel)], cwd=PROJECT, check=True)
+        subprocess.run([*install, f"{wheel}[operator]"], cwd=PROJECT, check=True)
         # In its own environment: the tool needs more packages than the operator has.
         tool = [uv, "tool", "run", "--quiet", "--from", f"cyclonedx-bom=={CYCLONEDX_VERSION}", "cyclonedx-py"]
         describe = [*tool, "environment", "--output-reproducible", "--output-format", "JSON"]

@@ -1,6 +1,7 @@
 """`railhead`: dispatches to the command, and turns known errors into a message and an exit code.
 
-A command imports what it needs when it runs, so that `railhead --help` answers at once.
+A command imports what it needs when it runs: `railhead --help` answers at once, and works without any extra of the
+distribution.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from railhead.cli import local, operator
 from railhead.local import LocalError
 
 INTERRUPTED = 130
+EXTRAS = {"local": "local,train", "operator": "operator"}  # by command: what its packages are installed with
 VERSION = "Print the versions that belong together: Railhead, Ray, the driver and the resource."
 LOCAL = "a Kubernetes cluster on this machine, with Railhead in it"
 
@@ -23,7 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Returns the parser of all commands; each sets `run`, which takes the options and returns the exit code."""
     parser = argparse.ArgumentParser(prog="railhead", description="Distributed training with Ray Train on Kubernetes.")
     parser.add_argument("--version", action="version", version=f"railhead {__version__}")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     local.add_commands(commands.add_parser("local", help=LOCAL))
     operator_parser = commands.add_parser("operator", help=operator.__doc__, description=operator.__doc__)
     operator.add_arguments(operator_parser)
@@ -45,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except LocalError as error:
         print(f"railhead: {error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "railhead") or options.command not in EXTRAS:
+            raise
+        remedy = f"pip install 'railhead-train[{EXTRAS[options.command]}]'"
+        print(f"railhead: `railhead {options.command}` needs the package {package}: {remedy}", file=sys.stderr)
         return 1
 
 

@@ -65,6 +65,29 @@ def test_help_imports_only_railhead(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "package", "extras"),
+    [
+        (["local", "up"], "psutil", "local,train"),
+        (["operator", "--report-url", "https://r"], "kopf", "operator"),
+    ],
+)
+def test_a_package_that_is_not_installed_is_named_with_its_extra(
+    tmp_path: Path, arguments: list[str], package: str, extras: str
+) -> None:
+    """`railhead-train` without extras has neither."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from railhead.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    folder = ["--dir", str(tmp_path)] if arguments[0] == "local" else []
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, *folder], capture_output=True, text=True, check=False
+    )
+    remedy = f"pip install 'railhead-train[{extras}]'"
+    assert done.returncode == 1
+    assert done.stderr == f"railhead: `railhead {arguments[0]}` needs the package {package}: {remedy}\n"
+
+
+@pytest.mark.parametrize(
     ("error", "code"), [(KeyboardInterrupt(), 130), (SessionError("a sentence"), 1), (BrokenPipeError(), 1)]
 )
 def test_known_errors_become_exit_codes(
