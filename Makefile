@@ -77,13 +77,8 @@ test: $(READY) ## Every check that a commit must pass
 	echo "== tests with Ray"; \
 	$(BIN)/pytest -q --durations=10 -m "not slow" $(RAY_TESTS)
 
-test-all: test ## Plus the slow tests, 50,000 random schedules, an older Kubernetes, and the digits job and contract tests with older Ray versions [MATRIX_ARGS="--versions 2.52.1"]
-	$(BIN)/pytest -q -m slow tests
-	RAILHEAD_FAULTS=all RAILHEAD_SCHEDULES=25000 $(BIN)/pytest -q -n auto tests/model
-	@echo "== the API tests against an older Kubernetes (its API server is built once, which takes minutes)"
-	$(BIN)/pytest -q tests/api tests/chart/test_grid.py --kubernetes 1.34
-	@$(MAKE) --no-print-directory e2e-node E2E_ARGS=
-	$(BIN)/python tools/ray_matrix.py $(MATRIX_ARGS)
+test-all: $(READY) ## Every test in named parts, each with its seconds: test, the slow tests, 50,000 random schedules, an older Kubernetes, a real node, older Rays [PARTS="e2e fuzz"]
+	@$(BIN)/python -m tools.all_tests $(PARTS)
 
 test-gpu: $(READY) ## Run real jobs on the NVIDIA GPUs of this machine; print what it has too few for, and exit 0 without any
 	$(BIN)/pytest -q -rs tests/gpu

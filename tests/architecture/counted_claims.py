@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.architecture.test_sizes import FILE_LINES, FUNCTION_LINES
 from tests.chart.test_grid import GRID
 from tests.fuzz.seeds import CASES, QUICK
+from tools.all_tests import PARTS
 from tools.older_kubernetes import VERSION as OLDER_KUBERNETES
 
 from railhead.api.names import MAX_JOB_NAME
@@ -30,8 +31,7 @@ from railhead.planning.pod_view import SILENT_GRACE_SECONDS, STUCK_SECONDS, UNAN
 from railhead.resources.sizes import HEAD_WORKERS
 
 PROJECT = Path(__file__).resolve().parents[2]
-MAKEFILE = (PROJECT / "Makefile").read_text()
-SCHEDULES = [int(number) for number in re.findall(r"RAILHEAD_SCHEDULES=(\d+)", MAKEFILE)]
+SCHEDULES = int(PARTS["schedules"].variables["RAILHEAD_SCHEDULES"])
 PYTHON = re.findall(r'requires-python = ">=([\d.]+)"', (PROJECT / "pyproject.toml").read_text())
 EXIT_CODES = [policy.exit_code for policy in POLICIES.values() if policy.exit_code]
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -48,7 +48,7 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     ("the first # numbers", MAX_METRICS),
     ("# metrics, names of", MAX_METRICS),
     ("metrics, names of #", MAX_METRIC_NAME),
-    ("# random schedules", 2 * SCHEDULES[0]),  # under one operator, and under two
+    ("# random schedules", 2 * SCHEDULES),  # under one operator, and under two
     ("# mutated jobs", CASES),
     ("# of each in every run", QUICK),
     ("in every run, # with the slow tests", CASES),

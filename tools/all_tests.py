@@ -1,0 +1,116 @@
+"""`make test-all [PARTS="e2e fuzz"]`: all tests in named parts, each of less than half an hour on two processors.
+
+Prints the seconds of each part when it ends, and of all parts at the end, also after a failure or an interruption;
+exits 1 if a part failed. The slow tests of a folder are one or more parts, so that no test runs in two of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.ray_matrix import OLDER
+
+PROJECT = Path(__file__).resolve().parents[1]
+MOST_SECONDS = 1800
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "--durations=5")
+_SLOW = (*_PYTEST, "-m", "slow")
+_EXAMPLES = "tests/e2e/test_examples.py"
+_KILLS = ("tests/e2e/test_kills.py", "tests/e2e/test_survival.py", "tests/e2e/test_world.py")
+_MAKE = ("make", "--no-print-directory")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests that one command runs, with variables for its environment."""
+
+    command: tuple[str, ...]
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+# `test` has Ray's newest version, so `matrix` has only the older ones. `e2e`, `examples` and `kills` have all the tests
+# of tests/e2e in local mode, so `node` has only those that may differ on a real kubelet.
+PARTS: Mapping[str, Part] = {
+    "test": Part((*_MAKE, "test")),
+    "unit": Part((*_SLOW, "tests/unit")),
+    "fuzz": Part((*_SLOW, "-n", "auto", "tests/fuzz", "tests/api")),
+    "schedules": Part(
+        (*_PYTEST, "-n", "auto", "tests/model"), {"RAILHEAD_FAULTS": "all", "RAILHEAD_SCHEDULES": "25000"}
+    ),
+    "operator": Part((*_SLOW, "tests/operator")),
+    "local": Part((*_SLOW, "tests/local")),
+    "ray": Part((*_SLOW, "tests/ray")),
+    "examples": Part((*_SLOW, _EXAMPLES)),
+    "kills": Part((*_SLOW, *_KILLS)),
+    "e2e": Part((*_SLOW, "tests/e2e", "tests/install", *(f"--ignore={file}" for file in (_EXAMPLES, *_KILLS)))),
+    "older-kubernetes": Part((*_PYTEST, "tests/api", "tests/chart/test_grid.py", "--kubernetes", "1.34")),
+    "node": Part((*_MAKE, "e2e-node")),
+    "matrix": Part((sys.executable, "-m", "tools.ray_matrix", "--versions", *OLDER)),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a part ended."""
+
+    name: str
+    seconds: float
+    exit_code: int
+
+    def __str__(self) -> str:
+        result = "passed" if self.exit_code == 0 else f"FAILED (exit code {self.exit_code})"
+        slow = f", more than {MOST_SECONDS} s: split it" if self.seconds > MOST_SECONDS else ""
+        return f"{self.name:<17}{self.seconds:6.0f} s  {result}{slow}"
+
+
+Run = Callable[[Part], int]
+
+
+def run_part(part: Part) -> int:
+    """Returns the exit code of its command."""
+    return subprocess.run(part.command, cwd=PROJECT, env={**os.environ, **part.variables}, check=False).returncode
+
+
+def run_parts(names: Sequence[str], *, run: Run = run_part, clock: Callable[[], float] = time.monotonic) -> int:
+    """Runs the parts one after the other, the later ones also when an earlier one fails; returns the exit code."""
+    outcomes: list[Outcome] = []
+    try:
+        for name in names:
+            echo(f"part {name}")
+            began = clock()
+            code = run(PARTS[name])
+            outcomes.append(Outcome(name, clock() - began, code))
+            echo(str(outcomes[-1]))
+    finally:
+        echo("all parts" if len(outcomes) == len(names) else f"{len(outcomes)} of {len(names)} parts")
+        for outcome in outcomes:
+            print(f"   {outcome}", flush=True)
+        print(f"   {'total':<17}{sum(outcome.seconds for outcome in outcomes):6.0f} s", flush=True)
+    return 0 if all(outcome.exit_code == 0 for outcome in outcomes) else 1
+
+
+def echo(text: str) -> None:
+    print(f"== {text}", flush=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"default: all of {', '.join(PARTS)}")
+    names = parser.parse_args(arguments).parts or list(PARTS)
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        parser.error(f"there is no part {', '.join(unknown)}; the parts are {', '.join(PARTS)}")
+    try:
+        return run_parts(names)
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
