@@ -791,14 +791,14 @@ DEFECTS = (
     ),
     Defect(
         "the last rule of the failure policy decides",
-        "contract/failure_rules.py",
+        "contract/failure.py",
         "in enumerate(rules)",
         "in reversed(list(enumerate(rules)))",
         (FAILURE_POLICY,),
     ),
     Defect(
         "a failure without an exit code matches NotIn",
-        "contract/failure_rules.py",
+        "contract/failure.py",
         "exit_code is not None and ",
         "",
         (FAILURE_POLICY,),

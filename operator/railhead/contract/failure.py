@@ -1,16 +1,18 @@
-"""The table of failure classes: what ended an attempt, its exit code, which counter it raises, the backoff after it.
+"""The table of failure classes, and the rules of spec.failurePolicy about them.
 
-Driver, planner, CRD and docs all use it. A new class is one row here, one test and one line
-in docs/architecture.md.
+A row says what ended an attempt, its exit code, which counter it raises and the backoff after it. Driver, planner, CRD
+and docs all use it. A new class is one row here, one test and one line in docs/trainjob.md. The operator applies the
+rules to a lost attempt, the driver before a restart in place.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Optional
+from typing import Any, Iterable, Mapping, Optional, Sequence, Tuple
 
 SUCCEEDED_CODE = 0
+FAIL, RESTART, RESTART_AND_IGNORE = "Fail", "Restart", "RestartAndIgnore"
 
 
 class FailureClass(str, Enum):
@@ -152,3 +154,30 @@ class Failure:
     message: str
     process_exit_code: Optional[int] = None
     suspect_pod: str = ""
+
+
+@dataclass(frozen=True)
+class FailureRule:
+    """One rule, with one of `classes`, `reasons` and `exit_codes`; `is_not_in`: any known exit code but those."""
+
+    action: str
+    classes: Tuple[str, ...] = ()
+    reasons: Tuple[str, ...] = ()
+    exit_codes: Tuple[int, ...] = ()
+    is_not_in: bool = False
+
+    def matches(self, class_: str, reason: str, exit_code: Optional[int]) -> bool:
+        if self.exit_codes:
+            return exit_code is not None and (exit_code in self.exit_codes) != self.is_not_in
+        return class_ in self.classes or reason in self.reasons
+
+
+def find_rule(rules: Sequence[FailureRule], class_: str, reason: str, exit_code: Optional[int]) -> Optional[int]:
+    """The index of the first rule that matches."""
+    return next((number for number, rule in enumerate(rules) if rule.matches(class_, reason, exit_code)), None)
+
+
+def read_rules(values: Iterable[Mapping[str, Any]]) -> Tuple[FailureRule, ...]:
+    """From JSON; ignores what a newer operator adds."""
+    names = {each.name for each in fields(FailureRule)}
+    return tuple(FailureRule(**{name: value[name] for name in names & value.keys()}) for value in values)

@@ -8,7 +8,7 @@ from typing import Any
 
 from railhead.api import names
 from railhead.api.status import JobStatus
-from railhead.contract.failure_rules import FailureRule
+from railhead.contract.failure import FailureRule
 from railhead.contract.report import AUDIENCE, Report
 from railhead.planning.pod_view import PodView
 

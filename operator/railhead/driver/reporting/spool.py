@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
 
-from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.failure_rules import RESTART, find_rule, read_rules
+from railhead.contract.failure import RESTART, Failure, FailureClass, find_rule, read_rules
 from railhead.contract.report import MAX_LOST_PODS, RestartInPlace, RunWarning
 from railhead.driver.reporting.heartbeat import Heartbeat
 

@@ -17,8 +17,7 @@ from railhead.api.failure_policy import RuledClass
 from railhead.api.names import CONTAINER, HEAD
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import FailureStatus
-from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.failure_rules import FailureRule, find_rule
+from railhead.contract.failure import Failure, FailureClass, FailureRule, find_rule
 from railhead.contract.times import format_time
 from railhead.planning.facts.reasons import NODE_REFUSED_POD
 from railhead.planning.observed import Observed

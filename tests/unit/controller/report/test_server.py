@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from railhead.api.job import JobKey
-from railhead.contract.failure_rules import FailureRule
+from railhead.contract.failure import FailureRule
 from railhead.contract.report import LIMIT_BYTES, PATH
 from railhead.controller.report.authority import JobFacts, Limits, Speaker
 from railhead.controller.tokens import Verdict

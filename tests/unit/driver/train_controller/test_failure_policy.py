@@ -33,8 +33,7 @@ from ray.train.v2.api.config import FailureConfig
 from ray.train.v2.api.exceptions import ControllerError, NCCLHangError, WorkerGroupError
 
 from railhead.contract import environment as e
-from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.failure_rules import FAIL, RESTART, RESTART_AND_IGNORE, FailureRule
+from railhead.contract.failure import FAIL, RESTART, RESTART_AND_IGNORE, Failure, FailureClass, FailureRule
 from railhead.contract.report import RestartInPlace
 from railhead.contract.times import parse_time
 from railhead.driver.errors import (
